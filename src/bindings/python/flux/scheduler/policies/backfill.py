@@ -443,7 +443,8 @@ class Backfill(PolicyScheduler):
             self.wake_at(when)
         self.blocked.drop(job)
         self._backlog.spend(PROMISE_EFFORT)
-        self.show_estimate(job, when, self.promise_kind)
+        certain = not self.admission.engaged or self.admission.keeps_promise(job)
+        self.show_estimate(job, when, self.promise_kind if certain else "planned")
 
     def renew(self, job: PendingJob) -> None:
         """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""
