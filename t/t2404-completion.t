@@ -27,7 +27,7 @@ test_expect_success 'what the parsers know' '
 	cat >options.py <<-\EOF &&
 	import sys
 	from flux.scheduler.command import cli
-	from flux_embedded.simulate import command
+	from flux_embedded.simulate import command, tune_command
 
 	def options(parser):
 	    return {max(a.option_strings, key=len) for a in parser._actions if a.option_strings}
@@ -37,7 +37,8 @@ test_expect_success 'what the parsers know' '
 	print("sched", *sorted(options(sched) | set(commands)))
 	for name, parser in commands.items():
 	    print("sched-" + name, *sorted(options(parser)))
-	print("simulate", *sorted(options(command.make_parser()) | {"sample", "compare", "check"}))
+	print("simulate", *sorted(options(command.make_parser()) | {"sample", "compare", "check", "tune"}))
+	print("simulate-tune", *sorted(options(tune_command.make_parser()) | {"sample"}))
 	EOF
 	flux python options.py >known &&
 	grep "^sched-reserve --at-end" known
@@ -114,7 +115,7 @@ test_expect_success 'what the parsers know' '
 	cat >options.py <<-\EOF &&
 	import sys
 	from flux.scheduler.command import cli
-	from flux_embedded.simulate import command
+	from flux_embedded.simulate import command, tune_command
 
 	def options(parser):
 	    return {max(a.option_strings, key=len) for a in parser._actions if a.option_strings}
@@ -124,7 +125,8 @@ test_expect_success 'what the parsers know' '
 	print("sched", *sorted(options(sched) | set(commands)))
 	for name, parser in commands.items():
 	    print("sched-" + name, *sorted(options(parser)))
-	print("simulate", *sorted(options(command.make_parser()) | {"sample", "compare", "check"}))
+	print("simulate", *sorted(options(command.make_parser()) | {"sample", "compare", "check", "tune"}))
+	print("simulate-tune", *sorted(options(tune_command.make_parser()) | {"sample"}))
 	EOF
 	flux python options.py >known &&
 	grep "^sched-reserve --at-end" known

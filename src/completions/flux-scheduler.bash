@@ -15,8 +15,9 @@ _flux_scheduler_words() {
     "sched reserve") echo "--json --utc --start --duration --nodes --hosts --requires --users --queues --bank --every --zone --at-end --pin --dry-run --help" ;;
     "sched unreserve") echo "--json --utc --help" ;;
     "sched reservations") echo "--no-header --json --utc --help" ;;
-    simulate) echo "sample compare check --version --format --model --live --limits --estimates --window --jobs --scale-arrivals --dependencies --seed --seeds --shake --nodes --cores-per-node --gpus-per-node --R --conf --unit --scheduler --engine --grain --forecast --script --failures --jobtap --parallel --output --eventlogs --swf --save-trace --resume --force --diff --json --quiet --help" ;;
+    simulate) echo "sample compare check tune --version --format --model --limits --estimates --window --jobs --scale-arrivals --dependencies --seed --seeds --shake --live --nodes --cores-per-node --gpus-per-node --R --conf --unit --scheduler --engine --grain --forecast --script --failures --jobtap --parallel --output --eventlogs --swf --save-trace --resume --force --diff --json --quiet --help" ;;
     "simulate compare") echo "--diff --across --output --help" ;;
+    "simulate tune") echo "sample --format --model --limits --estimates --window --jobs --scale-arrivals --dependencies --seed --seeds --shake --nodes --cores-per-node --gpus-per-node --R --conf --unit --scheduler --against --figure --splits --parallel --json --quiet --help" ;;
     "simulate check") echo "--live --help" ;;
     esac
 }
@@ -46,7 +47,7 @@ _flux_scheduler_reply() {
     local -a earlier=("${@:1:$#-1}")
     for word in "${earlier[@]}"; do
         case "$command $word" in
-        "sched "[a-z]* | "simulate compare" | "simulate check")
+        "sched "[a-z]* | "simulate compare" | "simulate check" | "simulate tune")
             command="$command $word"
             break
             ;;
