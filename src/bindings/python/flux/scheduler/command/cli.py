@@ -33,6 +33,7 @@ from flux.scheduler.reservations.times import (
     local_zone_name,
     parse_duration,
 )
+from flux_scheduler_version import VERSION
 
 #: How many of the jobs that are in the way of a reservation are named in the list of reservations.
 MAX_CONFLICTS_SHOWN = 3
@@ -681,6 +682,7 @@ def make_parser() -> argparse.ArgumentParser:
         usage="flux sched [-h] COMMAND [OPTIONS]",
         description="Ask the scheduler questions, and reserve resources ahead of time.",
     )
+    parser.add_argument("--version", action="version", version=f"flux-scheduler {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         sub = commands.add_parser(

@@ -54,7 +54,7 @@ class TableRule(AdmissionRule):
     #: Name of the table, as ``"limits"``.
     table = ""
 
-    #: Under which name `flux sched limits` lists what is in use; None: it does not.
+    #: Under which name `flux sched limits` lists what is in use, or None if it does not.
     lists: str | None = None
 
     host: SitePolicyHost
