@@ -886,3 +886,20 @@ def test_the_rest_of_a_node_in_use_is_promised_to_nobody():
     rig.wait(150)
     assert rig.started() == [1, 2, 3]
     assert rig.sched.stats_get()["latest_starts"]["violated"] == 0
+
+
+@pytest.mark.parametrize("args", [("promise=all",), ("rank=shortest",), ("candidates=shortest",)])
+def test_passes_by_ranks_start_jobs_inside(args):
+    """Nothing is free for others, so no other job is asked."""
+    rig = make("sched-backfill", 2, args=args)
+    reserve(rig, "r", 0, 1000, nodes=2, users=[7])
+    rig.settle()
+    rig.alloc(1, whole(1, 10), userid=8)
+    rig.alloc(2, whole(1, 10, reservation="r"), userid=7)
+    rig.alloc(3, whole(2, 10, reservation="r"), userid=7)
+    rig.settle()
+    assert rig.started() == [2]
+    assert rig.annotations(3)["sched"]["reason_pending"].startswith("reservation r")
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [2, 3]

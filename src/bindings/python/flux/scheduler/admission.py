@@ -178,6 +178,12 @@ class AdmissionRule:
         """
         return None
 
+    def kept_jobs(self) -> Iterable[int]:
+        """The ids of the jobs that `allocate` may find resources for where others find none. Passes
+        in an order of ranks, which ask only jobs that fit what is free for everybody, try these
+        first."""
+        return ()
+
     def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:
         """Whether `job` may start on just what the pool offers it, which it holds already: None, or
         why not. What it was offered is given back then."""
@@ -479,6 +485,10 @@ class AdmissionControl:
                 deferral = rule.check(job)
                 if deferral is not None:
                     raise JobDeferred(rule, deferral)
+
+    def kept_jobs(self) -> list[int]:
+        """The ids of the jobs that some rule keeps resources for."""
+        return [jobid for rule in self.rules if rule.engaged for jobid in rule.kept_jobs()]
 
     def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
         """Allocate to a job that may start now: what a rule keeps for it, else what is there.

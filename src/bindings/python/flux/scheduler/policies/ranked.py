@@ -102,6 +102,7 @@ class RankedPasses:
             if number % PROMISED_PER_TURN == 0:
                 yield
         self.backlog.forget_newcomers()
+        yield from self.start_kept()
         self._free.clear()
         if not (yield from self.could_start()):
             return
@@ -140,6 +141,20 @@ class RankedPasses:
         """Start a job that fits beside the heads; whether it has left the queue."""
         fits = self.is_free(job) and self.policy.plan.fits(job.resource_request)
         return fits and self.try_to_start(job)
+
+    def start_kept(self) -> Steps:
+        """Start the jobs for which a rule keeps resources, in the order of the queue; one that does
+        not fit these, nor what is free, is deferred by its rule."""
+        policy = self.policy
+        if not policy.admission.engaged:
+            return
+        found = [policy.pending(jobid) for jobid in policy.admission.kept_jobs()]
+        jobs = sorted(job for job in found if job is not None and job.queued)
+        for number, job in enumerate(jobs, 1):
+            if not job.request.finalized:
+                self.try_to_start(job)
+            if number % PROMISED_PER_TURN == 0:
+                yield
 
     def may_lead(self, job: PendingJob, beside: int = 0) -> bool:
         """Whether another head of the ranks that a job could want may be promised a time."""

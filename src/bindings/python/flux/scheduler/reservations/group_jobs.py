@@ -38,6 +38,10 @@ class GroupJobs:
     def __len__(self) -> int:
         return len(self._askers)
 
+    def jobids(self) -> list[int]:
+        """Their ids."""
+        return list(self._askers)
+
     def forget(self, jobid: int) -> bool:
         """A job does not wait any more; whether it named a reservation."""
         return self._askers.pop(jobid, None) is not None

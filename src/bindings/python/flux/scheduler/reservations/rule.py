@@ -94,6 +94,9 @@ class ReservationRule(AdmissionRule):
         self._manager.active.ended(jobid)
         self._manager.refill()
 
+    def kept_jobs(self) -> Iterable[int]:
+        return self._manager.group_jobs.jobids()
+
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         if self._manager.group_jobs.reservation_of(job) is None:
             return None
