@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What preemption may use of its scheduler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Protocol
+
+from flux.scheduler.site_policy.table_rule import SitePolicyHost
+
+if TYPE_CHECKING:
+    from flux.scheduler.admission import AdmissionControl, JobDeferred
+    from flux.scheduler.history import StartedJob
+    from flux.scheduler.order import QueueOrder
+    from flux.scheduler.requests import PendingJob
+
+
+class PreemptionHost(SitePolicyHost, Protocol):
+    """A scheduler as preemption sees it."""
+
+    admission: AdmissionControl
+    queue_order: QueueOrder
+    running: dict[int, StartedJob]
+
+    @property
+    def looks_past_heads(self) -> bool: ...
+
+    def pending(self, jobid: int) -> PendingJob | None: ...
+
+    def promises_behind(self, job: PendingJob) -> list[int]: ...
+
+    def set_apart(self, job: PendingJob, why: JobDeferred) -> None: ...
+
+    def store(self, key: str, text: str, stored: Callable[[], None]) -> None: ...
+
+    def configuration(self) -> dict[str, Any]: ...
