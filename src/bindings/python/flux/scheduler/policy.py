@@ -363,6 +363,32 @@ class PolicyScheduler(Scheduler):
         self.admission.defer(job, why)
         self._passes.forecast()  # there may be nothing left to make a pass for
 
+    def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
+        """An admission rule defers a pending job of its own accord, not because it was asked about
+        it: the job gives up what it was promised. A pass has to follow (`look_again`)."""
+        self.defer(job, why)
+
+    def start_set_apart(
+        self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
+    ) -> None:
+        """Start a job that a rule has `set_apart` under its id as the key: it has nothing to wait
+        for in the queue. Arguments are those of `start`."""
+        self.admission.readmit(rule, job.jobid)
+        self.start(job, alloc, **annotations)
+
+    def promises_behind(self, job: PendingJob) -> list[int]:
+        """Ids of the jobs whose promises yield to `job` if it can start now: those behind it."""
+        return []
+
+    def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
+        """Store JSON text under a key of the KVS, then call ``stored()``. What becomes due while
+        something is being stored goes along, in this order."""
+        self._commits.put(key, text, stored)
+
+    def configuration(self) -> dict[str, Any]:
+        """The configuration of the instance, as it was loaded last."""
+        return self._config.get()
+
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         marks = self.admission.queued(job, jobspec)
         if marks is not None:
@@ -739,6 +765,13 @@ class PolicyScheduler(Scheduler):
     _handle_sched_stats = _answered_by("sched.stats", lambda self: self._queries.stats)
     _handle_reservations = _answered_by(
         "sched.reservations", lambda self: self._reservations.service.list, guests=True
+    )
+
+    _handle_preempt = _answered_by(
+        "sched.preempt", lambda self: self._preemption.answers.preempt, guests=True
+    )
+    _handle_preemptions = _answered_by(
+        "sched.preemptions", lambda self: self._preemption.answers.list, guests=True
     )
 
     @request_handler("sched.reserve", prefix=False)

@@ -345,12 +345,7 @@ class Backfill(PolicyScheduler):
         try:
             alloc = self.allocate(job, self.plan)
         except JobDeferred as why:
-            if job in self.promises:
-                self._backlog.allow()  # what was kept for it may let others start
-            if self.ranked is not None:
-                self.ranked.deferred(job)
-            self.forget(job)
-            self.defer(job, why)
+            self.set_apart(job, why)
         except InsufficientResources:
             return False
         except Exception as exc:
@@ -359,6 +354,21 @@ class Backfill(PolicyScheduler):
         else:
             self.begin(job, alloc)
         return True
+
+    def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
+        if job in self.promises:
+            self._backlog.allow()  # what was kept for it may let others start
+        if self.ranked is not None:
+            self.ranked.deferred(job)
+        self.forget(job)
+        self.defer(job, why)
+
+    def promises_behind(self, job: PendingJob) -> list[int]:
+        # A latest start is kept whoever comes; heads that are ranked have their times anew in each
+        # pass.
+        if self.ranked is not None:
+            return []
+        return [other.jobid for other in self.promises.after(job)]
 
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
         """Start a job."""

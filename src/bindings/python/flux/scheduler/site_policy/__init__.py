@@ -10,14 +10,16 @@ it costs nothing.
 - `in_force` has the rules whose tables are there, and changes them when the configuration is loaded
   anew;
 - `tables` is the one reader of the tables, `fields` helps to read what is in one;
-- `queue_names` knows which queues a name covers: a parent covers its virtual queues.
+- `queue_names` knows which queues a name covers: a parent covers its virtual queues;
+- `preemption` ends running jobs of a low class for waiting ones.
 """
 
 from __future__ import annotations
 
+from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.table_rule import TableRule
 
 #: The rules of this package, in the order in which they are asked, after the reservations: limit,
 #: licence, sharing, preemption, placement. The first that keeps a job from starting is the reason
 #: that its user is told.
-RULES: tuple[type[TableRule], ...] = ()
+RULES: tuple[type[TableRule], ...] = (PreemptionRule,)

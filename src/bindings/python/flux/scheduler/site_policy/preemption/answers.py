@@ -77,7 +77,9 @@ class PreemptionAnswers:
         """
         asked = read(payload, id=None, dry_run=False)
         if asked["dry_run"] is not True:
-            raise ValueError("jobs take from others by the table [preemption] alone: ask with dry_run")
+            raise ValueError(
+                "jobs take from others by the table [preemption] alone: ask with dry_run"
+            )
         jobid = asked["id"]
         if type(jobid) is not int or not 0 <= jobid <= ID_MAX:
             raise ValueError(f"id={jobid!r} is invalid: expected a job id")

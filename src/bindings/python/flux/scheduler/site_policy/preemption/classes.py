@@ -121,9 +121,10 @@ def _signal_number(name: str | None) -> int:
 def kill_timeout_of(config: dict[str, Any]) -> float:
     """Seconds that the tasks of a job have between SIGTERM and SIGKILL (``exec.kill-timeout``)."""
     table = config.get("exec")
+    value = table.get("kill-timeout") if isinstance(table, dict) else None
     try:
-        seconds = Fields({"kill-timeout": table["kill-timeout"]}).seconds("kill-timeout")
-    except (KeyError, TypeError, ValueError):
+        seconds = None if value is None else Fields({"value": value}).seconds("value")
+    except ValueError:
         seconds = None
     return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 from flux.scheduler.site_policy.table_rule import SitePolicyHost
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import AdmissionControl, JobDeferred
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
     from flux.scheduler.history import StartedJob
     from flux.scheduler.order import QueueOrder
     from flux.scheduler.requests import PendingJob
@@ -29,6 +31,14 @@ class PreemptionHost(SitePolicyHost, Protocol):
     def promises_behind(self, job: PendingJob) -> list[int]: ...
 
     def set_apart(self, job: PendingJob, why: JobDeferred) -> None: ...
+
+    def start_set_apart(
+        self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
+    ) -> None: ...
+
+    def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool: ...
+
+    def refuse(self, job: PendingJob, error: Exception) -> None: ...
 
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None: ...
 

@@ -32,14 +32,14 @@ import heapq
 import itertools
 import json
 import time
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.handle_functions import get_key_direct
-from flux.scheduler.host import ask_job_attributes, counted, name_of
+from flux.scheduler.host import ask_job_attributes, name_of
 from flux.scheduler.site_policy.preemption.answers import PreemptionAnswers
 from flux.scheduler.site_policy.preemption.chooser import (
     Choice,
@@ -167,6 +167,8 @@ class PreemptionRule(TableRule):
                 self._give_up(preemption, "the table was removed", "configuration")
 
     def configured(self) -> None:
+        for preemption in self.active.values():
+            self._set_apart(preemption)  # it is among those that wait again
         self._look_soon()
 
     def config_changed(self, config: dict[str, Any]) -> None:
@@ -245,8 +247,8 @@ class PreemptionRule(TableRule):
         # Before anybody looks at what has come back: it is kept for who it was taken for.
         for one in list(self.active.values()):
             self._keep(one)
-            if self.host.looks_past_heads:
-                self.host.readmit(self, one.taker)
+        for one in list(self.active.values()):
+            self._try_to_start(one)
         self._look_soon()
 
     def extended(self, jobid: int, expiration: float) -> bool:
@@ -449,7 +451,9 @@ class PreemptionRule(TableRule):
         self._logged[job.jobid] = victims
         self.counts.only_logged(choice.victims)
         names = ", ".join(name_of(jobid) for jobid in victims)
-        self.host.log.info(f"preemption (mode=log): {job.name} could start by ending {names}: {choice.text()}")
+        self.host.log.info(
+            f"preemption (mode=log): {job.name} could start by ending {names}: {choice.text()}"
+        )
 
     # -- deciding ----------------------------------------------------------------------------------
 
@@ -473,8 +477,7 @@ class PreemptionRule(TableRule):
         self._tries[job.jobid] = self._tries.get(job.jobid, 0) + 1
         self._enter(preemption)
         # What the plan has of this job is another time from now on.
-        if host.looks_past_heads:
-            host.set_apart(job, JobDeferred(self, self._deferral(preemption)))
+        self._set_apart(preemption)
         plan = host.current_plan()
         if plan is not None and not self._enter_start(preemption, plan):
             host.replan()  # promises to jobs behind it are in its way
@@ -620,7 +623,9 @@ class PreemptionRule(TableRule):
                 if victim.jobid in self._running and error not in (0, 2):
                     self._left_alone.add(victim.jobid)
                     if self.active.get(preemption.taker) is preemption:
-                        self._again(preemption, f"{name_of(victim.jobid)} cannot be ended", "refused")
+                        self._again(
+                            preemption, f"{name_of(victim.jobid)} cannot be ended", "refused"
+                        )
 
         self._messenger.end(victim.jobid, f"preempted for {for_whom}{queue}; ran {ran}", done)
 
@@ -710,6 +715,33 @@ class PreemptionRule(TableRule):
         # In strict order the jobs behind it wait for it, as before.
         raise InsufficientResources(deferral.reason)
 
+    def _set_apart(self, preemption: Preemption) -> None:
+        """A job for which others end waits apart from the queue, unless jobs start in strict order:
+        there those behind it wait for it, as before."""
+        host, job = self.host, self.host.pending(preemption.taker)
+        if job is not None and host.looks_past_heads and not host.admission.is_deferred(job.jobid):
+            host.set_apart(job, JobDeferred(self, self._deferral(preemption)))
+
+    def _try_to_start(self, preemption: Preemption) -> None:
+        """Start the job if it fits now; one that waits in the queue is started from there."""
+        host, job = self.host, self.host.pending(preemption.taker)
+        if (
+            not host.looks_past_heads
+            or job is None
+            or self.active.get(preemption.taker) is not preemption
+            or preemption.request is None
+        ):
+            return
+        self._set_apart(preemption)
+        try:
+            alloc = host.allocate(job, host.current_plan())
+        except InfeasibleRequest as exc:
+            host.refuse(job, exc)
+        except InsufficientResources:
+            pass  # or another rule keeps it from starting: it is tried again at the next event
+        else:
+            host.start_set_apart(self, job, alloc, selection_type="reserved")
+
     def _deferral(self, preemption: Preemption) -> Deferral:
         return Deferral(self._reason(preemption), preemption.expected, preemption.taker)
 
@@ -757,6 +789,8 @@ class PreemptionRule(TableRule):
         """The job that takes is here again after a reload."""
         preemption.request = job.resource_request
         self._tries[job.jobid] = 1
+        # In a turn of its own, when it is in the queue.
+        self.host.call_at(self.host.now(), lambda: self._try_to_start(preemption))
         if preemption.state == WARNED:
             when = max(preemption.deadline, self.host.now())
             preemption.timer = self.host.call_at(when, lambda: self._deadline(preemption))
@@ -779,7 +813,6 @@ class PreemptionRule(TableRule):
 
     def stats(self) -> dict[str, Iterable[Any]]:
         return {"preemptions": self.counts.by_class()}
-
 
 
 def _has_ended(eventlog: list[dict[str, Any]]) -> bool:

@@ -54,9 +54,7 @@ def in_order(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
     Args:
         now: seconds since the epoch
     """
-    return sorted(
-        candidates, key=lambda one: (one.rank, one.loss(now), -one.start, -one.jobid)
-    )
+    return sorted(candidates, key=lambda one: (one.rank, one.loss(now), -one.start, -one.jobid))
 
 
 def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Candidate] | None:
