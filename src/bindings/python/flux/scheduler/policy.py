@@ -44,6 +44,7 @@ from flux.scheduler.run_time_service import KEY as HISTORY_KEY
 from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.in_force import RulesInForce
+from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.queue_names import QueueNames
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ class PolicyScheduler(Scheduler):
         self.add_rule(self._reservations)
         self.queue_names = QueueNames()
         self._site_policy = RulesInForce(self, self._errors, RULES, after=self._reservations)
+        self._preemption = self._site_policy.rule(PreemptionRule)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
@@ -371,10 +373,16 @@ class PolicyScheduler(Scheduler):
     def start_set_apart(
         self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
     ) -> None:
-        """Start a job that a rule has `set_apart` under its id as the key: it has nothing to wait
-        for in the queue. Arguments are those of `start`."""
-        self.admission.readmit(rule, job.jobid)
+        """Start a job whatever its place in the queue: one that a rule has `set_apart` under its id
+        as the key, or one that is in the queue. Arguments are those of `start`."""
+        if not self.admission.readmit(rule, job.jobid):
+            self._backlog.remove(job)
         self.start(job, alloc, **annotations)
+
+    def goes_first(self, job: PendingJob) -> bool:
+        """Whether `job` would start if there were room for it, beside what is promised: where jobs
+        start in order, if no other goes ahead of it."""
+        return self.looks_past_heads or self.queue_order.first_ahead_of(job) is None
 
     def promises_behind(self, job: PendingJob) -> list[int]:
         """Ids of the jobs whose promises yield to `job` if it can start now: those behind it."""

@@ -363,6 +363,14 @@ class Backfill(PolicyScheduler):
         self.forget(job)
         self.defer(job, why)
 
+    def goes_first(self, job: PendingJob) -> bool:
+        # Heads that are ranked are planned only in a pass in which something can start, so that
+        # the plan does not always have what others must leave them.
+        if self.ranked is None:
+            return True
+        waiting = [other for other in self._queue if not other.request.finalized]
+        return min(waiting, key=self.asked_order, default=job) is job
+
     def promises_behind(self, job: PendingJob) -> list[int]:
         # A latest start is kept whoever comes; heads that are ranked have their times anew in each
         # pass.

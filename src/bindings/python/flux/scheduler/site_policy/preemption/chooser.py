@@ -13,7 +13,7 @@ from flux.scheduler.admission import JobDeferred
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.preemption.record import Victim
 from flux.scheduler.site_policy.preemption.trial import PoolTrial
-from flux.scheduler.site_policy.preemption.victims import Candidate, choose
+from flux.scheduler.site_policy.preemption.victims import Candidate, choose, in_order
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 #: The id under which it is tried where a job would be: no job has it.
 TRIED = -(1 << 41)
+
+
+#: Jobs that could have been chosen, of which it is asked whether they are ending by themselves.
+MAX_OTHERS = 32
 
 
 class Running(NamedTuple):
@@ -49,12 +53,14 @@ class Choice(NamedTuple):
         ranks: mask of the ranks that would be kept for it
         reason: why it takes nothing, in a sentence; None: it takes
         node_hours: that would be lost
+        others: ids of the first jobs that could have been chosen instead
     """
 
     victims: tuple[Victim, ...]
     ranks: int
     reason: str | None
     node_hours: float = 0.0
+    others: tuple[int, ...] = ()
 
     def text(self) -> str:
         """``2 jobs of standby (3.4 node-hours)``."""
@@ -147,10 +153,8 @@ class Chooser:
             host.admission.check(job)
         except (JobDeferred, InfeasibleRequest) as exc:
             return nothing(str(exc))
-        if not host.looks_past_heads:
-            ahead = host.queue_order.first_ahead_of(job)
-            if ahead is not None:
-                return nothing("it is not the next to start")
+        if not host.goes_first(job):
+            return nothing("it is not the next to start")
         found = self.candidates(job, standing, waited)
         if not found:
             return nothing("no job of a lower rank runs where it could")
@@ -203,7 +207,9 @@ class Chooser:
             victims.append(Victim(one.jobid, cls, candidate.nodes, one.start, one.userid))
         reason = self._beyond(victims, classes, now)
         lost = sum(one.node_hours(now) for one in victims)
-        return Choice(tuple(victims), trial.ranks() or 0, reason, lost)
+        first = in_order([candidate for candidate, _ in found.values()], now)[:MAX_OTHERS]
+        others = tuple(one.jobid for one in first)
+        return Choice(tuple(victims), trial.ranks() or 0, reason, lost, others)
 
     def _beyond(
         self, victims: list[Victim], classes: dict[str, PreemptionClass], now: float

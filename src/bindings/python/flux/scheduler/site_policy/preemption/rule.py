@@ -146,6 +146,8 @@ class PreemptionRule(TableRule):
         self._private = False
         self._timer: Timer | None = None
         self._looked_at = -inf
+        #: whether it is tried to start a job that need not be the next to start
+        self._out_of_turn = False
         #: jobs still to be considered in the look under way
         self._left: list[tuple[Any, int, PendingJob]] = []
 
@@ -422,7 +424,9 @@ class PreemptionRule(TableRule):
         if any(self._classes.entries[one.cls].log_only for one in choice.victims):
             self._log_only(job, choice)
             return
-        unknown = [one.jobid for one in choice.victims if one.jobid not in alive]
+        # Of jobs that could as well have been chosen one may be about to make room by itself.
+        wanted = dict.fromkeys([*(one.jobid for one in choice.victims), *choice.others])
+        unknown = [jobid for jobid in wanted if jobid not in alive]
         if not unknown:
             self._decide(job, standing, choice)
             return
@@ -699,7 +703,7 @@ class PreemptionRule(TableRule):
             raise
         except InsufficientResources:
             pass
-        if preemption.state != ENDING:
+        if preemption.state != ENDING and (self.host.looks_past_heads or not self._out_of_turn):
             try:
                 return plan.alloc(job.jobid, job.resource_request)
             except InfeasibleRequest:
@@ -726,13 +730,13 @@ class PreemptionRule(TableRule):
         """Start the job if it fits now; one that waits in the queue is started from there."""
         host, job = self.host, self.host.pending(preemption.taker)
         if (
-            not host.looks_past_heads
-            or job is None
+            job is None
             or self.active.get(preemption.taker) is not preemption
             or preemption.request is None
         ):
             return
         self._set_apart(preemption)
+        self._out_of_turn = True
         try:
             alloc = host.allocate(job, host.current_plan())
         except InfeasibleRequest as exc:
@@ -741,6 +745,8 @@ class PreemptionRule(TableRule):
             pass  # or another rule keeps it from starting: it is tried again at the next event
         else:
             host.start_set_apart(self, job, alloc, selection_type="reserved")
+        finally:
+            self._out_of_turn = False
 
     def _deferral(self, preemption: Preemption) -> Deferral:
         return Deferral(self._reason(preemption), preemption.expected, preemption.taker)
