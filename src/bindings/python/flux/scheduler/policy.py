@@ -43,7 +43,7 @@ from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.run_time_service import KEY as HISTORY_KEY
 from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 from flux.scheduler.site_policy import RULES
-from flux.scheduler.site_policy.in_force import RulesInForce
+from flux.scheduler.site_policy.in_force import Rule, RulesInForce
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.queue_names import QueueNames
 
@@ -167,7 +167,6 @@ class PolicyScheduler(Scheduler):
         self.add_rule(self._reservations)
         self.queue_names = QueueNames()
         self._site_policy = RulesInForce(self, self._errors, RULES, after=self._reservations)
-        self._preemption = self._site_policy.rule(PreemptionRule)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
@@ -364,6 +363,10 @@ class PolicyScheduler(Scheduler):
         self._backlog.remove(job)
         self.admission.defer(job, why)
         self._passes.forecast()  # there may be nothing left to make a pass for
+
+    def site_rule(self, kind: type[Rule]) -> Rule:
+        """The rule of a class of `flux.scheduler.site_policy`, in force or not."""
+        return self._site_policy.rule(kind)
 
     def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
         """An admission rule defers a pending job of its own accord, not because it was asked about
@@ -776,10 +779,10 @@ class PolicyScheduler(Scheduler):
     )
 
     _handle_preempt = _answered_by(
-        "sched.preempt", lambda self: self._preemption.answers.preempt, guests=True
+        "sched.preempt", lambda self: self.site_rule(PreemptionRule).answers.preempt, guests=True
     )
     _handle_preemptions = _answered_by(
-        "sched.preemptions", lambda self: self._preemption.answers.list, guests=True
+        "sched.preemptions", lambda self: self.site_rule(PreemptionRule).answers.list, guests=True
     )
 
     @request_handler("sched.reserve", prefix=False)
