@@ -72,7 +72,7 @@ for SCHEDULER in sched-fifo sched-simple sched-backfill; do
 test_expect_success "$SCHEDULER: a victim is warned and ended, and the job starts there" '
 	instance "
 	for i in 1 2 3 4; do flux job wait-event -t 30 \$(standby sleep 600) start; done
-	flux run --queue=batch -N2 -x -t 60 true
+	flux run --queue=batch -N2 -x -t 60s true
 	flux jobs -ano \"{id.f58} {queue} {status} {user.preempted}\" >jobs
 	cat jobs
 	test \$(grep -c \"standby FAILED.*class standby\" jobs) = 2
@@ -94,7 +94,7 @@ done
 test_expect_success 'a job that is canceled in the grace costs nobody an end' '
 	instance "
 	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
-	b=\$(flux submit --queue=batch -N1 -x -t 60 true)
+	b=\$(flux submit --queue=batch -N1 -x -t 60s true)
 	wait_log \"severity=1\" \$v
 	flux sched preemptions >out
 	cat out
@@ -108,7 +108,7 @@ test_expect_success 'a job that is canceled in the grace costs nobody an end' '
 test_expect_success 'over a reload in the grace the job has its place, and nobody else ends' '
 	instance "
 	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
-	b=\$(flux submit --queue=batch -N1 -x -t 60 sleep 5)
+	b=\$(flux submit --queue=batch -N1 -x -t 60s sleep 5)
 	wait_log \"severity=1\" \$v
 	flux module reload sched-backfill
 	flux job wait-event -t 30 \$b start
@@ -122,7 +122,7 @@ test_expect_success 'over a reload in the grace the job has its place, and nobod
 test_expect_success 'mode="log" tells whom it would end, and ends nobody' '
 	instance "
 	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
-	b=\$(flux submit --queue=batch -N1 -x -t 60 true)
+	b=\$(flux submit --queue=batch -N1 -x -t 60s true)
 	for i in \$(seq 100); do flux dmesg | grep -q \"mode=log\" && break; sleep 0.1; done
 	flux dmesg | grep \"preemption (mode=log): \$b could start by ending \$v: 1 job of standby\"
 	test \$(flux jobs -f running -no {id} | wc -l) = 4
@@ -132,7 +132,7 @@ test_expect_success 'mode="log" tells whom it would end, and ends nobody' '
 test_expect_success 'a dry run and explain say who would end; guests are named own jobs only' '
 	instance "
 	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
-	b=\$(flux submit --queue=batch -N2 -x -t 60 true)
+	b=\$(flux submit --queue=batch -N2 -x -t 60s true)
 	flux job wait-event -t 30 \$b priority
 	flux sched preempt --dry-run \$b >out
 	cat out
@@ -144,7 +144,7 @@ test_expect_success 'a dry run and explain say who would end; guests are named o
 	guest flux sched preemptions --json | jq -e \".preemptions == []\"
 	! flux sched preempt \$b 2>err
 	grep dry-run err
-	big=\$(flux submit --queue=batch -N4 -x -t 60 true)
+	big=\$(flux submit --queue=batch -N4 -x -t 60s true)
 	flux job wait-event -t 30 \$big priority
 	flux sched preempt --dry-run \$big >out
 	cat out
@@ -159,7 +159,7 @@ test_expect_success 'a bad table is one line, and the one before stays in force'
 	flux config reload
 	flux dmesg | grep \"configuration: .preemption.standby. rank=-1: expected a whole number\"
 	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
-	flux run --queue=batch -N1 -x -t 60 true
+	flux run --queue=batch -N1 -x -t 60s true
 	" --config-path=conf-bad
 '
 
