@@ -387,10 +387,6 @@ class PolicyScheduler(Scheduler):
         start in order, if no other goes ahead of it."""
         return self.looks_past_heads or self.queue_order.first_ahead_of(job) is None
 
-    def promises_behind(self, job: PendingJob) -> list[int]:
-        """Ids of the jobs whose promises yield to `job` if it can start now: those behind it."""
-        return []
-
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
         """Store JSON text under a key of the KVS, then call ``stored()``. What becomes due while
         something is being stored goes along, in this order."""

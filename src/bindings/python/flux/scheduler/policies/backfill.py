@@ -371,13 +371,6 @@ class Backfill(PolicyScheduler):
         waiting = [other for other in self._queue if not other.request.finalized]
         return min(waiting, key=self.asked_order, default=job) is job
 
-    def promises_behind(self, job: PendingJob) -> list[int]:
-        # A latest start is kept whoever comes; heads that are ranked have their times anew in each
-        # pass.
-        if self.ranked is not None:
-            return []
-        return [other.jobid for other in self.promises.after(job)]
-
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
         """Start a job."""
         head = self.head_of(job)

@@ -184,7 +184,7 @@ class Chooser:
             TRIED,
             job.resource_request,
             grace + self._grounds.clean_up(),
-            {job.jobid, *host.promises_behind(job)},
+            {job.jobid},
         )
         if trial.fits():
             return nothing("it can start without that")

@@ -80,7 +80,6 @@ class Preemption:
         held (set): ids of the victims that hold something still
         ended (set): ids of those on which an exception of severity 0 was raised
         placeholder (int or None): the id of the allocation that keeps what is free of `ranks`
-        key (int or None): the id under which the taker's start is in the plan
         timer (Timer or None): for the deadline
     """
 
@@ -108,7 +107,6 @@ class Preemption:
         self.held = set(self.victims)
         self.ended: set[int] = set()
         self.placeholder: int | None = None
-        self.key: int | None = None
         self.timer: Timer | None = None
 
     def move(self, event: str) -> None:

@@ -10,9 +10,9 @@ these jobs still run, since one that is being cleaned up is seen by nobody else;
 is chosen again.
 
 *Deciding.* What is free of the ranks that the job is to have is given to a placeholder, an
-allocation that belongs to no job; to the pool, the victims end when the job is expected to start,
-and there is its start in the plan. So everything else that is planned knows of it. All this is
-recorded in the KVS, and nothing is done before that is stored.
+allocation that belongs to no job. To the plan that and the resources of the victims are in use
+until the job will have ended, so that nobody is promised what a kill may not free after all. All
+this is recorded in the KVS, and nothing is done before that is stored.
 
 *Warning.* The victims are told, by an exception of severity 1 and a signal. While the grace lasts
 the job starts elsewhere if it can, and if it does, or is gone, nobody is ended.
@@ -256,7 +256,7 @@ class PreemptionRule(TableRule):
     def extended(self, jobid: int, expiration: float) -> bool:
         preemption = self._giving_way.get(jobid)
         if preemption is not None:
-            end = min(expiration or inf, preemption.expected)
+            end = self._planned_end(preemption, expiration or inf)
             self.host.resources.update_expiration(jobid, end)
         return preemption is not None
 
@@ -482,9 +482,6 @@ class PreemptionRule(TableRule):
         self._enter(preemption)
         # What the plan has of this job is another time from now on.
         self._set_apart(preemption)
-        plan = host.current_plan()
-        if plan is not None and not self._enter_start(preemption, plan):
-            host.replan()  # promises to jobs behind it are in its way
         names = ", ".join(name_of(one.jobid) for one in choice.victims)
         host.log.info(f"preemption: {names} are to end for {job.name}: {choice.text()}")
         self._store(lambda: self._recorded(preemption))
@@ -494,32 +491,56 @@ class PreemptionRule(TableRule):
         entries = self._classes.entries
         return max([entries[one.cls].grace for one in victims if one.cls in entries], default=0.0)
 
+    def _planned_end(self, preemption: Preemption, end: float) -> float:
+        """The end that the plan is told of a victim, whose own is `end` (infinite: it has none); 0:
+        none.
+
+        Where promises are made, they must hold whether the victim ends or not: its resources are in
+        use until it would end by itself or the job would that takes them, whichever is later. In
+        strict order nobody is promised anything, and the estimate of the job is to be right.
+        """
+        if not self.host.looks_past_heads:
+            return min(end, preemption.expected)
+        end = max(end, self._end_of_taker(preemption))
+        return end if isfinite(end) else 0.0
+
+    @staticmethod
+    def _end_of_taker(preemption: Preemption) -> float:
+        """When the job will end that takes; infinite: nobody knows."""
+        length = getattr(preemption.request, "duration", 0.0)
+        return preemption.expected + length if length > 0 else inf
+
+    def _kept_until(self, preemption: Preemption) -> float:
+        """The end that the plan is told of what is free and kept for the job; 0: none."""
+        if not self.host.looks_past_heads or preemption.request is None:
+            return max(preemption.expected, self.host.now() + 1.0)
+        end = self._end_of_taker(preemption)
+        return max(end, self.host.now() + 1.0) if isfinite(end) else 0.0
+
     def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
-        """Whether no promise is broken that would be kept otherwise: the decision is tried on a
-        copy."""
+        """Whether no promise is broken that would be kept otherwise, if the victims do not end: the
+        decision is tried on a copy."""
         current = self.host.current_plan()
         if current is None or not self.host.looks_past_heads:
             return True
-        plan = current.on_copy({job.jobid, *self.host.promises_behind(job)})
+        plan = current.on_copy({job.jobid})
         before = set(plan.stale())
         pool = plan.pool
         for jobid in preemption.held:
-            end = pool.job_end(jobid) or inf
-            pool.update_expiration(jobid, min(end, preemption.expected))
-        pool.hold_free(next(self._ids), preemption.ranks, preemption.expected)
-        try:
-            plan.reserve(next(self._ids), preemption.request, preemption.expected)
-        except InsufficientResources:
-            return False
+            end = self._planned_end(preemption, pool.job_end(jobid) or inf)
+            pool.update_expiration(jobid, end)
+        pool.hold_free(next(self._ids), preemption.ranks, self._kept_until(preemption))
         return set(plan.stale()) <= before
 
     def _enter(self, preemption: Preemption) -> None:
         """A preemption is under way."""
         self.active[preemption.taker] = preemption
+        pool = self.host.resources
         for jobid in preemption.held:
             self._giving_way[jobid] = preemption
-            end = self.host.resources.job_end(jobid) or inf
-            self.host.resources.update_expiration(jobid, min(end, preemption.expected))
+            if preemption.request is not None:
+                end = self._planned_end(preemption, pool.job_end(jobid) or inf)
+                pool.update_expiration(jobid, end)
         self._keep(preemption)
 
     # -- what is kept for a job --------------------------------------------------------------------
@@ -528,43 +549,13 @@ class PreemptionRule(TableRule):
         """Keep what is free of a preemption's ranks for its job."""
         self._let_go(preemption)
         jobid = next(self._ids)
-        until = max(preemption.expected, self.host.now() + 1.0)
-        if self.host.resources.hold_free(jobid, preemption.ranks, until):
+        if self.host.resources.hold_free(jobid, preemption.ranks, self._kept_until(preemption)):
             preemption.placeholder = jobid
 
     def _let_go(self, preemption: Preemption) -> None:
         if preemption.placeholder is not None:
             self.host.resources.free(preemption.placeholder)
             preemption.placeholder = None
-
-    def _enter_start(self, preemption: Preemption, plan: Plan) -> bool:
-        """Enter the start of a job into the plan; whether that could be done. Where jobs start in
-        strict order nobody is promised anything, and the job itself is in the queue."""
-        self._withdraw_start(preemption, plan)
-        if not self.host.looks_past_heads or preemption.request is None:
-            return True
-        key = next(self._ids)
-        try:
-            plan.reserve(key, preemption.request, max(preemption.expected, self.host.now()))
-        except InsufficientResources:
-            return False
-        preemption.key = key
-        return True
-
-    @staticmethod
-    def _withdraw_start(preemption: Preemption, plan: Plan) -> None:
-        if preemption.key is not None:
-            plan.cancel(preemption.key)
-            preemption.key = None
-
-    def enter_plan(self, plan: Plan) -> None:
-        for preemption in self.active.values():
-            preemption.key = None
-            self._enter_start(preemption, plan)
-
-    def plan_void(self) -> None:
-        for preemption in self.active.values():
-            preemption.key = None
 
     # -- telling the victims -----------------------------------------------------------------------
 
@@ -659,19 +650,15 @@ class PreemptionRule(TableRule):
             preemption.timer.cancel()
         del self.active[preemption.taker]
         self._let_go(preemption)
-        plan = self.host.current_plan() if preemption.key is not None else None
-        if plan is not None:
-            self._withdraw_start(preemption, plan)
         for jobid in sorted(preemption.held):
             self._giving_way.pop(jobid, None)
-            if jobid in preemption.ended:
-                self._ending.setdefault(jobid, self.host.now())
-                continue
             running = self.host.running.get(jobid)
             if running is not None:
                 end = running.end if isfinite(running.end) else 0.0
                 self.host.resources.update_expiration(jobid, end)
-            if was == WARNED:
+            if jobid in preemption.ended:
+                self._ending.setdefault(jobid, self.host.now())
+            elif was == WARNED:
                 self._messenger.warn(jobid, f"will not be ended now: {why}")
         self._store(lambda: None)
         if self.entries:
@@ -694,7 +681,6 @@ class PreemptionRule(TableRule):
             return None
         pool = self.host.resources
         self._let_go(preemption)
-        self._withdraw_start(preemption, plan)
         try:
             alloc = pool.alloc_on(job.jobid, job.resource_request, preemption.ranks)
             plan.note_started(job.jobid)
@@ -711,8 +697,6 @@ class PreemptionRule(TableRule):
             except InsufficientResources:
                 pass
         self._keep(preemption)
-        if not self._enter_start(preemption, plan):
-            self.host.log.debug(f"preemption: the start of {job.name} is not in the plan")
         deferral = self._deferral(preemption)
         if self.host.looks_past_heads:
             raise JobDeferred(self, deferral)
@@ -795,6 +779,7 @@ class PreemptionRule(TableRule):
         """The job that takes is here again after a reload."""
         preemption.request = job.resource_request
         self._tries[job.jobid] = 1
+        self._enter(preemption)  # it is known now for how long it will have what is kept
         # In a turn of its own, when it is in the queue.
         self.host.call_at(self.host.now(), lambda: self._try_to_start(preemption))
         if preemption.state == WARNED:

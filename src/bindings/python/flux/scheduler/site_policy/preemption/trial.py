@@ -23,7 +23,7 @@ class PoolTrial:
         request: what it asks for
         longer (float): seconds by which it holds its resources longer than it runs, since they are
             kept for it before
-        yielding: ids of the jobs whose promises need not be kept
+        yielding: ids of the jobs whose promises do not count: its own
 
     Raises:
         NotImplementedError: the pool cannot plan
