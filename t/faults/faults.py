@@ -86,10 +86,17 @@ def described(exc):
 
 def history_of(seed, scheduler, steps):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
-    every fourth there are reservations, and in every eighth preemption."""
+    every fourth there are reservations, and in every fourth limits and licences; in every eighth of
+    either kind that is left, preemption."""
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
-    preempting = seed % 8 in (1, 7)
-    return histories.make(seed, steps, calm=calm, reserving=seed % 4 == 2, preempting=preempting)
+    return histories.make(
+        seed,
+        steps,
+        calm=calm,
+        reserving=seed % 4 == 2,
+        policing=seed % 4 == 1,
+        preempting=seed % 8 in (4, 7),
+    )
 
 
 def report(seed, scheduler, pool, steps, failure):

@@ -619,12 +619,14 @@ class PolicyScheduler(Scheduler):
                     queued.append([jobid, priority])
                 else:
                     job.priority = priority
+                    self.admission.reordered([job])
             jobs = queued
         super().prioritize(jobs)
 
     def reorder(self) -> None:
         for job in self.admission.deferred():
             job.priority = job.priority  # asks for its order again
+        self.admission.reordered()
         super().reorder()
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
@@ -779,6 +781,9 @@ class PolicyScheduler(Scheduler):
     )
     _handle_preemptions = _answered_by(
         "sched.preemptions", lambda self: self.site_rule(PreemptionRule).answers.list, guests=True
+    )
+    _handle_limits = _answered_by(
+        "sched.limits", lambda self: self._site_policy.in_use, guests=True
     )
 
     @request_handler("sched.reserve", prefix=False)
