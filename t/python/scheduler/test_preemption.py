@@ -850,3 +850,52 @@ def test_in_private_mode_victims_are_told_no_id():
     instance.advance(130)
     assert victim.note == "preempted for a job of batch; ran 2m"
     assert taker.name not in json.dumps([victim.annotations, victim.events])
+
+
+# -- beside other rules ----------------------------------------------------------------------------
+
+SHORT = {"queues": ["standby"], "grace": 5}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_job_over_a_limit_takes_nothing(module):
+    """Also where only what it would get shows that: it asks for a core, and gets one on a second
+    node."""
+    limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
+    queues = {"batch": {}, "standby": {}, "debug": {}}
+    config = {**tables(queues, standby=SHORT), "limits": limits}
+    instance = make(module, nodes=2, config=config)
+    standby(instance, constraints={"ranks": ["1"]})
+    batch(instance, constraints={"ranks": ["0"]})
+    instance.advance(10)
+    whole = batch(instance)
+    instance.advance(60)
+    core = batch(instance, None, exclusive=False, slots=1)
+    instance.advance(60)
+    assert whole.state == core.state == "pending"
+    assert sum(bool(exceptions(job)) for job in instance.jobs.values()) == 0
+    answer = dry_run(instance, whole)
+    assert "limit batch" in answer["reason"], answer
+
+
+def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
+    limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
+    queues = {"batch": {}, "standby": {}, "debug": {}}
+    instance = make(nodes=2, config={**tables(queues), "limits": limits})
+    victim = standby(instance, constraints={"ranks": ["1"]})
+    instance.advance(1)
+    other = batch(instance, queue="debug", duration=5000)
+    taker = batch(instance, constraints={"ranks": ["1"]})
+    instance.advance(20)
+    assert len(exceptions(victim)) == 1
+    other.end()
+    quick = batch(instance, constraints={"ranks": ["0"]}, duration=500, priority=31)
+    assert quick.state == "running"
+    instance.advance(200)
+    assert taker.state == "pending"
+    assert [severity for severity, _ in exceptions(victim)] == [1, 1]
+    assert "limit batch: " in exceptions(victim)[1][1]
+    instance.advance(700)
+    assert taker.state == "running" and victim.result == "failed"
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()

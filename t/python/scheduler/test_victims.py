@@ -130,7 +130,7 @@ def test_a_trial_leaves_the_pool_as_it_was(tree):
     chosen = choose(candidates, trial, NOW)
     assert len(chosen) == 2
     held = {pool.held_ranks(one.jobid) for one in chosen}
-    assert held == {trial.ranks()}
+    assert held == {trial.offer()}
     assert (pool.job_end_times(), pool.idle_ranks, pool.generation) == before
     pool.check()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import popcount
@@ -207,9 +207,17 @@ class Chooser:
             victims.append(Victim(one.jobid, cls, candidate.nodes, one.start, one.userid))
         reason = self._beyond(victims, classes, now)
         lost = sum(one.node_hours(now) for one in victims)
+        objections: list[str | None] = []
+
+        def ask(pool: Any, jobid: int) -> None:
+            objections.append(host.admission.objection(job, pool, jobid))
+
+        offer = trial.offer(ask)
+        assert offer is not None, "it was chosen so that it fits"
+        reason = reason or objections[0]
         first = in_order([candidate for candidate, _ in found.values()], now)[:MAX_OTHERS]
         others = tuple(one.jobid for one in first)
-        return Choice(tuple(victims), trial.ranks() or 0, reason, lost, others)
+        return Choice(tuple(victims), offer, reason, lost, others)
 
     def _beyond(
         self, victims: list[Victim], classes: dict[str, PreemptionClass], now: float

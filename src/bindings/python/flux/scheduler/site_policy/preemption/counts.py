@@ -14,6 +14,7 @@ CAUSES = {
     "gone": "the job that was to start was canceled, held or withdrawn",
     "node": "a node that was kept for it went down or was drained",
     "refused": "the job manager would not end another victim",
+    "rule": "a limit or licence kept the job from starting when its nodes were free",
     "configuration": "the table was removed",
 }
 

@@ -597,6 +597,13 @@ class PreemptionRule(TableRule):
         if self.host.pending(preemption.taker) is None:
             self._give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
             return
+        job = self.host.pending(preemption.taker)
+        try:
+            if job is not None:
+                self.host.admission.check(job)
+        except (JobDeferred, InfeasibleRequest) as why:
+            self._give_up(preemption, str(why), "rule")
+            return
         preemption.move("deadline")
         for jobid in sorted(preemption.held - preemption.ended):
             self._end(preemption, preemption.victims[jobid])
@@ -703,6 +710,11 @@ class PreemptionRule(TableRule):
         # In strict order the jobs behind it wait for it, as before.
         raise InsufficientResources(deferral.reason)
 
+    def taken_back(self, jobid: int) -> None:
+        preemption = self.active.get(jobid)
+        if preemption is not None:
+            self._keep(preemption)  # another rule does not let the job start
+
     def _set_apart(self, preemption: Preemption) -> None:
         """A job for which others end waits apart from the queue, unless jobs start in strict order:
         there those behind it wait for it, as before."""
@@ -725,8 +737,11 @@ class PreemptionRule(TableRule):
             alloc = host.allocate(job, host.current_plan())
         except InfeasibleRequest as exc:
             host.refuse(job, exc)
+        except JobDeferred as why:
+            if why.rule is not self:
+                self._give_up(preemption, str(why), "rule")
         except InsufficientResources:
-            pass  # or another rule keeps it from starting: it is tried again at the next event
+            pass  # it is tried again at the next event
         else:
             host.start_set_apart(self, job, alloc, selection_type="reserved")
         finally:

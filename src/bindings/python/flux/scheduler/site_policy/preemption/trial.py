@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.request import ResourceRequest
@@ -58,17 +58,23 @@ class PoolTrial:
         self._pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
         self._pool.update_expiration(jobid, end)
 
-    def ranks(self) -> int | None:
+    def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
         """Mask of the ranks that the job would get, if it keeps all promises to others; None: it
-        does not fit. It is allocated, and freed again."""
+        does not fit. It is allocated, and freed again.
+
+        Args:
+            ask: called with the pool and the id under which it holds that, before it is freed
+        """
         try:
             self._plan.alloc(self._jobid, self._request)
         except InsufficientResources:
             return None
-        ranks = self._pool.held_ranks(self._jobid)
+        ranks: int = self._pool.held_ranks(self._jobid)
+        if ask is not None:
+            ask(self._pool, self._jobid)
         self._pool.free(self._jobid)
         return ranks
 
     def fits(self) -> bool:
         """Whether the job could start now."""
-        return self.ranks() is not None
+        return self.offer() is not None
