@@ -35,7 +35,7 @@ TABLES = [
         },
         "licenses": {"matlab": {"total": 4, "reserved": 2}},
     },
-    {"licenses": {"matlab": 2}},
+    {"licenses": {"matlab": {"total": 2, "plan": True}}},
 ]
 
 

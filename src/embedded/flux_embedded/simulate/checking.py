@@ -7,6 +7,7 @@
 - a scheduler that does not backfill starts the jobs of a queue in order
 - a promise is kept
 - where a job was ended to make way for another, that one starts on its units
+- no limit of the configuration is exceeded
 - what is written of a job adds up: its times, its run time and its profile, its size and its units
 - the totals of a result are those of its jobs, and none of them is missing
 - eventlogs follow RFC 21, and R is a resource set as RFC 20 has it, on ranks that were up
@@ -24,6 +25,7 @@ import os
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import eventlog, idset, rset, states
+from flux_embedded.simulate.limit_check import exceeded
 from flux_embedded.simulate.results import reading
 from flux_embedded.simulate.results.files import busy_changes
 
@@ -120,6 +122,7 @@ def check_result(result):
                     )
     if calm:
         _check_preempted(result, rows)
+    _check_limits(result, rows)
     for row in rows:
         _check_sums(result, row, calm)
     _check_number_of_jobs(result, rows)
@@ -128,6 +131,15 @@ def check_result(result):
     if os.path.isdir(directory):
         _check_eventlogs(directory)
     return len(rows)
+
+
+def _check_limits(result, rows):
+    limits = result.provenance.get("limits")
+    if limits:
+        unit = result.provenance["machine"]["unit"]
+        found = exceeded(rows, limits, unit, result.provenance.get("parents") or {})
+        if found is not None:
+            raise Violation(f"{result.name}: {found}")
 
 
 def _units(result, row):

@@ -161,6 +161,8 @@ class AdmissionRule:
 
         Raises:
             InfeasibleRequest: it may never start; the job is denied
+            InsufficientResources: not now, and it waits in the queue as for resources: a plan knows
+                when it can start
         """
         return None
 
@@ -593,7 +595,11 @@ class AdmissionControl:
         """All that keeps a job from starting on account of rules, in the order of checks."""
         for rule in self.rules:
             if rule.engaged:
-                deferral = rule.check(job)
+                try:
+                    deferral = rule.check(job)
+                except InsufficientResources as exc:
+                    yield Cause(rule.name, str(exc))
+                    continue
                 if deferral is not None:
                     yield Cause(rule.name, deferral.reason)
 
