@@ -52,12 +52,13 @@ test_expect_success 'configurations, and what all scripts use' '
 	max = {jobs = 3, node-hours = 100}
 	EOT
 	cp -r conf conf-log && sed -i "s/^grace.*/mode = \"log\"/" conf-log/preemption.toml &&
-	cp -r conf conf-slow && sed -i "s/^grace.*/grace = \"1h\"/" conf-slow/preemption.toml &&
+	cp -r conf conf-slow && sed -i "s/^grace.*/grace = \"10m\"/" conf-slow/preemption.toml &&
 	cp -r conf conf-bad && cp -r conf conf-wait && sed -i "s/^wait.*/wait = \"1d\"/" conf-wait/preemption.toml &&
 	cat >functions.sh <<-\EOT
 	guest() { FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"; }
 	admin() { FLUX_HANDLE_USERID=9998 FLUX_HANDLE_ROLEMASK=0xe "$@"; }
-	standby() { flux submit -N1 -x -t 1h --queue=standby "$@"; }
+	# A task that does not end by the signal of the warning.
+	standby() { flux submit -N1 -x -t 1h --queue=standby sh -c "trap \"\" USR1; exec sleep 600"; }
 	wait_log() { # PATTERN JOB
 		for i in $(seq 300); do
 			flux job eventlog $2 >log.$$ && grep -q "$1" log.$$ && return
@@ -71,7 +72,7 @@ test_expect_success 'configurations, and what all scripts use' '
 for SCHEDULER in sched-fifo sched-simple sched-backfill; do
 test_expect_success "$SCHEDULER: a victim is warned and ended, and the job starts there" '
 	instance "
-	for i in 1 2 3 4; do flux job wait-event -t 30 \$(standby sleep 600) start; done
+	for i in 1 2 3 4; do flux job wait-event -t 30 \$(standby) start; done
 	flux run --queue=batch -N2 -x -t 60s true
 	flux jobs -ano \"{id.f58} {queue} {status} {user.preempted}\" >jobs
 	cat jobs
@@ -93,7 +94,7 @@ done
 
 test_expect_success 'a job that is canceled in the grace costs nobody an end' '
 	instance "
-	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
+	for i in 1 2 3 4; do v=\$(standby); flux job wait-event -t 30 \$v start; done
 	b=\$(flux submit --queue=batch -N1 -x -t 60s true)
 	wait_log \"severity=1\" \$v
 	flux sched preemptions >out
@@ -107,7 +108,7 @@ test_expect_success 'a job that is canceled in the grace costs nobody an end' '
 
 test_expect_success 'over a reload in the grace the job has its place, and nobody else ends' '
 	instance "
-	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
+	for i in 1 2 3 4; do v=\$(standby); flux job wait-event -t 30 \$v start; done
 	b=\$(flux submit --queue=batch -N1 -x -t 60s sleep 5)
 	wait_log \"severity=1\" \$v
 	flux module reload sched-backfill
@@ -121,7 +122,7 @@ test_expect_success 'over a reload in the grace the job has its place, and nobod
 
 test_expect_success 'mode="log" tells whom it would end, and ends nobody' '
 	instance "
-	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
+	for i in 1 2 3 4; do v=\$(standby); flux job wait-event -t 30 \$v start; done
 	b=\$(flux submit --queue=batch -N1 -x -t 60s true)
 	for i in \$(seq 100); do flux dmesg | grep -q \"mode=log\" && break; sleep 0.1; done
 	flux dmesg | grep \"preemption (mode=log): \$b could start by ending \$v: 1 job of standby\"
@@ -131,7 +132,7 @@ test_expect_success 'mode="log" tells whom it would end, and ends nobody' '
 
 test_expect_success 'a dry run and explain say who would end; guests are named own jobs only' '
 	instance "
-	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
+	for i in 1 2 3 4; do v=\$(standby); flux job wait-event -t 30 \$v start; done
 	b=\$(flux submit --queue=batch -N2 -x -t 60s true)
 	flux job wait-event -t 30 \$b priority
 	flux sched preempt --dry-run \$b >out
@@ -158,7 +159,7 @@ test_expect_success 'a bad table is one line, and the one before stays in force'
 	sed -i \"s/^rank.*/rank = -1/\" conf-bad/preemption.toml
 	flux config reload
 	flux dmesg | grep \"configuration: .preemption.standby. rank=-1: expected a whole number\"
-	for i in 1 2 3 4; do v=\$(standby sleep 600); flux job wait-event -t 30 \$v start; done
+	for i in 1 2 3 4; do v=\$(standby); flux job wait-event -t 30 \$v start; done
 	flux run --queue=batch -N1 -x -t 60s true
 	" --config-path=conf-bad
 '
