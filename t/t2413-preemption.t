@@ -56,7 +56,6 @@ test_expect_success 'configurations, and what all scripts use' '
 	cp -r conf conf-bad && cp -r conf conf-wait && sed -i "s/^wait.*/wait = \"1d\"/" conf-wait/preemption.toml &&
 	cat >functions.sh <<-\EOT
 	guest() { FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"; }
-	admin() { FLUX_HANDLE_USERID=9998 FLUX_HANDLE_ROLEMASK=0xe "$@"; }
 	# A task that does not end by the signal of the warning.
 	standby() { flux submit -N1 -x -t 1h --queue=standby sh -c "trap \"\" USR1; exec sleep 600"; }
 	wait_log() { # PATTERN JOB

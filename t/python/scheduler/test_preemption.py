@@ -899,3 +899,22 @@ def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
     assert taker.state == "running" and victim.result == "failed"
     instance.scheduler.resources.check()
     instance.scheduler.admission._check()
+
+
+@pytest.mark.parametrize("plan", [False, True], ids=["counted", "planned"])
+def test_a_job_that_lacks_a_licence_takes_nothing_and_one_that_has_it_does(plan):
+    licenses = {"matlab": {"total": 2, "plan": plan}}
+    instance = make(nodes=2, config={**tables(standby=SHORT), "licenses": licenses})
+    victims = [standby(instance, licenses={"matlab": 1}), standby(instance)]
+    instance.advance(10)
+    lacks = batch(instance, licenses={"matlab": 2})
+    instance.advance(60)
+    assert lacks.state == "pending"
+    assert all(exceptions(job) == [] for job in victims)
+    lacks.cancel()
+    has = batch(instance, licenses={"matlab": 1})
+    instance.advance(60)
+    assert has.state == "running"
+    assert sum(job.result == "failed" for job in victims) == 1
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()

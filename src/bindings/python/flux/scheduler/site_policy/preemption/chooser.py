@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from flux.resource.errors import InfeasibleRequest
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount
-from flux.scheduler.admission import JobDeferred
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.preemption.record import Victim
 from flux.scheduler.site_policy.preemption.trial import PoolTrial
@@ -151,7 +150,7 @@ class Chooser:
             return nothing("an admission rule defers it" if cause is None else cause.reason)
         try:
             host.admission.check(job)
-        except (JobDeferred, InfeasibleRequest) as exc:
+        except (InsufficientResources, InfeasibleRequest) as exc:  # the first, if it is deferred
             return nothing(str(exc))
         if not host.goes_first(job):
             return nothing("it is not the next to start")

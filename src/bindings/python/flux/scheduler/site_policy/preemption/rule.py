@@ -601,7 +601,7 @@ class PreemptionRule(TableRule):
         try:
             if job is not None:
                 self.host.admission.check(job)
-        except (JobDeferred, InfeasibleRequest) as why:
+        except (InsufficientResources, InfeasibleRequest) as why:  # the first, if it is deferred
             self._give_up(preemption, str(why), "rule")
             return
         preemption.move("deadline")
