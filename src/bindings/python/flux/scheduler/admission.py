@@ -636,7 +636,8 @@ class AdmissionControl:
     def expected_starts(self, most: int) -> Iterator[tuple[PendingJob, float | None]]:
         """When the first of the deferred jobs are expected to start; None if that is not known."""
         by_rule: dict[AdmissionRule, list[tuple[PendingJob, Deferral]]] = {}
-        for job in self.deferred()[:most]:
+        first = heapq.nsmallest(most, (job for job, _, _ in self._deferred.values()))
+        for job in first:
             _, rule, deferral = self._deferred[job.jobid]
             by_rule.setdefault(rule, []).append((job, deferral))
         for rule, jobs in by_rule.items():
