@@ -61,7 +61,7 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
     """The jobs that have to end, in the order in which they were added.
 
     That fewer jobs do not leave more room is taken for granted: the last job to be added is found
-    by bisection. Costs log(candidates) + (jobs added) trials.
+    by bisection. Costs a sort of the candidates, and about as many trials as jobs are added.
 
     Args:
         candidates: the jobs that may end
@@ -72,15 +72,21 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
         None if it would not fit even without all of them; nothing is out of the trial then
     """
     ordered = in_order(candidates, now)
-    for one in ordered:
-        trial.take_out(one.jobid)
-    if not trial.fits():
-        for one in ordered:
-            trial.put_back(one.jobid)
-        return None
-    # It does not fit without the first `low`, which was tried before if that is 0; it fits without
-    # the first `high`.
-    low, high, out = 0, len(ordered), len(ordered)
+    # It does not fit without the first `low`, which was tried before if that is 0. These are doubled
+    # until it fits, without the first `high`: so the cost grows with those that are needed.
+    low = out = 0
+    while True:
+        if out == len(ordered):
+            for one in ordered:
+                trial.put_back(one.jobid)
+            return None
+        low = out
+        for one in ordered[low : max(1, 2 * low)]:
+            trial.take_out(one.jobid)
+            out += 1
+        if trial.fits():
+            break
+    high = out
     while high - low > 1:
         middle = (low + high) // 2
         while out > middle:
