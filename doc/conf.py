@@ -47,7 +47,7 @@ man_pages = [
     (
         "man/flux-config-sched",
         "flux-config-sched",
-        "configure limits and licences of schedulers",
+        "configure limits, licences and sharing of nodes",
         author,
         "5",
     ),
