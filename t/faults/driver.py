@@ -11,7 +11,7 @@ from collections import deque
 from books import ids
 from eventlog_rules import Violation
 from eventlog_rules import check as check_eventlog
-from history import NAMES, NODES, SHAPES, is_calm, jobspec_of_job
+from history import CALM, NAMES, NODES, SHAPES, is_calm, jobspec_of_job
 from site_rules import TABLES, SiteRules
 from watch import Watch
 
@@ -34,6 +34,13 @@ CONFIG = {
             {"hosts": f"node[2-{NODES - 1}]", "properties": ["big"]},
         ],
     }
+}
+
+
+#: Where there is preemption: jobs of standby end for all others, after some seconds.
+PREEMPTION = {
+    "queues": {"batch": {}, "standby": {}},
+    "preemption": {"standby": {"queues": ["standby"], "grace": 4, "wait": 2}},
 }
 
 
@@ -60,13 +67,15 @@ class Driver:
         scheduler (str): a scheduler module's name
         tree (bool): resources with a topology, so that the pool is a TreePool
         args (tuple of str): the module's arguments
+        preempting (bool): jobs name queues, and those of standby end for others
     """
 
-    def __init__(self, scheduler, tree=False, args=()):
+    def __init__(self, scheduler, tree=False, args=(), preempting=False):
         self.scheduler = scheduler
         self.tree = tree
         self.args = args
-        resources = {"R": topology_R()} if tree else {"conf": CONFIG}
+        policy = PREEMPTION if preempting else {}
+        resources = {"R": topology_R(), "conf": policy} if tree else {"conf": {**CONFIG, **policy}}
         self.instance = Instance(size=NODES, clock=VirtualClock(), hosts=HOSTS, **resources)
         # What is logged is looked at here (see Watch), not shown.
         self.instance.ctx.attrs.define("log-stderr-level", "-1")
@@ -76,6 +85,7 @@ class Driver:
             strict=scheduler != "sched-backfill",
             promising=bool(args),
             ranked=any(arg.startswith(("rank=", "candidates=", "profile=")) for arg in args),
+            preempting=preempting,
         )
         self.kernel.intercept = self._intercept
         self.violation = None
@@ -91,6 +101,8 @@ class Driver:
         try:
             self.instance.start()
             self.h = self.instance.handle
+            if preempting:
+                self.do_queue_start()
             self._load()
         except BaseException:
             self.close()
@@ -166,6 +178,8 @@ class Driver:
             return {"error": exc}
 
     def _step(self, name, *args):
+        if name not in CALM:
+            self.watch.faults += 1
         getattr(self, "do_" + name.replace("-", "_"))(*args)
 
     def do_submit(self, jobs):
@@ -426,6 +440,7 @@ class Driver:
     def _finish(self):
         """Repair everything; then no job may be left, nothing may be held, all logs be legal."""
         self.crash_in = None
+        self.watch.faults += 1  # to put everything right is one as well
         self._rpc("kvs.fault", {"fail_commits": 0})
         for rank in range(NODES):
             self.do_online(rank)
@@ -447,6 +462,7 @@ class Driver:
         self._let_pass(LONG_ENOUGH, lambda: self._all_inactive() or self.violation)
         self._settle()
         self._assert_rules()
+        self.watch.all_served()
         for jobid in self.submitted:
             log = self._eventlog(jobid)
             try:

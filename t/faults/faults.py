@@ -65,7 +65,7 @@ def run_history(history, scheduler, pool):
     name, args = SCHEDULERS[scheduler]
     driver = failure = None
     try:
-        driver = Driver(name, pool == "tree", args)
+        driver = Driver(name, pool == "tree", args, histories.is_preempting(history))
         driver.run(history)
     except Exception as exc:
         failure = described(exc)
@@ -86,9 +86,17 @@ def described(exc):
 
 def history_of(seed, scheduler, steps):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
-    every fourth there are reservations, and in every fourth limits and licences."""
+    every fourth there are reservations, and in every fourth limits and licences; in every eighth of
+    either kind that is left, preemption."""
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
-    return histories.make(seed, steps, calm=calm, reserving=seed % 4 == 2, policing=seed % 4 == 1)
+    return histories.make(
+        seed,
+        steps,
+        calm=calm,
+        reserving=seed % 4 == 2,
+        policing=seed % 4 == 1,
+        preempting=seed % 8 in (4, 7),
+    )
 
 
 def report(seed, scheduler, pool, steps, failure):

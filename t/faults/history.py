@@ -78,7 +78,11 @@ POLICING = {"configure": 2}
 CALM = ("submit", "advance")
 
 
-def make(seed, steps=40, calm=False, reserving=False, policing=False):
+#: Queues of the jobs where there is preemption: those of the first end for those of the second.
+QUEUES = ("standby", "standby", "batch")
+
+
+def make(seed, steps=40, calm=False, reserving=False, policing=False, preempting=False):
     """The history of `seed`.
 
     Args:
@@ -87,6 +91,7 @@ def make(seed, steps=40, calm=False, reserving=False, policing=False):
         calm (bool): only steps that leave every promise of a scheduler standing
         reserving (bool): an administrator makes reservations, and jobs may name them
         policing (bool): there are limits and licences, which jobs have to keep
+        preempting (bool): jobs of one queue end for those of another
     """
     chance = random.Random(seed)
     table = {**WEIGHTS, **RESERVING} if reserving else WEIGHTS
@@ -107,12 +112,23 @@ def make(seed, steps=40, calm=False, reserving=False, policing=False):
                 job["bank"] = chance.choice(BANKS)
                 if chance.random() < 0.4:
                     job["licenses"] = chance.randint(1, MOST_LICENSES)
+    if preempting:
+        for step in history:
+            for job in step[1] if step[0] == "submit" else ():
+                job["queue"] = chance.choice(QUEUES)
+                if job["queue"] == "standby":
+                    job["run"], job["duration"] = chance.choice(((200, 300), (60, 100), (20, 20)))
     return history
 
 
 def count_faults(history):
     """How many of its steps are faults: all but submitting jobs and letting time pass."""
     return sum(step[0] not in CALM for step in history)
+
+
+def is_preempting(history):
+    """Whether its jobs are of queues of which one gives way."""
+    return any(step[0] == "submit" and any("queue" in job for job in step[1]) for step in history)
 
 
 def is_calm(history):
@@ -201,6 +217,8 @@ def jobspec_of_job(job):
         system["bank"] = job["bank"]
     if "licenses" in job:
         system["licenses"] = {"matlab": job["licenses"]}
+    if "queue" in job:
+        system["queue"] = job["queue"]
     return jobspec(
         shape["slots"],
         shape["cores"],

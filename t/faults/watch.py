@@ -12,7 +12,9 @@
 - no limit is exceeded and no licence oversold (`site_rules`);
 - no job that could start, and would keep nobody from starting, waits for an hour;
 - a job is denied only if it could never run;
-- R is in the KVS, whole, before the job manager hears of it.
+- R is in the KVS, whole, before the job manager hears of it;
+- no job is ended to make way unless that is recorded in the KVS, and the job for which it was ended
+  starts where it was, unless a fault came between.
 """
 
 import json
@@ -32,6 +34,10 @@ LONGEST_RETRY = 10.0
 
 #: Seconds for which a job may wait for nothing.
 HOUR = 3600.0
+
+
+#: Where it is recorded who makes way for whom.
+PREEMPTIONS = "checkpoint.sched-preemptions"
 
 
 class Pending:
@@ -54,9 +60,10 @@ class Watch:
         strict (bool): the scheduler keeps to the order of the queue
         promising (bool): it makes promises to several jobs, and keeps them
         ranked (bool): it goes by ranks that are not known here
+        preempting (bool): jobs may end for others
     """
 
-    def __init__(self, kernel, strict, promising=False, ranked=False):
+    def __init__(self, kernel, strict, promising=False, ranked=False, preempting=False):
         self.kernel = kernel
         self.strict = strict
         self.promising = promising
@@ -66,6 +73,10 @@ class Watch:
         self.policing = False  # there are limits, for the sake of which jobs wait
         self.site_rules = None
         self.ends = {}  # jobid -> expiration of its R
+        self.preempting = preempting
+        self.faults = 0  # counted by the driver: what excuses a scheduler
+        self.recorded = set()  # ids of jobs that are to make way, as the KVS has it
+        self.preempted = {}  # jobid -> [(victim, its ranks, faults then)] of those ended for it
         self.books = None
         self.jobs = {}  # jobid -> job of the history, filled in by the driver
         self.pending = {}
@@ -98,6 +109,8 @@ class Watch:
                 self._commit(msg.body)
             elif topic == "log.append":
                 self._logged(msg.body)
+            elif topic == "job-manager.raise":
+                self._raised(msg.body)
             elif topic.startswith("sched.") and self.holds_sched(endpoint):
                 handler = getattr(self, "_sched_" + topic[6:].replace("-", "_"), None)
                 if handler:
@@ -246,6 +259,39 @@ class Watch:
                 if self.committed.get(jobid, (0, None))[1] != R:
                     self.committed[jobid] = (self.kernel.turns, R)
 
+            elif op[0] == "put" and op[1] == PREEMPTIONS:
+                stored = json.loads(op[2])["preemptions"]
+                self.recorded = {victim["id"] for one in stored for victim in one["victims"]}
+
+    def _raised(self, body):
+        """An exception: perhaps one that ends a job to make way."""
+        if body["type"] != "preempt" or body["severity"] != 0:
+            return
+        victim = body["id"]
+        if victim not in self.recorded:
+            raise Violation(f"job {victim} is ended to make way, and there is no record of it")
+        taker = int(JobID(body["note"].split()[2]))
+        ranks = {resource[0] for resource in self.books.held.get(victim, ())}
+        self.preempted.setdefault(taker, []).append((victim, ranks, self.faults))
+
+    def _served(self, jobid, ranks):
+        """A job starts on these ranks, or (None) is gone: were others ended for nothing?"""
+        for victim, where, faults in self.preempted.pop(jobid, ()):
+            if where and faults == self.faults and not (ranks and ranks & where):
+                how = "is gone" if ranks is None else f"started on ranks {sorted(ranks)}"
+                raise Violation(
+                    f"job {victim}, on ranks {sorted(where)}, was ended for job {jobid}, which {how}"
+                )
+
+    def all_served(self):
+        """Nobody will start any more.
+
+        Raises:
+            Violation: a job was ended for one that has not started
+        """
+        for jobid in list(self.preempted):
+            self._served(jobid, None)
+
     def _answer(self, body):
         jobid = body["id"]
         if jobid not in self.pending:
@@ -265,6 +311,7 @@ class Watch:
             self._told_latest(jobid)
             self._success(request, body["R"])
         elif body["type"] == 2:
+            self._served(jobid, None)
             self.annotations.pop(jobid, None)
             self._deny(jobid, body.get("note"))
         elif set(body) != {"id", "type"}:
@@ -295,6 +342,7 @@ class Watch:
         if self.site_rules is not None:
             self.site_rules.started(jobid, self.jobs, self.books.held)
         self.ends[jobid] = R["execution"].get("expiration", 0)
+        self._served(jobid, {resource[0] for resource in self.books.held[jobid]})
         latest = self.latest.pop(jobid, None)
         if self.bound and latest is not None and self.kernel.now() > latest + 0.001:
             raise Violation(f"job {jobid} was to start by {latest}, at {self.kernel.now()} it did")
@@ -307,7 +355,8 @@ class Watch:
             if self.down_since.get(rank, turn) < turn - SLACK:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")
         self._right_shape(jobid, R)
-        if self.strict and not self.reserving and not self.policing:
+        # Where jobs make way, what is kept for one is not for those ahead of it.
+        if self.strict and not self.reserving and not self.policing and not self.preempting:
             failed, when = self.commit_failed
             if self.kernel.now() - when < LONGEST_RETRY:
                 turn = min(turn, failed)  # it may have been decided then, and waited with the rest
@@ -368,7 +417,7 @@ class Watch:
 
     def stuck(self):
         """The id of the first job in the queue if it could start now, else None."""
-        if not self.pending or self.reserving or self.policing:
+        if not self.pending or self.reserving or self.policing or self.preempting:
             return None
         if self.promising and any(self._promised(jobid) is not None for jobid in self.pending):
             # It may have to wait for the sake of a start that was promised to one behind it.

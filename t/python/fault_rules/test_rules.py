@@ -10,6 +10,7 @@ import shared
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../faults"))
 
+import faults  # noqa: E402
 import history  # noqa: E402
 from books import Books, resources_of  # noqa: E402
 from check_instance import holdings, overlaps  # noqa: E402
@@ -17,6 +18,7 @@ from eventlog_rules import Violation, check  # noqa: E402
 from site_rules import SiteRules  # noqa: E402
 from watch import Watch, merge  # noqa: E402
 
+from flux.scheduler.site_policy.preemption import chooser, rule  # noqa: E402
 from flux.scheduler.testing import make_R  # noqa: E402
 
 
@@ -347,6 +349,49 @@ def test_the_same_seed_gives_the_same_history_and_shrinking_keeps_the_cause():
     json.dumps(made)
     culprit = made[11]
     assert history.shrink(made, lambda candidate: culprit in candidate) == [culprit]
+
+
+# -- preemption ------------------------------------------------------------------------------------
+
+CALM_AND_PREEMPTING = 7  # a seed whose history has no fault
+
+
+def run_preempting(seed=CALM_AND_PREEMPTING):
+    made = history.make(seed, 40, calm=True, preempting=True)
+    return faults.run_history(made, "sched-backfill", "rv1")
+
+
+def test_a_history_with_preemption_has_jobs_that_make_way(monkeypatch):
+    ended = []
+    ordinary = Watch._raised
+
+    def raised(self, body):
+        ended.append(body["severity"])
+        ordinary(self, body)
+
+    monkeypatch.setattr(Watch, "_raised", raised)
+    assert run_preempting() is None
+    assert ended.count(0) > 3
+
+
+def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
+    """A planted defect: all that could be chosen are."""
+
+    def choose_all(candidates, trial, now):
+        for one in candidates:
+            trial.take_out(one.jobid)
+        return chooser.in_order(candidates, now)
+
+    monkeypatch.setattr(chooser, "choose", choose_all)
+    found = run_preempting()
+    assert found.startswith("Violation: job ") and "was ended for job" in found
+
+
+def test_a_job_that_is_ended_without_a_record_is_found(monkeypatch):
+    """A planted defect: the record is not waited for, and never written."""
+    monkeypatch.setattr(rule.PreemptionRule, "_store", lambda self, stored: stored())
+    found = run_preempting()
+    assert found.startswith("Violation: job ") and "there is no record of it" in found
 
 
 # -- what a site enforces --------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 - a job starts after it was submitted, and ends by its limit
 - a scheduler that does not backfill starts the jobs of a queue in order
 - a promise is kept
+- where a job was ended to make way for another, that one starts on its units
 - no limit of the configuration is exceeded
 - what is written of a job adds up: its times, its run time and its profile, its size and its units
 - the totals of a result are those of its jobs, and none of them is missing
@@ -119,6 +120,8 @@ def check_result(result):
                     raise Violation(
                         f"{result.name}: job {row.id} was promised a start at {row.promise:g} s and started at {row.start:g} s"
                     )
+    if calm:
+        _check_preempted(result, rows)
     _check_limits(result, rows)
     for row in rows:
         _check_sums(result, row, calm)
@@ -348,6 +351,22 @@ def _check_available(result, rows):
             raise Violation(
                 f"{result.name}: job {row.id} started at {row.start:g} s on units {idset.encode(bad)}, which could not be used then"
             )
+
+
+def _check_preempted(result, rows):
+    """No job was ended for another that did not start where it had been."""
+    by_id = {row.id: row for row in rows}
+    for row in rows:
+        if row.preempted_for is None:
+            continue
+        name = f"{result.name}: job {row.id} was ended for job {row.preempted_for}"
+        taker = by_id.get(row.preempted_for)
+        if taker is None or taker.start is None:
+            raise Violation(f"{name}, which did not start")
+        if taker.start < row.end - GRAIN:
+            raise Violation(f"{name}, which had started at {taker.start:g} s")
+        if not idset.intersect(_units(result, row), _units(result, taker)):
+            raise Violation(f"{name}, which started elsewhere")
 
 
 def _check_order(result, rows):

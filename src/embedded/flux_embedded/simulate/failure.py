@@ -13,7 +13,7 @@ import traceback
 from flux_embedded.broker.pymodule import LoaderExit
 from flux_embedded.formats import states
 from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.simulate.results.outcome import REJECTED
+from flux_embedded.simulate.results.outcome import PREEMPTED, REJECTED
 
 #: What a text about an exception begins with, in a log too.
 TRACEBACK = "Traceback (most recent call last):"
@@ -128,7 +128,7 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None):
 
 def unstarted(outcome):
     """Indices of the jobs that neither started nor were refused or cancelled."""
-    settled = (REJECTED, states.CANCELED, states.FAILED)
+    settled = (REJECTED, states.CANCELED, states.FAILED, PREEMPTED)
     return [
         index
         for index, start in enumerate(outcome.start)

@@ -19,6 +19,9 @@ from flux_embedded.simulate.workload.build import Workload
 from flux_embedded.simulate.workload.fluxlog import counts
 from flux_embedded.simulate.workload.record import Notes
 
+#: Tables of the configuration by which a site sets its policy, that count in a simulation too.
+POLICY_TABLES = ("preemption", "sched-preemption")
+
 #: Stands for "nobody knows when": a job without a limit is taken to run on, seconds.
 FOREVER = 1e9
 
@@ -98,7 +101,11 @@ def workload_of(answer, machine=None, unit=None):
             notes.fact(f"ranks {workload.down} are offline or drained")
         if resources.get("exclude"):
             workload.config = {"resource": {"exclude": resources["exclude"]}}
-    workload.queues = answer.get("config", {}).get("queues", {})
+    config = answer.get("config", {})
+    workload.queues = config.get("queues", {})
+    for name in POLICY_TABLES:
+        if name in config:
+            workload.config[name] = config[name]
     return workload
 
 

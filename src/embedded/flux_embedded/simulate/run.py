@@ -184,6 +184,8 @@ def simulate(workload, policy, settings, tell=None, catch=False):
         ],
         "log_lines": len(engine.log.lines),
     }
+    if outcome.preempted_for:
+        summary["unit"] = workload.unit
     resource = getattr(engine, "resource", None)
     if resource is not None and len(resource.history) > 1:
         summary["available"] = outcome.available(resource.history)

@@ -12,7 +12,7 @@ from flux_embedded.simulate.engine.instance import plugin_of
 from flux_embedded.simulate.limit_check import tables_of
 from flux_embedded.simulate.outages import Outages
 from flux_embedded.simulate.results import losses, metrics, statistics
-from flux_embedded.simulate.results.outcome import REJECTED, UNFINISHED, Outcome
+from flux_embedded.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
 from flux_embedded.simulate.trace import Trace, variant_text
 from flux_embedded.simulate.workload.record import OptionError
 from flux_embedded.simulate.workload.text import digest
@@ -24,6 +24,7 @@ STATES = {
     states.FAILED: "failed",
     states.CANCELED: "canceled",
     REJECTED: "rejected",
+    PREEMPTED: "preempted",
     UNFINISHED: "unfinished",
 }
 

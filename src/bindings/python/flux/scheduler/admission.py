@@ -189,6 +189,17 @@ class AdmissionRule:
         why not. What it was offered is given back then."""
         return None
 
+    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
+        """Why `job` could not start on what another id holds in a copy of the pool, in a sentence;
+        None: it could. For those who try beforehand what `second_look` would say.
+
+        Args:
+            job (PendingJob): the job
+            pool (ResourcePoolImplementation): the copy
+            jobid (int): the id
+        """
+        return None
+
     def other_requests(self, job: PendingJob) -> Iterator[Any]:
         """After `second_look` has said no: requests, for less or for other ranks, that are tried in
         the place of the job's own."""
@@ -547,6 +558,15 @@ class AdmissionControl:
                 deferral = rule.second_look(job, alloc)
                 if deferral is not None:
                     return JobDeferred(rule, deferral)
+        return None
+
+    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
+        """Why a rule would not let `job` start on what an id holds in a copy of the pool; None: no
+        rule objects."""
+        for rule in self.rules:
+            reason = rule.objection(job, pool, jobid) if rule.engaged else None
+            if reason is not None:
+                return reason
         return None
 
     def _take_back(self, job: PendingJob, giver: AdmissionRule | None, pool: ResourcePool) -> None:

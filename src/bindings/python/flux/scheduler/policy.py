@@ -43,7 +43,8 @@ from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.run_time_service import KEY as HISTORY_KEY
 from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 from flux.scheduler.site_policy import RULES
-from flux.scheduler.site_policy.in_force import RulesInForce
+from flux.scheduler.site_policy.in_force import Rule, RulesInForce
+from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.queue_names import QueueNames
 
 if TYPE_CHECKING:
@@ -367,6 +368,38 @@ class PolicyScheduler(Scheduler):
         self._backlog.remove(job)
         self.admission.defer(job, why)
         self._passes.forecast()  # there may be nothing left to make a pass for
+
+    def site_rule(self, kind: type[Rule]) -> Rule:
+        """The rule of a class of `flux.scheduler.site_policy`, in force or not."""
+        return self._site_policy.rule(kind)
+
+    def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
+        """An admission rule defers a pending job of its own accord, not because it was asked about
+        it: the job gives up what it was promised. A pass has to follow (`look_again`)."""
+        self.defer(job, why)
+
+    def start_set_apart(
+        self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
+    ) -> None:
+        """Start a job whatever its place in the queue: one that a rule has `set_apart` under its id
+        as the key, or one that is in the queue. Arguments are those of `start`."""
+        if not self.admission.readmit(rule, job.jobid):
+            self._backlog.remove(job)
+        self.start(job, alloc, **annotations)
+
+    def goes_first(self, job: PendingJob) -> bool:
+        """Whether `job` would start if there were room for it, beside what is promised: where jobs
+        start in order, if no other goes ahead of it."""
+        return self.looks_past_heads or self.queue_order.first_ahead_of(job) is None
+
+    def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
+        """Store JSON text under a key of the KVS, then call ``stored()``. What becomes due while
+        something is being stored goes along, in this order."""
+        self._commits.put(key, text, stored)
+
+    def configuration(self) -> dict[str, Any]:
+        """The configuration of the instance, as it was loaded last."""
+        return self._config.get()
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         marks = self.admission.queued(job, jobspec)
@@ -748,6 +781,12 @@ class PolicyScheduler(Scheduler):
         "sched.reservations", lambda self: self._reservations.service.list, guests=True
     )
 
+    _handle_preempt = _answered_by(
+        "sched.preempt", lambda self: self.site_rule(PreemptionRule).answers.preempt, guests=True
+    )
+    _handle_preemptions = _answered_by(
+        "sched.preemptions", lambda self: self.site_rule(PreemptionRule).answers.list, guests=True
+    )
     _handle_limits = _answered_by(
         "sched.limits", lambda self: self._site_policy.in_use, guests=True
     )

@@ -19,6 +19,7 @@ from flux_embedded.kernel.kernel import Kernel
 from flux_embedded.kernel.message import OWNER
 from flux_embedded.simulate.engine.lean import EPOCH
 from flux_embedded.simulate.engine.loop import Handle
+from flux_embedded.simulate.engine.manager import preempted_for
 from flux_embedded.simulate.job import followers, jobspec, userids
 from flux_embedded.simulate.workload.record import OptionError
 
@@ -71,10 +72,12 @@ class SimulatedInstance(Instance):
 class _Active:
     """A job as the observer of an engine expects it."""
 
-    __slots__ = ("annotations", "end", "how", "index", "R", "start")
+    __slots__ = ("annotations", "end", "how", "index", "job", "preempted", "R", "start")
 
-    def __init__(self, index):
+    def __init__(self, index, job=None):
         self.index = index
+        self.job = job
+        self.preempted = None
         self.annotations = {}
         self.R = None
         self.start = None
@@ -289,7 +292,7 @@ class InstanceEngine:
         return json.dumps({**spec, "attributes": {**spec["attributes"], "system": system}})
 
     def _submitted(self, future, index):
-        active = _Active(index)
+        active = _Active(index, self.jobs[index])
         try:
             id = future.get()["id"]
         except OSError as exc:
@@ -326,6 +329,8 @@ class InstanceEngine:
         elif name == "exception" and context["severity"] == 0:
             kinds = {"timeout": states.TIMEOUT, "cancel": states.CANCELED}
             active.how = kinds.get(context["type"], states.FAILED)
+            if context["type"] == "preempt":
+                active.preempted = preempted_for(context["note"], self._active)
             if active.start is None and context["type"] == "alloc":
                 active.how = None
                 active.end = when

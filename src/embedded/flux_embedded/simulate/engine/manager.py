@@ -6,9 +6,11 @@ How requests are ordered, limited, withdrawn and answered is the job manager's o
 becomes of a job on either side of that: it is submitted, and it runs for as long as its trace says.
 """
 
+import errno
 import marshal
+import re
 
-from flux_embedded.formats import rset, states
+from flux_embedded.formats import jobid, rset, states
 from flux_embedded.kernel.message import OWNER, REQUEST
 from flux_embedded.services.job_manager.job import Jobs, SchedulableJob
 from flux_embedded.services.job_manager.queues import Queues
@@ -26,6 +28,24 @@ def priority_of(urgency):
     return _PRIORITIES.get(urgency, urgency)
 
 
+_FOR = re.compile(r"preempted for (\S+)")
+
+
+def preempted_for(note, jobs):
+    """(note, the id in the trace of the job for which one is ended, or None).
+
+    Args:
+        note (str): of the exception
+        jobs (dict): job id -> ActiveJob
+    """
+    found = _FOR.match(note)
+    try:
+        taker = jobs.get(jobid.decode(found.group(1))) if found else None
+    except ValueError:
+        taker = None  # no id is told in private mode
+    return note, None if taker is None else taker.job.id
+
+
 class ActiveJob(SchedulableJob):
     """A job between its submission and its end.
 
@@ -37,10 +57,12 @@ class ActiveJob(SchedulableJob):
         limit (float): the limit of a running job, where it was changed
         end_entry: its place among the ends to come
         promise, backfilled: what the policy says of it
+        preempted: (why, id of the job for which) it was ended to make way, or None
     """
 
     __slots__ = (
         "index", "job", "queue_name", "start", "end", "limit", "end_entry", "promise", "backfilled",
+        "preempted",
     )  # fmt: skip
 
     def __init__(self, id, index, job, t_submit, queue, userid=OWNER):
@@ -57,6 +79,7 @@ class ActiveJob(SchedulableJob):
         self.end_entry = None
         self.promise = None
         self.backfilled = False
+        self.preempted = None
 
 
 class QuickSched(Sched):
@@ -120,6 +143,9 @@ class Manager(Peer):
             "sched-hello": self.sched.hello,
             "sched-ready": self.sched.ready,
             "raise": self._raise,
+            "kill": self._told,
+            "memo": self._told,
+            "getattr": self._getattr,
             "alloc-query": self._alloc_query,
         }
 
@@ -293,12 +319,29 @@ class Manager(Peer):
         body = msg.body
         active = self.jobs.get(body["id"])
         if active is None:
-            import errno
-
             raise OSError(errno.ENOENT, "unknown job id")
         if body.get("severity") == 0:
+            if body.get("type") == "preempt":
+                active.preempted = preempted_for(body.get("note") or "", self.jobs)
             self.cancel(active, states.FAILED)
         self.respond(msg, {})
+
+    def _told(self, msg):
+        """``kill``, ``memo``: these jobs do not listen."""
+        self._find(msg.body["id"])
+        self.respond(msg, {})
+
+    def _getattr(self, msg):
+        """What is known of an active job; of its events, none that a scheduler would ask for."""
+        active = self._find(msg.body["id"])
+        known = {"jobspec": marshal.loads(active.jobspec), "R": active.R, "eventlog": ""}
+        self.respond(msg, {name: known[name] for name in msg.body["attrs"]})
+
+    def _find(self, id):
+        active = self.jobs.get(id)
+        if active is None:
+            raise OSError(errno.EINVAL, "unknown job")
+        return active
 
     def _alloc_query(self, msg):
         body = {

@@ -11,7 +11,7 @@ from flux_embedded.formats import eventlog, states
 from flux_embedded.kernel.message import OWNER
 from flux_embedded.simulate.job import jobspec
 from flux_embedded.simulate.results.metrics import mean
-from flux_embedded.simulate.results.outcome import FINAL, REJECTED, count_units
+from flux_embedded.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
 
 COLUMNS = (
     "job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources",
@@ -55,7 +55,6 @@ def write_jobs(outcome, path):
             ended = ran and end == end
             run = end - start if ended else (-1.0 if ran else math.nan)
             turnaround = end - submit if ended else math.nan
-            note = outcome.notes.get(index)
             writer.writerow(
                 (
                     job.id,
@@ -74,13 +73,24 @@ def write_jobs(outcome, path):
                     _stretch(turnaround, run) if ended else "",
                     outcome.allocated[index] or "",
                     -1,
-                    json.dumps({"note": note}) if note else "",
+                    _metadata(outcome, index),
                     job.queue or "",
                     job.user or "",
                     outcome.told_backfilled[index],
                     number(outcome.promise[index]),
                 )
             )
+
+
+#: Types of the exceptions by which jobs end, where it is not ``exec``.
+_EXCEPTIONS = {states.TIMEOUT: "timeout", states.CANCELED: "cancel", PREEMPTED: "preempt"}
+
+
+def _metadata(outcome, index):
+    """What else is told of a job: why it was refused or ended, and for which job."""
+    found = {"note": outcome.notes.get(index), "preempted_for": outcome.preempted_for.get(index)}
+    found = {key: value for key, value in found.items() if value}
+    return json.dumps(found) if found else ""
 
 
 def _stretch(turnaround, run):
@@ -123,7 +133,9 @@ def write_schedule(outcome, path):
         "nb_grouped_switches": 0,
         "nb_jobs": len(jobs),
         "nb_jobs_finished": len(ended),
-        "nb_jobs_killed": sum(how.count(code) for code in (states.TIMEOUT, states.CANCELED)),
+        "nb_jobs_killed": sum(
+            how.count(code) for code in (states.TIMEOUT, states.CANCELED, PREEMPTED)
+        ),
         "nb_jobs_rejected": how.count(REJECTED),
         "nb_jobs_success": success,
         "nb_machine_switches": 0,
@@ -274,9 +286,10 @@ def events_of(outcome, index):
     if start == start:
         events += [(start, "alloc", None), (start, "start", None)]
         if ended:
-            if how in (states.TIMEOUT, states.CANCELED, states.FAILED):
-                kind = {states.TIMEOUT: "timeout", states.CANCELED: "cancel"}.get(how, "exec")
+            if how in (states.TIMEOUT, states.CANCELED, states.FAILED, PREEMPTED):
+                kind = _EXCEPTIONS.get(how, "exec")
                 note = "resource allocation expired" if how == states.TIMEOUT else ""
+                note = note or outcome.notes.get(index, "")
                 context = {"type": kind, "severity": 0, "userid": 0, "note": note}
                 events.append((end, "exception", context))
             status = 0 if how == states.COMPLETED else 36608

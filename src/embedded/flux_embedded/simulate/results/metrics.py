@@ -6,7 +6,7 @@ import heapq
 import math
 
 from flux_embedded.formats import states
-from flux_embedded.simulate.results.outcome import REJECTED, count_units
+from flux_embedded.simulate.results.outcome import PREEMPTED, REJECTED, count_units
 
 #: Run times below this count as this in the bounded slowdown, seconds.
 TAU = 10.0
@@ -72,12 +72,12 @@ def figures(outcome):
         * (outcome.start[i] - outcome.submit[i] + outcome.run_of(i))
         for i in started
     )
-    return {
+    found = {
         "jobs": len(jobs),
         "started": len(started),
         "rejected": how.count(REJECTED),
         "timeouts": how.count(states.TIMEOUT),
-        "killed": how.count(states.CANCELED) + how.count(states.FAILED),
+        "killed": sum(how.count(code) for code in (states.CANCELED, states.FAILED, PREEMPTED)),
         "never_started": sum(
             1
             for i, start in enumerate(outcome.start)
@@ -105,12 +105,17 @@ def figures(outcome):
         "promised": len(promised),
         "promises_broken": broken,
     }
+    if PREEMPTED in how:
+        ended = [i for i in started if how[i] == PREEMPTED]
+        found["preempted"] = len(ended)
+        found["hours_lost"] = math.fsum(outcome.size[i] * outcome.run_of(i) for i in ended) / 3600.0
+    return found
 
 
 #: Figures that count jobs, and so are true of a run that failed, too.
 COUNTS = (
     "jobs", "started", "rejected", "timeouts", "killed", "never_started", "promised",
-    "promises_broken",
+    "promises_broken", "preempted",
 )  # fmt: skip
 
 

@@ -8,6 +8,8 @@ from flux_embedded.formats import idset, states
 NEVER = float("nan")
 #: Besides the results of `states`: refused by the scheduler; not ended when the simulation was.
 REJECTED, UNFINISHED = 16, 0
+#: Ended by the scheduler to make way for another job.
+PREEMPTED = 32
 
 #: Batsim's names of final states.
 FINAL = {
@@ -16,6 +18,7 @@ FINAL = {
     states.CANCELED: "COMPLETED_KILLED",
     states.TIMEOUT: "COMPLETED_WALLTIME_REACHED",
     REJECTED: "REJECTED",
+    PREEMPTED: "COMPLETED_KILLED",
 }
 
 
@@ -28,14 +31,15 @@ class Outcome:
 
     Attributes:
         submit, start, end (array): NaN where it has not happened
-        how (bytearray): a result of `states`, `REJECTED` or `UNFINISHED`
+        how (bytearray): a result of `states`, `REJECTED`, `PREEMPTED` or `UNFINISHED`
         promise (array): the first start the scheduler promised
         told_backfilled (bytearray): whether it said that the job went ahead of others
         size (array): units of each job: what it asked for; of one with a jobspec of its own, what it was given
         allocated (list): which units the job had: an interval set, separated by blanks
         others (dict): id -> [start, end, units] of jobs that are in no trace: they ran before, or are a script's
         R (list or None): its R, where they are kept
-        notes (dict): index -> why it was refused
+        notes (dict): index -> why it was refused, or ended
+        preempted_for (dict): index -> id of the job for which it was ended, as the trace calls it; None: not known
         done (int): jobs that have ended or were refused
     """
 
@@ -54,13 +58,14 @@ class Outcome:
         self.others = {}
         self.R = [None] * count if keep_R else None
         self.notes = {}
+        self.preempted_for = {}
         self.done = 0
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
 
     #: What is kept of each job, besides `R`.
     COLUMNS = (
         "submit", "start", "end", "promise", "how", "told_backfilled", "size", "allocated", "others", "notes",
-        "done",
+        "done", "preempted_for",
     )  # fmt: skip
 
     def columns(self):
@@ -98,6 +103,9 @@ class Outcome:
         self.end[active.index] = round(active.end - self.epoch, 6)
         self.how[active.index] = how
         self.done += 1
+        if active.preempted is not None:
+            self.how[active.index] = PREEMPTED
+            self.notes[active.index], self.preempted_for[active.index] = active.preempted
 
     def arrives(self, index, when):
         """A job that follows another comes in at `when`, seconds since the workload began."""

@@ -20,7 +20,7 @@ class Row:
 
     __slots__ = (
         "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
-        "backfilled", "promise", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
+        "backfilled", "promise", "preempted_for", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
     )  # fmt: skip
 
     def __init__(self, values, line):
@@ -45,6 +45,8 @@ class Row:
         self.user = values["user"] or None
         self.backfilled = values["backfilled"] == "1"
         self.promise = _number(values["first_promise"])
+        told = values.get("metadata")
+        self.preempted_for = json.loads(told).get("preempted_for") if told else None
 
 
 def _number(text):

@@ -173,6 +173,11 @@ def remarks(summaries, with_failures=True):
             )
         if figures["rejected"]:
             found.append(f"{name}: {figures['rejected']:,} jobs were refused by the scheduler")
+        if figures.get("preempted"):
+            found.append(
+                f"{name}: {figures['preempted']:,} jobs were ended to make way for others, with which"
+                f" {figures['hours_lost']:,.1f} {summary.get('unit', 'node')}-hours were lost"
+            )
         if figures["never_started"]:
             found.append(f"{name}: {figures['never_started']:,} jobs never started")
         if summary.get("log_lines"):

@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
@@ -92,6 +92,24 @@ class Plan:
         if self.tokens is not None:
             new.tokens = self.tokens.copy()
         return new
+
+    def on_copy(self, without: Container[int] = ()) -> Plan:
+        """A plan of a copy of the pool, to try what would be if running jobs were gone.
+
+        It has the promises of this one, as far as they can be kept. O(ranks + running jobs), and a
+        search for each promise.
+
+        Args:
+            without: ids of jobs whose promises are left out
+        """
+        new = Plan(self._pool.copy())
+        new.take_over(self, [jobid for jobid in self._strategy.promises if jobid not in without])
+        return new
+
+    @property
+    def pool(self) -> ResourcePoolImplementation:
+        """The pool that is planned."""
+        return self._pool
 
     # -- the strategy -------------------------------------------------------
 

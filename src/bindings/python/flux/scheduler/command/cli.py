@@ -311,6 +311,8 @@ class Explain(Subcommand):
             when = context.time(one["t_again"], now)
             after = f", when {one['job']} ends" if one.get("job") else ""
             lines.append(f"  limit {one['name']}: again about {when}{after}")
+        if job.get("preemption"):
+            lines.append(f"  could start now by ending {job['preemption']['text']}")
         fits = job.get("fits") or {}
         if fits.get("limit"):
             lines.append(
@@ -608,6 +610,78 @@ class Reservations(Subcommand):
         return "; ".join(parts)
 
 
+class Preempt(Subcommand):
+    help = "say which running jobs would end so that a pending job can start"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("jobid", metavar="JOBID", help="a pending job")
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            required=True,
+            help="end nobody: by themselves jobs are ended as the configuration says",
+        )
+
+    def run(self, context: Context) -> None:
+        try:
+            jobid = int(JobID(context.options.jobid))
+        except ValueError:
+            raise CommandError(f"{context.options.jobid!r} is not a job id") from None
+        answer = context.ask("preempt", {"id": jobid, "dry_run": True})
+        if context.options.json:
+            show_json(answer)
+            return
+        if answer["reason"] is None:
+            print(f"{answer['name']} could start now by ending {answer['text']}")
+        else:
+            print(f"{answer['name']} takes from nobody: {answer['reason']}")
+        if answer["victims"]:
+            print("\n".join(victims_table(answer["victims"])))
+
+
+def victims_table(victims: list[dict[str, Any]]) -> list[str]:
+    """A line for each job that gives way, below a header."""
+    rows = [
+        (one["name"], one["class"], one["nodes"], f"{one['node_hours']:.1f}") for one in victims
+    ]
+    return format_table(("JOBID", "CLASS", "NODES", "NODE-HOURS"), rows, ("NODES", "NODE-HOURS"))
+
+
+class Preemptions(Subcommand):
+    help = "list the jobs for which others end, and count what was lost so far"
+
+    def run(self, context: Context) -> None:
+        answer = context.ask("preemptions")
+        if context.options.json:
+            show_json(answer)
+            return
+        now = answer["now"]
+        rows = [
+            (
+                one["name"],
+                one["queue"] or "",
+                one["state"],
+                context.time(one["deadline"], now),
+                ", ".join(victim["name"] for victim in one["victims"]),
+            )
+            for one in answer["preemptions"]
+        ]
+        print("\n".join(format_table(("FOR", "QUEUE", "STATE", "END", "JOBS"), rows)))
+        if answer["counts"]:
+            head = ("CLASS", "ENDED", "NODE-HOURS", "USELESS", "LOGGED")
+            counts = [
+                (
+                    one["class"],
+                    one["victims"],
+                    f"{one['node_hours']:.1f}",
+                    one["useless"],
+                    one["logged"],
+                )
+                for one in answer["counts"]
+            ]
+            print("\n" + "\n".join(format_table(head, counts, head[1:])))
+
+
 class Limits(Subcommand):
     help = "list limits and licences, and what is in use of them"
 
@@ -671,6 +745,8 @@ COMMANDS: dict[str, Subcommand] = {
     "reserve": Reserve(),
     "unreserve": Unreserve(),
     "reservations": Reservations(),
+    "preempt": Preempt(),
+    "preemptions": Preemptions(),
     "limits": Limits(),
 }
 

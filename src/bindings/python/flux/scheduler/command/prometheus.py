@@ -150,4 +150,16 @@ def exposition(answer: Mapping[str, Any]) -> str:
             for state in ("held", "short")
         ],
     )
+    ended = answer.get("preemptions") or ()
+    for key, metric, text in (
+        ("victims", "flux_sched_preempted_jobs_total", "Jobs ended to make way for others."),
+        ("node_hours", "flux_sched_preempted_node_hours_total", "Node-hours that were lost so."),
+        (
+            "useless",
+            "flux_sched_preempted_uselessly_total",
+            "Jobs ended for one that did not start there.",
+        ),
+    ):
+        samples = [({"class": entry["class"]}, entry[key]) for entry in ended]
+        lines += family(metric, "counter", text, samples)
     return "\n".join(lines) + "\n"

@@ -349,12 +349,7 @@ class Backfill(PolicyScheduler):
         try:
             alloc = self.allocate(job, self.plan)
         except JobDeferred as why:
-            if job in self.promises:
-                self._backlog.allow()  # what was kept for it may let others start
-            if self.ranked is not None:
-                self.ranked.deferred(job)
-            self.forget(job)
-            self.defer(job, why)
+            self.set_apart(job, why)
         except InsufficientResources:
             return False
         except Exception as exc:
@@ -363,6 +358,22 @@ class Backfill(PolicyScheduler):
         else:
             self.begin(job, alloc)
         return True
+
+    def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
+        if job in self.promises:
+            self._backlog.allow()  # what was kept for it may let others start
+        if self.ranked is not None:
+            self.ranked.deferred(job)
+        self.forget(job)
+        self.defer(job, why)
+
+    def goes_first(self, job: PendingJob) -> bool:
+        # Heads that are ranked are planned only in a pass in which something can start, so that
+        # the plan does not always have what others must leave them.
+        if self.ranked is None:
+            return True
+        waiting = [other for other in self._queue if not other.request.finalized]
+        return min(waiting, key=self.asked_order, default=job) is job
 
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
         """Start a job."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol, TypeVar
 
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import AdmissionRule
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import RunningJob
+
+
+Rule = TypeVar("Rule", bound=TableRule)
 
 
 class RetellingHost(SitePolicyHost, Protocol):
@@ -55,6 +58,10 @@ class RulesInForce:
             self.tables.add(rule.table, rule.parse, rule.elsewhere)
         #: by table, how often it was read: an answer that comes after it was read again is dropped
         self._reads: dict[str, int] = {}
+
+    def rule(self, kind: type[Rule]) -> Rule:
+        """The rule of a class, in force or not."""
+        return next(rule for rule in self.rules if isinstance(rule, kind))
 
     def load(self, config: dict[str, Any]) -> None:
         """Read the tables when the scheduler starts, before it knows of any job."""

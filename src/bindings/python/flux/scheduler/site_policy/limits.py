@@ -318,6 +318,21 @@ class LimitRule(TableRule):
                 return self._wait_for_offer(use, shape, reason)
         return None
 
+    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
+        known = self._jobs.get(job.jobid)
+        if known is None:
+            return None
+        offered = holding_of(pool, jobid)
+        for use in known.uses:
+            if use.limit.soft:
+                continue
+            new_ranks = popcount(offered.ranks & ~use.ranks.ranks)
+            more = Amount(new_ranks, offered.cores, offered.gpus, 1)
+            at = use.over(more, None)
+            if at is not None:
+                return self._sentence(use, at, more[at])
+        return None
+
     def _wait_for_offer(self, use: Use, shape: Any, reason: str) -> Deferral:
         key = (use.limit.name, use.key, "offer", shape)
         self._offers[key] = use

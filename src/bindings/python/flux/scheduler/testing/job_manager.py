@@ -49,6 +49,10 @@ class FakeJob:
         t_end (float): when it ended; None before
         annotations (dict): what the scheduler has told about it (RFC 27), as ``flux jobs`` would
             show it
+        events (list): its allocation and its exceptions, as its eventlog has them (RFC 18, 21)
+        signals (list): numbers of the signals that the scheduler has had sent to its tasks
+        clean_up (float): seconds between an exception of severity 0 while it runs and the return of
+            its resources; None: they are not returned until `end` is called
     """
 
     def __init__(
@@ -74,6 +78,9 @@ class FakeJob:
         self.t_start: float | None = None
         self.t_end: float | None = None
         self.annotations: dict[str, Any] = {}
+        self.events: list[dict[str, Any]] = []
+        self.signals: list[int] = []
+        self.clean_up: float | None = 0.0
         self._manager = manager
         self._released = IDset()
         #: whether the scheduler has a request for it
@@ -172,13 +179,22 @@ class FakeJob:
             self._manager.queue(self)
 
     def fail(self, note: str | None) -> None:
-        """It ends because of an exception.
+        """It ends because of an exception; while it runs, after its `clean_up`.
 
         Args:
             note (str): what went wrong
         """
         self.note = note
-        self._stop("failed")
+        if self.state == "running" and self.clean_up != 0:
+            if self.clean_up is not None:
+                reactor = self._manager.instance.reactor
+                reactor.call_at(self._manager.instance.now + self.clean_up, self._cleaned_up)
+        else:
+            self._stop("failed")
+
+    def _cleaned_up(self) -> None:
+        if self.state == "running":
+            self.end("failed")
 
     def end(self, result: str = "completed") -> None:
         """It ends now, and its resources go back to the scheduler.
@@ -265,6 +281,7 @@ class FakeJob:
         if kind == ALLOCATED:
             self.R = payload["R"]
             self.state, self.t_start = "running", now
+            self.post("alloc")
             if self.runtime is not None:
                 reactor = self._manager.instance.reactor
                 self._end_timer = reactor.call_at(now + self.runtime, self.end)
@@ -275,6 +292,11 @@ class FakeJob:
             self._finish("failed")
         elif kind == CANCELED and self._withdrawn is not None:
             self._finish(self._withdrawn)
+
+    def post(self, name: str, **context: Any) -> None:
+        """Something happens to it that its eventlog tells."""
+        event: dict[str, Any] = {"timestamp": self._manager.instance.now, "name": name}
+        self.events.append({**event, "context": context} if context else event)
 
     def _finish(self, result: str) -> None:
         self.state, self.result = "inactive", result
@@ -304,6 +326,8 @@ class JobManager(FakeService):
             "alloc-query": self._query,
             "raise": self._raise,
             "getattr": self._getattr,
+            "kill": self._kill,
+            "memo": self._memo,
         }
         super().__init__(instance, "job-manager", methods)
         self.hello_request: dict[str, Any] | None = None
@@ -406,9 +430,28 @@ class JobManager(FakeService):
         payload = msg.payload
         self.raised.append(payload)
         job = self.instance.jobs.get(payload["id"])
+        if job is not None and job.state == "inactive":
+            raise OSError(errno.ENOENT, "job is inactive")
         self.respond(msg)
-        if job is not None and payload["severity"] == 0:
-            job.fail(payload.get("note"))
+        if job is not None:
+            context = {key: payload.get(key) for key in ("type", "severity", "note")}
+            job.post("exception", **context)
+            if payload["severity"] == 0:
+                job.fail(payload.get("note"))
+
+    def _kill(self, msg: FakeMessage) -> None:
+        job = self.instance.jobs.get(msg.payload["id"])
+        if job is None or job.state != "running":
+            raise OSError(errno.EINVAL, "job is not running")
+        job.signals.append(msg.payload["signum"])
+        self.respond(msg)
+
+    def _memo(self, msg: FakeMessage) -> None:
+        job = self.instance.jobs.get(msg.payload["id"])
+        if job is None or job.state == "inactive":
+            raise OSError(errno.ENOENT, "unknown job id")
+        merge_annotations(job.annotations, {"user": msg.payload["memo"]})
+        self.respond(msg)
 
 
 def merge_annotations(into: dict[str, Any], new: dict[str, Any]) -> None:

@@ -234,7 +234,7 @@ class JobInfo(FakeService):
         if key == "jobspec":
             return self.jobspecs.get(jobid) or (job and job.jobspec)
         if key == "eventlog":
-            return self.eventlogs.get(jobid)
+            return self.eventlogs.get(jobid, job and job.events)
         return None
 
     def answer_attributes(self, service: FakeService, msg: FakeMessage) -> None:

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What ``flux sched preempt --dry-run``, ``preemptions`` and ``explain`` are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flux.scheduler.host import name_of
+from flux.scheduler.messages import ID_MAX
+from flux.scheduler.query.answering import Caller, Steps, read
+
+if TYPE_CHECKING:
+    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.preemption.chooser import Choice, Chooser
+    from flux.scheduler.site_policy.preemption.classes import Standing
+    from flux.scheduler.site_policy.preemption.counts import PreemptionCounts
+    from flux.scheduler.site_policy.preemption.host import PreemptionHost
+    from flux.scheduler.site_policy.preemption.record import Preemption, Victim
+
+
+class Subject(Protocol):
+    """What is asked about: the rule."""
+
+    active: dict[int, Preemption]
+    counts: PreemptionCounts
+    chooser: Chooser
+    entries: dict[str, Any]
+
+    def standing_of(self, jobid: int) -> Standing | None: ...
+
+
+class PreemptionAnswers:
+    """Answers questions about preemption.
+
+    Args:
+        host (PreemptionHost): the scheduler
+        rule (Subject): the rule
+    """
+
+    def __init__(self, host: PreemptionHost, rule: Subject) -> None:
+        self._host = host
+        self._rule = rule
+
+    def _choice(self, job: PendingJob) -> Choice | None:
+        standing = self._rule.standing_of(job.jobid)
+        if standing is None or job.jobid in self._rule.active:
+            return None
+        return self._rule.chooser.consider(job, standing)
+
+    def could_take(self, job: PendingJob) -> dict[str, Any] | None:
+        """What a job could start by, for ``sched.explain``: ``jobs``, ``node_hours`` and ``text``;
+        None: nothing."""
+        choice = self._choice(job)
+        if choice is None or choice.reason is not None:
+            return None
+        return {
+            "jobs": len(choice.victims),
+            "node_hours": choice.node_hours,
+            "text": choice.text(),
+        }
+
+    def preempt(self, payload: Any, caller: Caller) -> Steps:
+        """Whom a pending job would take from. Nothing is done.
+
+        Args:
+            payload: ``{"id": N, "dry_run": true}``
+            caller (Caller): who asks; a guest may ask about own jobs, and is given no names of
+                others'
+
+        Returns:
+            dict: ``name``, ``victims`` (objects with ``name``, ``class``, ``nodes`` and
+            ``node_hours``), ``node_hours``, ``text``, and ``reason``: why it takes nothing, or None
+
+        Raises:
+            ValueError: the payload is wrong, or there is no such pending job
+        """
+        asked = read(payload, id=None, dry_run=False)
+        if asked["dry_run"] is not True:
+            raise ValueError(
+                "jobs take from others by the table [preemption] alone: ask with dry_run"
+            )
+        jobid = asked["id"]
+        if type(jobid) is not int or not 0 <= jobid <= ID_MAX:
+            raise ValueError(f"id={jobid!r} is invalid: expected a job id")
+        job = self._host.pending(jobid)
+        if job is None or not caller.may_see(job.request.userid):
+            raise ValueError(f"{name_of(jobid)} is not a pending job")
+        if not self._rule.entries:
+            raise ValueError("there is no table [preemption] in the configuration")
+        yield
+        now = self._host.now()
+        under_way = self._rule.active.get(jobid)
+        answer: dict[str, Any] = {"now": now, "name": name_of(jobid)}
+        if under_way is not None:
+            victims: Iterable[Victim] = under_way.victims.values()
+            reason: str | None = "jobs are ending for it already"
+            text = ""
+        else:
+            choice = self._choice(job)
+            victims, reason, text = (), "it is not known here", ""
+            if choice is not None:
+                victims, reason, text = choice.victims, choice.reason, choice.text()
+        shown = [self._victim(one, caller, now) for one in victims]
+        return {
+            **answer,
+            "victims": shown,
+            "node_hours": sum(one["node_hours"] for one in shown),
+            "text": text,
+            "reason": reason,
+        }
+
+    def list(self, payload: Any, caller: Caller) -> Steps:
+        """The preemptions under way, and counts by class.
+
+        A guest sees those for own jobs, and those that own jobs give way to; counts are for all.
+
+        Returns:
+            dict: ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``,
+            ``expected`` and ``victims``; ``counts``; ``takers``
+        """
+        read(payload)
+        now = self._host.now()
+        shown = []
+        for one in list(self._rule.active.values()):
+            users = {one.userid, *(victim.userid for victim in one.victims.values())}
+            if not any(caller.may_see(userid) for userid in users):
+                continue
+            shown.append(
+                {
+                    "name": caller.name(one.taker, one.userid),
+                    "queue": one.queue,
+                    "state": one.state,
+                    "deadline": one.deadline,
+                    "expected": one.expected,
+                    "victims": [
+                        self._victim(victim, caller, now) for victim in one.victims.values()
+                    ],
+                }
+            )
+            yield
+        return {
+            "now": now,
+            "preemptions": shown,
+            "takers": self._rule.counts.takers,
+            "counts": [dict(one) for one in self._rule.counts.by_class()],
+        }
+
+    @staticmethod
+    def _victim(victim: Victim, caller: Caller, now: float) -> dict[str, Any]:
+        return {
+            "name": caller.name(victim.jobid, victim.userid),
+            "class": victim.cls,
+            "nodes": victim.nodes,
+            "node_hours": victim.node_hours(now),
+        }

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Whether a waiting job may take from others, and from which: nothing is done here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.masks import popcount
+from flux.scheduler.host import counted
+from flux.scheduler.site_policy.preemption.record import Victim
+from flux.scheduler.site_policy.preemption.trial import PoolTrial
+from flux.scheduler.site_policy.preemption.victims import Candidate, choose, in_order
+
+if TYPE_CHECKING:
+    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.host import PreemptionHost
+
+#: The id under which it is tried where a job would be: no job has it.
+TRIED = -(1 << 41)
+
+
+#: Jobs that could have been chosen, of which it is asked whether they are ending by themselves.
+MAX_OTHERS = 32
+
+
+class Running(NamedTuple):
+    """A running job.
+
+    Attributes:
+        jobid: its id
+        standing: what its class means for it
+        start: when it started, seconds since the epoch
+        userid: whose it is; None: not known
+    """
+
+    jobid: int
+    standing: Standing
+    start: float
+    userid: int | None
+
+
+class Choice(NamedTuple):
+    """What was found for a job.
+
+    Attributes:
+        victims: the jobs that would have to end, in the order in which they were chosen; none: it
+            takes nothing
+        ranks: mask of the ranks that would be kept for it
+        reason: why it takes nothing, in a sentence; None: it takes
+        node_hours: that would be lost
+        others: ids of the first jobs that could have been chosen instead
+    """
+
+    victims: tuple[Victim, ...]
+    ranks: int
+    reason: str | None
+    node_hours: float = 0.0
+    others: tuple[int, ...] = ()
+
+    def text(self) -> str:
+        """``2 jobs of standby (3.4 node-hours)``."""
+        return f"{jobs_of_classes(self.victims)} ({self.node_hours:.1f} node-hours)"
+
+
+def jobs_of_classes(victims: Iterable[Victim]) -> str:
+    """``2 jobs of standby and 1 job of scavenger``."""
+    counts: dict[str, int] = {}
+    for one in victims:
+        counts[one.cls] = counts.get(one.cls, 0) + 1
+    return " and ".join(f"{counted(number, 'job')} of {cls}" for cls, number in counts.items())
+
+
+class Grounds(Protocol):
+    """What is known of running jobs."""
+
+    def running(self) -> Iterable[Running]: ...
+
+    def about_to_end(self) -> list[int]: ...
+
+    def is_spared(self, jobid: int) -> bool: ...
+
+    def clean_up(self) -> float: ...
+
+
+class Chooser:
+    """Finds out what a job would have to take.
+
+    Args:
+        host (PreemptionHost): the scheduler
+        grounds (Grounds): what is known of running jobs
+    """
+
+    def __init__(self, host: PreemptionHost, grounds: Grounds) -> None:
+        self._host = host
+        self._grounds = grounds
+        self.kill_timeout = 0.0
+
+    def candidates(
+        self, job: PendingJob, standing: Standing, waited: float
+    ) -> dict[int, tuple[Candidate, Running]]:
+        """The running jobs from which a job may take, by id.
+
+        Args:
+            standing (Standing): of the job
+            waited: for how many seconds it has waited; infinite: that is of no matter
+        """
+        pool, now = self._host.resources, self._host.now()
+        request = job.resource_request
+        wanted = pool.match_mask(request) & pool.eligible_ranks(request)
+        found = {}
+        for one in self._grounds.running():
+            cls = one.standing.of
+            if (
+                cls is None
+                or not cls.rank < standing.rank
+                or one.standing.in_reservation
+                or now - one.start < one.standing.after
+                or waited < cls.wait
+                or self._grounds.is_spared(one.jobid)
+            ):
+                continue
+            try:
+                held = pool.held_ranks(one.jobid)
+            except KeyError:
+                continue
+            if held & wanted:
+                found[one.jobid] = (Candidate(one.jobid, cls.rank, popcount(held), one.start), one)
+        return found
+
+    def consider(self, job: PendingJob, standing: Standing, waited: float = inf) -> Choice:
+        """What a job would have to take to start now. Costs a copy of the pool, and some tens of
+        trials on it.
+
+        Args:
+            job (PendingJob): the job
+            standing (Standing): its own
+            waited: for how many seconds it has waited; by default it has waited long enough
+        """
+        if standing.in_reservation:
+            return nothing("it waits for its reservation")
+        host = self._host
+        if not host.pool_can("plan"):
+            return nothing("the pool of this scheduler cannot plan")
+        if host.admission.is_deferred(job.jobid):
+            cause = host.admission.why(job)
+            return nothing("an admission rule defers it" if cause is None else cause.reason)
+        try:
+            host.admission.check(job)
+        except (InsufficientResources, InfeasibleRequest) as exc:  # the first, if it is deferred
+            return nothing(str(exc))
+        if not host.goes_first(job):
+            return nothing("it is not the next to start")
+        found = self.candidates(job, standing, waited)
+        if not found:
+            return nothing("no job of a lower rank runs where it could")
+        classes: dict[str, PreemptionClass] = {}
+        for _, one in found.values():
+            assert one.standing.of is not None, "candidates have a class"
+            classes[one.standing.of.name] = one.standing.of
+        return self._try(job, found, classes)
+
+    def _try(
+        self,
+        job: PendingJob,
+        found: dict[int, tuple[Candidate, Running]],
+        classes: dict[str, PreemptionClass],
+    ) -> Choice:
+        host, now = self._host, self._host.now()
+        plan = host.current_plan()
+        assert plan is not None, "the pool can plan"
+        grace = max(one.grace for one in classes.values())
+        start = plan.promises().get(job.jobid, (None, inf))[0]
+        if start is None:
+            start = plan.copy().earliest(job.resource_request)
+        if start is not None and now < start <= now + grace + self.kill_timeout:
+            return nothing("it starts soon without that")
+        trial = PoolTrial(
+            plan,
+            TRIED,
+            job.resource_request,
+            grace + self._grounds.clean_up(),
+            {job.jobid},
+        )
+        if trial.fits():
+            return nothing("it can start without that")
+        ending = self._grounds.about_to_end()
+        for jobid in ending:
+            trial.take_out(jobid)
+        if ending and trial.fits():
+            return nothing("jobs that are ending make room for it")
+        for jobid in ending:
+            trial.put_back(jobid)
+        chosen = choose([candidate for candidate, _ in found.values()], trial, now)
+        if chosen is None:
+            several = counted(len(found), "job")
+            return nothing(f"it would not fit even if {several} of a lower rank ended")
+        victims = []
+        for candidate in chosen:
+            one = found[candidate.jobid][1]
+            assert one.standing.of is not None, "candidates have a class"
+            cls = one.standing.of.name
+            victims.append(Victim(one.jobid, cls, candidate.nodes, one.start, one.userid))
+        reason = self._beyond(victims, classes, now)
+        lost = sum(one.node_hours(now) for one in victims)
+        objections: list[str | None] = []
+
+        def ask(pool: Any, jobid: int) -> None:
+            objections.append(host.admission.objection(job, pool, jobid))
+
+        offer = trial.offer(ask)
+        assert offer is not None, "it was chosen so that it fits"
+        reason = reason or objections[0]
+        first = in_order([candidate for candidate, _ in found.values()], now)[:MAX_OTHERS]
+        others = tuple(one.jobid for one in first)
+        return Choice(tuple(victims), offer, reason, lost, others)
+
+    def _beyond(
+        self, victims: list[Victim], classes: dict[str, PreemptionClass], now: float
+    ) -> str | None:
+        """Why that is more than may be taken, in a sentence; None if it is not."""
+        for name, cls in classes.items():
+            own = [one for one in victims if one.cls == name]
+            lost = sum(one.node_hours(now) for one in own)
+            if len(own) > cls.max_jobs:
+                return (
+                    f"{counted(len(own), 'job')} of {name} would have to end, of which "
+                    f"{cls.max_jobs} may"
+                )
+            if lost > cls.max_node_hours:
+                return (
+                    f"{lost:.1f} node-hours of {name} would be lost, of which "
+                    f"{cls.max_node_hours:g} may be"
+                )
+        return None
+
+
+def nothing(reason: str) -> Choice:
+    """A job takes nothing, for this reason."""
+    return Choice((), 0, reason)

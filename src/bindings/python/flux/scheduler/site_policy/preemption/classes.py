@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Classes of jobs that may be preempted: the entries of the table ``[preemption]``, and which job
+is of which class."""
+
+from __future__ import annotations
+
+import signal
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flux.scheduler.site_policy.fields import Fields
+
+if TYPE_CHECKING:
+    from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.site_policy.queue_names import QueueNames
+
+#: The system attribute by which a job offers itself: seconds of run time after which it may be
+#: ended to make way (RFC 14).
+OFFER = "preemptible-after"
+
+#: The rank of a job of no class: nobody takes from it, and it may take from every class.
+HIGHEST = inf
+
+#: What a site may ask for with ``mode=``.
+MODES = ("cancel", "log")
+
+
+class PreemptionClass(NamedTuple):
+    """A class of jobs that may be ended to make way: one entry of the table.
+
+    Attributes:
+        name: of the class
+        rank: jobs of this class give way to jobs of a higher rank, and take from lower ones
+        queues: names of the queues whose jobs are of this class; a parent covers its virtual queues
+        attribute: whether jobs that carry ``preemptible-after`` are of it, whatever their queue,
+            unless that is of another class
+        after: seconds for which a job of it runs undisturbed
+        grace: seconds between the warning and the end
+        signal: number of the signal that goes with the warning; 0: none
+        wait: seconds for which a job has to have waited to take from this class
+        max_jobs: most jobs of this class that are ended for one job
+        max_node_hours: most node-hours of this class that are lost for one job
+        log_only: whether only the log says what would be done
+    """
+
+    name: str
+    rank: int
+    queues: tuple[str, ...]
+    attribute: bool = False
+    after: float = 0.0
+    grace: float = 0.0
+    signal: int = 0
+    wait: float = 0.0
+    max_jobs: float = inf
+    max_node_hours: float = inf
+    log_only: bool = False
+
+    def undisturbed(self, offered: float | None, by_attribute: bool) -> float:
+        """For how many seconds a job of this class runs undisturbed.
+
+        Args:
+            offered: its ``preemptible-after``; None: it has none
+            by_attribute: whether it is of the class for that reason
+        """
+        if offered is None:
+            return self.after
+        # A job that need not have offered itself gives its consent from that time on, not before.
+        return max(self.after, offered) if by_attribute else min(self.after, offered)
+
+
+def read_class(name: str, value: Any) -> PreemptionClass:
+    """Read one entry ``[preemption.NAME]``.
+
+    Raises:
+        ValueError: what is wrong; the text begins with the key
+    """
+    fields = Fields(value)
+    rank = fields.whole("rank", 0)
+    queues = fields.names("queues")
+    attribute = fields.flag("attribute")
+    if not queues and not attribute:
+        raise ValueError("queues is missing: expected a list of names, or attribute=true")
+    most = fields.table("max")
+    jobs = node_hours = None
+    if most is not None:
+        jobs = most.whole("jobs", least=1)
+        node_hours = most.number("node-hours")
+        most.end()
+    read = PreemptionClass(
+        name=name,
+        rank=rank or 0,
+        queues=queues,
+        attribute=attribute,
+        after=fields.seconds("after", 0.0) or 0.0,
+        grace=fields.seconds("grace", 0.0) or 0.0,
+        signal=_signal_number(fields.text("signal")),
+        wait=fields.seconds("wait", 0.0) or 0.0,
+        max_jobs=inf if jobs is None else jobs,
+        max_node_hours=inf if node_hours is None else node_hours,
+        log_only=fields.choice("mode", MODES, "cancel") == "log",
+    )
+    fields.end()
+    return read
+
+
+def _signal_number(name: str | None) -> int:
+    """The number of a signal by its name, such as ``SIGUSR1`` or ``USR1``; 0: there is none.
+
+    Raises:
+        ValueError: it is no signal
+    """
+    if name is None:
+        return 0
+    try:
+        return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])
+    except (AttributeError, KeyError):
+        pass
+    raise ValueError(f"signal={name!r}: expected the name of a signal such as 'SIGUSR1'")
+
+
+def kill_timeout_of(config: dict[str, Any]) -> float:
+    """Seconds that the tasks of a job have between SIGTERM and SIGKILL (``exec.kill-timeout``)."""
+    table = config.get("exec")
+    value = table.get("kill-timeout") if isinstance(table, dict) else None
+    try:
+        seconds = None if value is None else Fields({"value": value}).seconds("value")
+    except ValueError:
+        seconds = None
+    return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
+
+
+#: ``exec.kill-timeout`` where it is not configured.
+DEFAULT_KILL_TIMEOUT_S = 5.0
+
+
+class Standing(NamedTuple):
+    """What the class of a job means for it.
+
+    Attributes:
+        of: its class; None: it is of none, and nobody takes from it
+        rank: what it is compared by
+        after: seconds for which it runs undisturbed
+        queue: that it was submitted to; None: it names none
+        in_reservation: whether it names a reservation: it neither takes nor gives way
+    """
+
+    of: PreemptionClass | None
+    rank: float
+    after: float
+    queue: str | None
+    in_reservation: bool
+
+
+class Classes:
+    """The classes in force.
+
+    Args:
+        entries (dict): by name, the classes
+        names (QueueNames): which queues a name covers
+    """
+
+    def __init__(self, entries: dict[str, PreemptionClass], names: QueueNames) -> None:
+        self.entries = entries
+        self._names = names
+
+    def of_queue(self, queue: str | None) -> PreemptionClass | None:
+        """The class of the jobs of a queue; None: none. The queue's own name counts before that of
+        its parent; of two classes with the same queue, the first in the order of their names."""
+        found = None
+        for _, one in sorted(self.entries.items()):
+            if queue is not None and queue in one.queues:
+                return one
+            if found is None and self._names.any_covers(one.queues, queue):
+                found = one
+        return found
+
+    def standing(self, attributes: SystemAttributes) -> Standing:
+        """What the class of a job means for it, by its system attributes.  O(classes)."""
+        queue = attributes.queue
+        offered = _seconds(attributes.get(OFFER))
+        own = self.of_queue(queue)
+        by_attribute = False
+        if own is None and offered is not None:
+            offers = [one for _, one in sorted(self.entries.items()) if one.attribute]
+            own = offers[0] if offers else None
+            by_attribute = own is not None
+        inside = attributes.reservation is not None
+        if own is None:
+            return Standing(None, HIGHEST, inf, queue, inside)
+        return Standing(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
+
+    def lowest(self) -> float:
+        """The lowest rank there is."""
+        return min([one.rank for one in self.entries.values()], default=HIGHEST)
+
+
+def _seconds(value: Any) -> float | None:
+    """``preemptible-after`` as a user wrote it; None if it is no number of seconds, which is as if
+    it were not there: no job is ended for a slip of the pen."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < inf:
+        return None
+    return float(value)

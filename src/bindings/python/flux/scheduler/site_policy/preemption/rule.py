@@ -1,0 +1,845 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Preemption: ending running jobs of a low class so that a waiting job of a higher one can start.
+
+How it goes
+===========
+
+*Looking.* Something has changed, or a job has waited long enough: for the first waiting jobs that
+may take from others it is found out whom (`chooser`, `victims`). The job manager is asked whether
+these jobs still run, since one that is being cleaned up is seen by nobody else; if one does not, it
+is chosen again.
+
+*Deciding.* What is free of the ranks that the job is to have is given to a placeholder, an
+allocation that belongs to no job. To the plan that and the resources of the victims are in use
+until the job will have ended, so that nobody is promised what a kill may not free after all. All
+this is recorded in the KVS, and nothing is done before that is stored.
+
+*Warning.* The victims are told, by an exception of severity 1 and a signal. While the grace lasts
+the job starts elsewhere if it can, and if it does, or is gone, nobody is ended.
+
+*Ending.* At the deadline the victims get an exception of severity 0. As their resources come back
+the placeholder takes them, and when the job fits on its ranks it starts there.
+
+After a reload of the scheduler the record says how far it was. Without a record nobody is ended.
+
+Who does what: `classes` reads the table, `record` is one preemption and how it is stored,
+`messenger` talks to the job manager, `counts` counts, `answers` is what ``flux sched`` asks.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import time
+from collections.abc import Hashable, Iterable
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.scheduler.admission import Deferral, JobDeferred
+from flux.scheduler.handle_functions import get_key_direct
+from flux.scheduler.host import ask_job_attributes, name_of
+from flux.scheduler.site_policy.preemption.answers import PreemptionAnswers
+from flux.scheduler.site_policy.preemption.chooser import (
+    Choice,
+    Chooser,
+    Running,
+    jobs_of_classes,
+)
+from flux.scheduler.site_policy.preemption.classes import (
+    Classes,
+    PreemptionClass,
+    Standing,
+    kill_timeout_of,
+    read_class,
+)
+from flux.scheduler.site_policy.preemption.counts import PreemptionCounts
+from flux.scheduler.site_policy.preemption.messenger import EXCEPTION, Messenger
+from flux.scheduler.site_policy.preemption.record import (
+    DECIDED,
+    ENDING,
+    KEY,
+    OVER,
+    VERSION,
+    WARNED,
+    Preemption,
+    Victim,
+)
+from flux.scheduler.site_policy.table_rule import TableRule
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.site_policy.preemption.host import PreemptionHost
+
+#: Seconds between two looks: what happens meanwhile is looked at together, after the pass that may
+#: start jobs without ending others.
+LOOK_INTERVAL_S = 1.0
+
+#: Jobs that different requests make in one look, each of which costs a copy of the pool.
+JOBS_PER_LOOK = 8
+
+#: How often a job takes: once, and again twice if its ranks are lost or a victim cannot be ended.
+MOST_TRIES = 3
+
+#: Seconds for which a job that is being cleaned up is waited for before others are ended.
+CLEAN_UP_WAIT_S = 60.0
+
+#: Seconds after the start in which a job of a record has to come back.
+COME_BACK_S = 5.0
+
+#: Weight of a new sample in the average time that cleaning up takes.
+CLEAN_UP_WEIGHT = 0.25
+
+#: Ids in the pool and the plan that are no job's, downwards from here; reservations have others.
+FIRST_ID = -(1 << 40)
+
+
+class PreemptionRule(TableRule):
+    """Ends running jobs for waiting ones, as the table ``[preemption]`` says.
+
+    Args:
+        host (PreemptionHost): the scheduler
+        errors (ErrorReporter): where trouble is reported
+
+    Attributes:
+        active (dict): by the id of the job that takes, the preemptions under way
+        counts (PreemptionCounts): what was done so far
+        chooser (Chooser): finds whom a job would take from
+    """
+
+    name = "preemption"
+    table = "preemption"
+
+    host: PreemptionHost
+
+    def __init__(self, host: PreemptionHost, errors: ErrorReporter) -> None:
+        super().__init__(host, errors)
+        self._classes = Classes({}, host.queue_names)
+        #: by id, the jobs that wait and what their classes mean for them
+        self._waiting: dict[int, tuple[PendingJob, Standing]] = {}
+        #: by id, the jobs that run
+        self._running: dict[int, Running] = {}
+        #: ids of running jobs that are ending by themselves, with when that was noticed
+        self._ending: dict[int, float] = {}
+        #: ids of running jobs that could not be asked about or ended: they are left alone
+        self._left_alone: set[int] = set()
+        #: ids of running jobs that are being ended for another by an exception, found at the start
+        self._found_ended: set[int] = set()
+        self.active: dict[int, Preemption] = {}
+        #: by the id of a victim, the preemption that it gives way to
+        self._giving_way: dict[int, Preemption] = {}
+        self._tries: dict[int, int] = {}
+        #: by id, what was logged of a job that would have taken
+        self._logged: dict[int, tuple[int, ...]] = {}
+        self._stored_ones: list[Preemption] = []  # that the KVS had at the start
+        self.counts = PreemptionCounts()
+        self.chooser = Chooser(host, self)
+        self._messenger = Messenger(host.handle, errors)
+        self.answers = PreemptionAnswers(host, self)
+        self._ids = itertools.count(FIRST_ID, -1)
+        self._clean_up: float | None = None
+        self._private = False
+        self._timer: Timer | None = None
+        self._looked_at = -inf
+        #: whether it is tried to start a job that need not be the next to start
+        self._out_of_turn = False
+        #: jobs still to be considered in the look under way
+        self._left: list[tuple[Any, int, PendingJob]] = []
+
+    # -- the table ---------------------------------------------------------------------------------
+
+    def parse(self, key: str, value: Any) -> PreemptionClass:
+        return read_class(key, value)
+
+    def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
+        return ("jobspec", "eventlog")
+
+    def configure(self, entries: dict[str, Any]) -> None:
+        self._classes = Classes(entries, self.host.queue_names)
+        self._waiting.clear()
+        self._running.clear()
+        self._read_settings(self.host.configuration())
+        if not entries:
+            for preemption in list(self.active.values()):
+                self._give_up(preemption, "the table was removed", "configuration")
+
+    def configured(self) -> None:
+        for preemption in self.active.values():
+            self._set_apart(preemption)  # it is among those that wait again
+        self._look_soon()
+
+    def config_changed(self, config: dict[str, Any]) -> None:
+        self._read_settings(config)
+
+    def _read_settings(self, config: dict[str, Any]) -> None:
+        self.chooser.kill_timeout = kill_timeout_of(config)
+        access = config.get("access")
+        self._private = isinstance(access, dict) and access.get("private-mode") is True
+
+    # -- what is known of jobs ---------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        standing = self._classes.standing(attributes)
+        self._waiting[job.jobid] = (job, standing)
+        preemption = self.active.get(job.jobid)
+        if preemption is not None and preemption.request is None:
+            self._came_back(preemption, job)
+        elif self._may_take(standing):
+            self._look_soon()
+
+    def signature(self, job: PendingJob) -> Hashable:
+        found = self._waiting.get(job.jobid)
+        return None if found is None or found[1].of is None else found[1].of.name
+
+    def forget(self, jobid: int) -> None:
+        self._waiting.pop(jobid, None)
+        self._tries.pop(jobid, None)
+        self._logged.pop(jobid, None)
+        preemption = self.active.get(jobid)
+        if preemption is not None:
+            self._give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
+
+    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+        found = self._waiting.pop(job.jobid, None)
+        self._tries.pop(job.jobid, None)
+        self._logged.pop(job.jobid, None)
+        if found is not None:
+            running = Running(job.jobid, found[1], self.host.now(), job.userid)
+            self._running[job.jobid] = running
+            if found[1].of is not None:
+                self._look_soon()
+        preemption = self.active.get(job.jobid)
+        if preemption is not None:
+            self._taker_starts(preemption)
+
+    def found_running(self, job: RunningJob) -> None:
+        found = self.host.running.get(job.jobid)
+        start = self.host.now() if found is None else found.start
+        standing = self._classes.standing(job.attributes)
+        self._running[job.jobid] = Running(job.jobid, standing, start, job.userid)
+        if job.unreadable:
+            self._left_alone.add(job.jobid)
+        for event in job.eventlog:
+            context = event.get("context") or {}
+            if event.get("name") == "exception" and context.get("severity") == 0:
+                self._ending.setdefault(job.jobid, self.host.now())
+                if context.get("type") == EXCEPTION:
+                    self._found_ended.add(job.jobid)
+            elif event.get("name") == "finish":
+                self._ending.setdefault(job.jobid, self.host.now())
+
+    def freed(self, jobid: int, R: Any, final: bool) -> None:
+        if final:
+            self._running.pop(jobid, None)
+            self._ending.pop(jobid, None)
+            self._left_alone.discard(jobid)
+        else:
+            self._ending.setdefault(jobid, self.host.now())
+        preemption = self._giving_way.get(jobid)
+        if preemption is not None and final:
+            del self._giving_way[jobid]
+            preemption.held.discard(jobid)
+            if jobid in preemption.ended:
+                self._learn_clean_up(self.host.now() - preemption.deadline)
+        # Before anybody looks at what has come back: it is kept for who it was taken for.
+        for one in list(self.active.values()):
+            self._keep(one)
+        for one in list(self.active.values()):
+            self._try_to_start(one)
+        self._look_soon()
+
+    def extended(self, jobid: int, expiration: float) -> bool:
+        preemption = self._giving_way.get(jobid)
+        if preemption is not None:
+            end = self._planned_end(preemption, expiration or inf)
+            self.host.resources.update_expiration(jobid, end)
+        return preemption is not None
+
+    def ranks_changed(self, lost: bool) -> None:
+        for preemption in list(self.active.values()):
+            if preemption.request is None:
+                continue
+            eligible = self.host.resources.eligible_ranks(preemption.request)
+            if preemption.ranks & ~eligible:
+                self._again(preemption, "a node kept for it went down", "node")
+            else:
+                self._keep(preemption)
+        self._look_soon()
+
+    # -- as grounds for a choice -------------------------------------------------------------------
+
+    def running(self) -> Iterable[Running]:
+        """The running jobs."""
+        return self._running.values()
+
+    def about_to_end(self) -> list[int]:
+        """Ids of running jobs that are being cleaned up, and not for long yet."""
+        since = self.host.now() - CLEAN_UP_WAIT_S
+        return [
+            jobid
+            for jobid, noticed in self._ending.items()
+            if noticed >= since and jobid not in self._giving_way and jobid in self._running
+        ]
+
+    def is_spared(self, jobid: int) -> bool:
+        """Whether a running job cannot give way: it ends already, or cannot be ended."""
+        return jobid in self._giving_way or jobid in self._ending or jobid in self._left_alone
+
+    def clean_up(self) -> float:
+        """How long it takes, after the deadline, until the resources of an ended job come back,
+        in seconds: an average, at first the time that its tasks have before they are killed."""
+        return self.chooser.kill_timeout if self._clean_up is None else self._clean_up
+
+    def _learn_clean_up(self, seconds: float) -> None:
+        seconds = max(0.0, seconds)
+        before = self._clean_up
+        self._clean_up = (
+            seconds if before is None else before + CLEAN_UP_WEIGHT * (seconds - before)
+        )
+
+    def standing_of(self, jobid: int) -> Standing | None:
+        """What the class of a waiting job means for it; None: it does not wait."""
+        found = self._waiting.get(jobid)
+        return None if found is None else found[1]
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def _may_take(self, standing: Standing) -> bool:
+        return standing.rank > self._classes.lowest() and not standing.in_reservation
+
+    def _look_soon(self) -> None:
+        self._look_at(max(self.host.now(), self._looked_at) + LOOK_INTERVAL_S)
+
+    def _look_at(self, when: float) -> None:
+        timer = self._timer
+        if timer is not None:
+            if timer.when <= when:
+                return
+            timer.cancel()
+        self._timer = self.host.call_at(when, self._look)
+
+    def _look(self) -> None:
+        """Look for jobs that may take."""
+        self._timer = None
+        if not self.entries:
+            return
+        self._looked_at = now = self.host.now()
+        classes, aging = self._classes_running(now)
+        if not classes and aging == inf:
+            return  # nobody could give way, whoever waits
+        lowest = min([one.rank for one in classes.values()], default=inf)
+        next_look = aging
+        takers = []
+        for job in self._who_could_start():
+            found = self._waiting.get(job.jobid)
+            if found is None or not self._is_free_to_take(job, found[1]):
+                continue
+            standing = found[1]
+            if not standing.rank > lowest:
+                continue
+            waits = [one.wait for one in classes.values() if one.rank < standing.rank]
+            due = job.came + min(waits)
+            if now < due:
+                next_look = min(next_look, due)
+            else:
+                takers.append((job.order, job.jobid, job))
+                later = [job.came + wait for wait in waits if job.came + wait > now]
+                next_look = min([next_look, *later])
+        if next_look < inf:
+            self._look_at(max(next_look, now + LOOK_INTERVAL_S))
+        self._left = self._different(heapq.nsmallest(16 * JOBS_PER_LOOK, takers))
+        self._consider_next()
+
+    def _who_could_start(self) -> Iterable[PendingJob]:
+        """The waiting jobs that would start if there were room: where nobody goes ahead of those
+        that wait, the first."""
+        if self.host.looks_past_heads:
+            return [job for job, _ in self._waiting.values()]
+        return [job for job, _ in self.host.queue_order.heads()]
+
+    def _is_free_to_take(self, job: PendingJob, standing: Standing) -> bool:
+        return (
+            self._may_take(standing)
+            and job.jobid not in self.active
+            and not job.request.finalized
+            and self._tries.get(job.jobid, 0) < MOST_TRIES
+            and not self.host.admission.is_deferred(job.jobid)
+        )
+
+    def _classes_running(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
+        """The classes of running jobs that may give way now, and when the next one may."""
+        classes: dict[str, PreemptionClass] = {}
+        aging = inf
+        for one in self._running.values():
+            cls = one.standing.of
+            if cls is None or self.is_spared(one.jobid) or one.standing.in_reservation:
+                continue
+            ripe = one.start + one.standing.after
+            if ripe > now:
+                aging = min(aging, ripe)
+            else:
+                classes[cls.name] = cls
+        return classes, aging
+
+    def _different(
+        self, takers: list[tuple[Any, int, PendingJob]]
+    ) -> list[tuple[Any, int, PendingJob]]:
+        """Of jobs in their order, the first of each request: what is found of it holds for the
+        others."""
+        seen = set()
+        different = []
+        for one in takers:
+            job = one[2]
+            key = (job.signature, job.limit)
+            if job.signature is None or key not in seen:
+                seen.add(key)
+                different.append(one)
+        return different[:JOBS_PER_LOOK]
+
+    def _consider_next(self) -> None:
+        """Consider one job; the next one in another turn of the reactor."""
+        if not self._left:
+            return
+        _, _, job = self._left.pop(0)
+        if self._left:
+            self.host.call_at(self.host.now(), self._consider_next)
+        found = self._waiting.get(job.jobid)
+        if found is not None and self._is_free_to_take(job, found[1]):
+            self._consider(job, found[1], frozenset())
+
+    def _consider(self, job: PendingJob, standing: Standing, alive: frozenset[int]) -> None:
+        """Find out whom a job has to take from, and do it once it is known that they run.
+
+        Args:
+            alive: ids of jobs that run, as the job manager has just said
+        """
+        choice = self.chooser.consider(job, standing, self.host.now() - job.came)
+        if choice.reason is not None:
+            return
+        if any(self._classes.entries[one.cls].log_only for one in choice.victims):
+            self._log_only(job, choice)
+            return
+        # Of jobs that could as well have been chosen one may be about to make room by itself.
+        wanted = dict.fromkeys([*(one.jobid for one in choice.victims), *choice.others])
+        unknown = [jobid for jobid in wanted if jobid not in alive]
+        if not unknown:
+            self._decide(job, standing, choice)
+            return
+
+        def told(found: dict[int, dict[str, Any] | None]) -> None:
+            running = alive
+            for jobid, answer in found.items():
+                if answer is None:
+                    self._left_alone.add(jobid)
+                elif _has_ended(answer["eventlog"]):
+                    self._ending.setdefault(jobid, self.host.now())
+                else:
+                    running |= {jobid}
+            now_waiting = self._waiting.get(job.jobid)
+            if now_waiting is not None and self._is_free_to_take(job, now_waiting[1]):
+                self.errors.guard(
+                    f"preemption for {job.name}", self._consider, job, now_waiting[1], running
+                )
+
+        ask_job_attributes(self.host.handle, unknown, ("eventlog",), self.host.log, told)
+
+    def _log_only(self, job: PendingJob, choice: Choice) -> None:
+        victims = tuple(one.jobid for one in choice.victims)
+        if self._logged.get(job.jobid) == victims:
+            return
+        self._logged[job.jobid] = victims
+        self.counts.only_logged(choice.victims)
+        names = ", ".join(name_of(jobid) for jobid in victims)
+        self.host.log.info(
+            f"preemption (mode=log): {job.name} could start by ending {names}: {choice.text()}"
+        )
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def _decide(self, job: PendingJob, standing: Standing, choice: Choice) -> None:
+        """Jobs are going to give way."""
+        host, now = self.host, self.host.now()
+        deadline = now + self._grace(choice.victims)
+        preemption = Preemption(
+            job.jobid,
+            standing.queue,
+            job.userid,
+            choice.victims,
+            choice.ranks,
+            now,
+            deadline,
+            deadline + self.clean_up(),
+        )
+        preemption.request = job.resource_request
+        if not self._keeps_promises(preemption, job):
+            return
+        self._tries[job.jobid] = self._tries.get(job.jobid, 0) + 1
+        self._enter(preemption)
+        # What the plan has of this job is another time from now on.
+        self._set_apart(preemption)
+        names = ", ".join(name_of(one.jobid) for one in choice.victims)
+        host.log.info(f"preemption: {names} are to end for {job.name}: {choice.text()}")
+        self._store(lambda: self._recorded(preemption))
+        host.look_again()
+
+    def _grace(self, victims: Iterable[Victim]) -> float:
+        entries = self._classes.entries
+        return max([entries[one.cls].grace for one in victims if one.cls in entries], default=0.0)
+
+    def _planned_end(self, preemption: Preemption, end: float) -> float:
+        """The end that the plan is told of a victim, whose own is `end` (infinite: it has none); 0:
+        none.
+
+        Where promises are made, they must hold whether the victim ends or not: its resources are in
+        use until it would end by itself or the job would that takes them, whichever is later. In
+        strict order nobody is promised anything, and the estimate of the job is to be right.
+        """
+        if not self.host.looks_past_heads:
+            return min(end, preemption.expected)
+        end = max(end, self._end_of_taker(preemption))
+        return end if isfinite(end) else 0.0
+
+    @staticmethod
+    def _end_of_taker(preemption: Preemption) -> float:
+        """When the job will end that takes; infinite: nobody knows."""
+        length = getattr(preemption.request, "duration", 0.0)
+        return preemption.expected + length if length > 0 else inf
+
+    def _kept_until(self, preemption: Preemption) -> float:
+        """The end that the plan is told of what is free and kept for the job; 0: none."""
+        if not self.host.looks_past_heads or preemption.request is None:
+            return max(preemption.expected, self.host.now() + 1.0)
+        end = self._end_of_taker(preemption)
+        return max(end, self.host.now() + 1.0) if isfinite(end) else 0.0
+
+    def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
+        """Whether no promise is broken that would be kept otherwise, if the victims do not end: the
+        decision is tried on a copy."""
+        current = self.host.current_plan()
+        if current is None or not self.host.looks_past_heads:
+            return True
+        plan = current.on_copy({job.jobid})
+        before = set(plan.stale())
+        pool = plan.pool
+        for jobid in preemption.held:
+            end = self._planned_end(preemption, pool.job_end(jobid) or inf)
+            pool.update_expiration(jobid, end)
+        pool.hold_free(next(self._ids), preemption.ranks, self._kept_until(preemption))
+        return set(plan.stale()) <= before
+
+    def _enter(self, preemption: Preemption) -> None:
+        """A preemption is under way."""
+        self.active[preemption.taker] = preemption
+        pool = self.host.resources
+        for jobid in preemption.held:
+            self._giving_way[jobid] = preemption
+            if preemption.request is not None:
+                end = self._planned_end(preemption, pool.job_end(jobid) or inf)
+                pool.update_expiration(jobid, end)
+        self._keep(preemption)
+
+    # -- what is kept for a job --------------------------------------------------------------------
+
+    def _keep(self, preemption: Preemption) -> None:
+        """Keep what is free of a preemption's ranks for its job."""
+        self._let_go(preemption)
+        jobid = next(self._ids)
+        if self.host.resources.hold_free(jobid, preemption.ranks, self._kept_until(preemption)):
+            preemption.placeholder = jobid
+
+    def _let_go(self, preemption: Preemption) -> None:
+        if preemption.placeholder is not None:
+            self.host.resources.free(preemption.placeholder)
+            preemption.placeholder = None
+
+    # -- telling the victims -----------------------------------------------------------------------
+
+    def _recorded(self, preemption: Preemption) -> None:
+        """The record is stored: from now on something may be done."""
+        if preemption.state != DECIDED:
+            return
+        now = self.host.now()
+        grace = self._grace(preemption.victims.values())
+        if now - preemption.decided > LOOK_INTERVAL_S and grace > 0:
+            # Storing it took long, and the grace was promised in full.
+            preemption.expected += now - preemption.decided
+            preemption.decided, preemption.deadline = now, now + grace
+            self._store(lambda: self._recorded(preemption))
+            return
+        preemption.move("stored")
+        if preemption.deadline > now:
+            for jobid in sorted(preemption.held):
+                self._warn(preemption, jobid)
+            preemption.timer = self.host.call_at(
+                preemption.deadline, lambda: self._deadline(preemption)
+            )
+        else:
+            self._deadline(preemption)
+
+    def _warn(self, preemption: Preemption, jobid: int) -> None:
+        when = time.strftime("%H:%M:%S", time.localtime(preemption.deadline))
+        self._messenger.warn(jobid, f"will end at {when} for a job{_of(preemption.queue)}")
+        cls = self._classes.entries.get(preemption.victims[jobid].cls)
+        if cls is not None and cls.signal:
+            self._messenger.signal(jobid, cls.signal)
+
+    def _deadline(self, preemption: Preemption) -> None:
+        """The grace is over."""
+        if preemption.state != WARNED or self.active.get(preemption.taker) is not preemption:
+            return
+        if preemption.request is None:
+            return  # after a reload, the job itself has not come back yet
+        if self.host.pending(preemption.taker) is None:
+            self._give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
+            return
+        job = self.host.pending(preemption.taker)
+        try:
+            if job is not None:
+                self.host.admission.check(job)
+        except (InsufficientResources, InfeasibleRequest) as why:  # the first, if it is deferred
+            self._give_up(preemption, str(why), "rule")
+            return
+        preemption.move("deadline")
+        for jobid in sorted(preemption.held - preemption.ended):
+            self._end(preemption, preemption.victims[jobid])
+
+    def _end(self, preemption: Preemption, victim: Victim) -> None:
+        now = self.host.now()
+        ran = _short(now - victim.start)
+        for_whom = self._taker_text(preemption)
+        queue = f" ({preemption.queue})" if preemption.queue and not self._private else ""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+        self._messenger.mark(victim.jobid, f"{stamp} for {for_whom}, class {victim.cls}")
+        preemption.ended.add(victim.jobid)
+
+        def done(error: int) -> None:
+            if error == 0:
+                self.counts.ended(victim, now)
+            else:
+                preemption.ended.discard(victim.jobid)
+                if victim.jobid in self._running and error not in (0, 2):
+                    self._left_alone.add(victim.jobid)
+                    if self.active.get(preemption.taker) is preemption:
+                        self._again(
+                            preemption, f"{name_of(victim.jobid)} cannot be ended", "refused"
+                        )
+
+        self._messenger.end(victim.jobid, f"preempted for {for_whom}{queue}; ran {ran}", done)
+
+    def _taker_text(self, preemption: Preemption) -> str:
+        if self._private:
+            return f"a job{_of(preemption.queue)}"
+        return name_of(preemption.taker)
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    def _taker_starts(self, preemption: Preemption) -> None:
+        """The job for whom it is starts."""
+        self.counts.served(preemption)
+        self._over(preemption, f"{self._taker_text(preemption)} has started without that")
+
+    def _give_up(self, preemption: Preemption, why: str, cause: str) -> None:
+        """The job does not start on what was kept for it."""
+        self.counts.useless(preemption, cause)
+        self.host.log.info(f"preemption for {name_of(preemption.taker)} is given up: {why}")
+        self._over(preemption, why)
+
+    def _over(self, preemption: Preemption, why: str) -> None:
+        """A preemption is over; victims that were warned and not ended are told so."""
+        was = preemption.state
+        preemption.move("withdraw")
+        if preemption.timer is not None:
+            preemption.timer.cancel()
+        del self.active[preemption.taker]
+        self._let_go(preemption)
+        for jobid in sorted(preemption.held):
+            self._giving_way.pop(jobid, None)
+            running = self.host.running.get(jobid)
+            if running is not None:
+                end = running.end if isfinite(running.end) else 0.0
+                self.host.resources.update_expiration(jobid, end)
+            if jobid in preemption.ended:
+                self._ending.setdefault(jobid, self.host.now())
+            elif was == WARNED:
+                self._messenger.warn(jobid, f"will not be ended now: {why}")
+        self._store(lambda: None)
+        if self.entries:
+            self.host.readmit(self, preemption.taker)
+            self._look_soon()
+
+    def _again(self, preemption: Preemption, why: str, cause: str) -> None:
+        """What was kept for a job is lost: it looks again, unless it has done so too often."""
+        self._give_up(preemption, why, cause)
+        found = self._waiting.get(preemption.taker)
+        if found is not None and self._is_free_to_take(*found):
+            # At once, before somebody else has what was kept.
+            self._consider(found[0], found[1], frozenset())
+
+    # -- the job that takes ------------------------------------------------------------------------
+
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        preemption = self.active.get(job.jobid)
+        if preemption is None:
+            return None
+        pool = self.host.resources
+        self._let_go(preemption)
+        try:
+            alloc = pool.alloc_on(job.jobid, job.resource_request, preemption.ranks)
+            plan.note_started(job.jobid)
+            return alloc
+        except InfeasibleRequest:
+            raise
+        except InsufficientResources:
+            pass
+        if preemption.state != ENDING and (self.host.looks_past_heads or not self._out_of_turn):
+            try:
+                return plan.alloc(job.jobid, job.resource_request)
+            except InfeasibleRequest:
+                raise
+            except InsufficientResources:
+                pass
+        self._keep(preemption)
+        deferral = self._deferral(preemption)
+        if self.host.looks_past_heads:
+            raise JobDeferred(self, deferral)
+        # In strict order the jobs behind it wait for it, as before.
+        raise InsufficientResources(deferral.reason)
+
+    def taken_back(self, jobid: int) -> None:
+        preemption = self.active.get(jobid)
+        if preemption is not None:
+            self._keep(preemption)  # another rule does not let the job start
+
+    def _set_apart(self, preemption: Preemption) -> None:
+        """A job for which others end waits apart from the queue, unless jobs start in strict order:
+        there those behind it wait for it, as before."""
+        host, job = self.host, self.host.pending(preemption.taker)
+        if job is not None and host.looks_past_heads and not host.admission.is_deferred(job.jobid):
+            host.set_apart(job, JobDeferred(self, self._deferral(preemption)))
+
+    def _try_to_start(self, preemption: Preemption) -> None:
+        """Start the job if it fits now; one that waits in the queue is started from there."""
+        host, job = self.host, self.host.pending(preemption.taker)
+        if (
+            job is None
+            or self.active.get(preemption.taker) is not preemption
+            or preemption.request is None
+        ):
+            return
+        self._set_apart(preemption)
+        self._out_of_turn = True
+        try:
+            alloc = host.allocate(job, host.current_plan())
+        except InfeasibleRequest as exc:
+            host.refuse(job, exc)
+        except JobDeferred as why:
+            if why.rule is not self:
+                self._give_up(preemption, str(why), "rule")
+        except InsufficientResources:
+            pass  # it is tried again at the next event
+        else:
+            host.start_set_apart(self, job, alloc, selection_type="reserved")
+        finally:
+            self._out_of_turn = False
+
+    def _deferral(self, preemption: Preemption) -> Deferral:
+        return Deferral(self._reason(preemption), preemption.expected, preemption.taker)
+
+    def _reason(self, preemption: Preemption) -> str:
+        classes = jobs_of_classes(preemption.victims.values())
+        if preemption.state == ENDING:
+            return f"waits for {classes} to end"
+        when = time.strftime("%H:%M:%S", time.localtime(preemption.deadline))
+        return f"{classes} end for it at {when}"
+
+    def why(self, job: PendingJob) -> str | None:
+        preemption = self.active.get(job.jobid)
+        return None if preemption is None else self._reason(preemption)
+
+    # -- over a reload -----------------------------------------------------------------------------
+
+    def pool_made(self) -> None:
+        try:
+            stored = get_key_direct(self.host.handle, KEY)
+        except OSError:
+            return  # there is none; and without a record nobody is ended
+        try:
+            if stored["version"] != VERSION:
+                raise ValueError(f"version {stored['version']!r}")
+            self._stored_ones = [Preemption.from_dict(one) for one in stored["preemptions"]]
+        except (KeyError, TypeError, ValueError) as exc:
+            self.errors.report(f"{KEY} in the KVS cannot be read, nobody is ended: {exc!r}")
+
+    def ready(self) -> None:
+        for preemption in self._stored_ones:
+            preemption.held &= set(self._running)
+            preemption.ended = preemption.held & self._found_ended
+            preemption.move("stored")
+            if preemption.held <= preemption.ended:
+                preemption.move("deadline")
+            for jobid in preemption.ended:
+                self._ending.pop(jobid, None)
+            self._enter(preemption)
+        if self._stored_ones:
+            self.host.call_at(self.host.now() + COME_BACK_S, self._not_come_back)
+        self._stored_ones = []
+        self._look_soon()
+
+    def _came_back(self, preemption: Preemption, job: PendingJob) -> None:
+        """The job that takes is here again after a reload."""
+        preemption.request = job.resource_request
+        self._tries[job.jobid] = 1
+        self._enter(preemption)  # it is known now for how long it will have what is kept
+        # In a turn of its own, when it is in the queue.
+        self.host.call_at(self.host.now(), lambda: self._try_to_start(preemption))
+        if preemption.state == WARNED:
+            when = max(preemption.deadline, self.host.now())
+            preemption.timer = self.host.call_at(when, lambda: self._deadline(preemption))
+
+    def _not_come_back(self) -> None:
+        for preemption in list(self.active.values()):
+            if preemption.request is None:
+                self._give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
+
+    def _store(self, stored: Any) -> None:
+        """Record what is under way."""
+        entries = [one.to_dict() for one in self.active.values() if one.state != OVER]
+        self.host.store(KEY, json.dumps({"version": VERSION, "preemptions": entries}), stored)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+        """What the job could take: ``jobs``, ``node_hours`` and ``text``; or None."""
+        return {"preemption": self.answers.could_take(job)}
+
+    def stats(self) -> dict[str, Iterable[Any]]:
+        return {"preemptions": self.counts.by_class()}
+
+
+def _has_ended(eventlog: list[dict[str, Any]]) -> bool:
+    """Whether a job's events say that it has ended, or was ended."""
+    for event in eventlog:
+        name, context = event.get("name"), event.get("context") or {}
+        if name in ("finish", "free", "clean") or (
+            name == "exception" and context.get("severity") == 0
+        ):
+            return True
+    return False
+
+
+def _of(queue: str | None) -> str:
+    return "" if queue is None else f" of {queue}"
+
+
+def _short(seconds: float) -> str:
+    """``1h12m``, ``12m``, ``40s``."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m"

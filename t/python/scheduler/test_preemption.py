@@ -1,0 +1,920 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Preemption: running jobs of a low class end so that a waiting job can start, and for no other
+reason."""
+
+import json
+import signal
+
+import pytest
+
+from flux.scheduler.site_policy.preemption.rule import PreemptionRule
+from flux.scheduler.testing import FakeInstance, make_R
+
+MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
+POLICIES = [
+    ("sched-fifo",),
+    ("sched-simple",),
+    ("sched-backfill",),
+    ("sched-backfill", "promise=4"),
+    ("sched-backfill", "promise=unlimited"),
+    ("sched-backfill", "promise=all"),
+    ("sched-backfill", "rank=wfp3"),
+]
+KEY = "checkpoint.sched-preemptions"
+OTHER = 4242
+
+STANDBY = {"rank": 0, "queues": ["standby"], "grace": "2m", "signal": "SIGUSR1"}
+
+
+def tables(queues=None, **classes):
+    return {
+        "preemption": classes or {"standby": STANDBY},
+        "queues": queues or {"batch": {}, "standby": {"parent": "batch"}},
+    }
+
+
+def make(*policy, nodes=4, cores=4, config=None, tree=False, **keys):
+    if tree:
+        topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
+        scheduling = {"writer": "TreePool", "children": [{"ranks": f"0-{nodes - 1}", "topo": topo}]}
+        keys["R"] = make_R(nodes, cores, scheduling=scheduling)
+    instance = FakeInstance(nodes, cores, config=tables() if config is None else config, **keys)
+    instance.load(*(policy or ("sched-backfill",)))
+    return instance
+
+
+def standby(instance, nodes=1, duration=10000, **keys):
+    keys = {"queue": "standby", "exclusive": True, **keys}
+    job = instance.submit(nodes=nodes, duration=duration, **keys)
+    instance.run_until_idle()
+    return job
+
+
+def batch(instance, nodes=1, duration=1000, **keys):
+    keys = {"queue": "batch", "exclusive": True, **keys}
+    job = instance.submit(nodes=nodes, duration=duration, **keys)
+    instance.run_until_idle()
+    return job
+
+
+def exceptions(job):
+    return [
+        (event["context"]["severity"], event["context"]["note"])
+        for event in job.events
+        if event["name"] == "exception"
+    ]
+
+
+def stored(instance):
+    text = instance.kvs.values.get(KEY)
+    return [] if text is None else json.loads(text)["preemptions"]
+
+
+def stats(instance):
+    return {one["class"]: one for one in instance.request("sched.stats")["preemptions"]}
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
+    instance = make(*policy, tree=tree)
+    victims = [standby(instance) for _ in range(4)]
+    assert all(job.state == "running" for job in victims)
+    instance.advance(3600)
+    taker = batch(instance, 2)
+    instance.advance(5)
+    warned = [job for job in victims if exceptions(job)]
+    assert len(warned) == 2
+    assert all(job.signals == [signal.SIGUSR1] for job in warned)
+    assert all(severity == 1 for job in warned for severity, _ in exceptions(job))
+    assert "for a job of batch" in exceptions(warned[0])[0][1]
+    assert taker.state == "pending"
+    assert "2 jobs of standby end for it at" in taker.reason_pending
+    assert stored(instance)[0]["taker"] == taker.id
+    ranks = {job.ranks for job in warned}
+    instance.advance(130)
+    assert [job.result for job in warned] == ["failed", "failed"]
+    assert warned[0].note == f"preempted for {taker.name} (batch); ran 1h02m"
+    assert "class standby" in warned[0].annotations["user"]["preempted"]
+    assert taker.state == "running"
+    assert set(taker.ranks.replace("-", ",").split(",")) == ranks
+    assert len(instance.running()) == 3
+    assert stored(instance) == []
+    counted = stats(instance)["standby"]
+    assert counted["victims"] == 2
+    assert counted["useless"] == 0
+    assert counted["node_hours"] == pytest.approx(2 * 3721 / 3600, abs=0.02)
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()
+
+
+def test_nothing_is_asked_and_nothing_told_without_a_table():
+    instance = make(config={})
+    jobs = [standby(instance) for _ in range(4)]
+    taker = batch(instance)
+    instance.advance(100)
+    assert taker.state == "pending" and all(job.state == "running" for job in jobs)
+    assert not instance.scheduler.admission.engaged
+    assert [rule.name for rule in instance.scheduler.admission.rules] == ["reservation"]
+
+
+# -- who may take ----------------------------------------------------------------------------------
+
+
+def test_nobody_takes_from_an_equal_or_a_higher_rank():
+    config = tables(
+        queues={"batch": {}, "standby": {}, "scavenger": {}},
+        standby={"rank": 1, "queues": ["standby"]},
+        scavenger={"rank": 0, "queues": ["scavenger"]},
+    )
+    instance = make(config=config, nodes=2)
+    low, high = standby(instance, queue="scavenger"), standby(instance)
+    equal = standby(instance)
+    instance.advance(60)
+    assert equal.state == "running" and low.result == "failed" and high.state == "running"
+    again = standby(instance, queue="scavenger")
+    instance.advance(60)
+    assert again.state == "pending"
+    first = batch(instance)
+    instance.advance(60)
+    assert first.state == "running"
+    assert high.result == "failed" or equal.result == "failed"
+
+
+def test_a_queue_that_is_in_no_table_is_the_highest():
+    instance = make(nodes=1)
+    victim = standby(instance)
+    taker = instance.submit(nodes=1, duration=60, exclusive=True)  # it names no queue
+    instance.advance(130)
+    assert victim.result == "failed" and taker.state == "running"
+
+
+def test_a_parent_covers_its_virtual_queues_but_those_with_a_table_of_their_own():
+    config = tables(
+        queues={"batch": {}, "standby": {"parent": "batch"}, "debug": {"parent": "batch"}},
+        batch={"rank": 5, "queues": ["batch"]},
+        standby={"rank": 0, "queues": ["standby"]},
+    )
+    instance = make(config=config, nodes=1)
+    rule = instance.scheduler.site_rule(PreemptionRule)
+    found = {name: rule._classes.of_queue(name) for name in ("batch", "standby", "debug", "other")}
+    assert {name: one and one.name for name, one in found.items()} == {
+        "batch": "batch",
+        "standby": "standby",
+        "debug": "batch",
+        "other": None,
+    }
+
+
+def test_a_job_takes_only_when_it_has_waited_and_from_who_has_run_long_enough():
+    instance = make(
+        nodes=1, config=tables(standby={"queues": ["standby"], "after": "10m", "wait": "1m"})
+    )
+    victim = standby(instance)
+    taker = batch(instance)
+    instance.advance(590)
+    assert victim.state == "running"
+    instance.advance(15)
+    assert victim.result == "failed" and taker.state == "running"
+    taker.end()
+    late = standby(instance)
+    instance.advance(700)
+    assert late.state == "running"
+    taker = batch(instance)
+    instance.advance(55)
+    assert late.state == "running"
+    instance.advance(10)
+    assert late.result == "failed" and taker.state == "running"
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_a_job_whose_turn_comes_within_the_grace_takes_nothing(policy):
+    instance = make(*policy, nodes=2)
+    victim = standby(instance)
+    standby(instance, duration=1000)
+    instance.advance(900)
+    taker = batch(instance)
+    instance.advance(200)
+    assert taker.state == "running"
+    assert victim.state == "running" and exceptions(victim) == []
+
+
+def test_a_job_that_an_admission_rule_defers_takes_nothing():
+    instance = make(nodes=1)
+    victim = standby(instance)
+    taker = batch(instance, reservation="none")
+    instance.advance(200)
+    assert taker.state == "pending" and victim.state == "running"
+
+
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
+def test_in_strict_order_only_the_next_job_takes(module):
+    instance = make(module, nodes=2)
+    victims = [standby(instance), standby(instance)]
+    first = batch(instance, 2)
+    second = batch(instance, 1)
+    instance.advance(130)
+    assert first.state == "running" and second.state == "pending"
+    assert [job.result for job in victims] == ["failed", "failed"]
+
+
+def test_preemptible_after_counts_elsewhere_only_with_attribute():
+    instance = make(nodes=1, config=tables(standby={"queues": ["standby"]}))
+    offered = batch(instance, **{"preemptible-after": 0}, duration=10000)
+    taker = batch(instance)
+    instance.advance(60)
+    assert taker.state == "pending" and offered.state == "running"
+    instance = make(nodes=1, config=tables(offered={"attribute": True}))
+    offered = batch(instance, **{"preemptible-after": 300}, duration=10000)
+    taker = batch(instance)
+    instance.advance(290)
+    assert offered.state == "running"
+    instance.advance(15)
+    assert taker.state == "running" and offered.result == "failed"
+
+
+@pytest.mark.parametrize("value", ["0", -1, True, None, "soon"])
+def test_a_slip_in_preemptible_after_offers_nothing(value):
+    instance = make(nodes=1, config=tables(offered={"attribute": True}))
+    job = batch(instance, **{"preemptible-after": value}, duration=10000)
+    batch(instance)
+    instance.advance(60)
+    assert job.state == "running"
+
+
+def test_a_job_of_the_class_may_offer_itself_earlier_but_not_later():
+    config = tables(standby={"queues": ["standby"], "after": "10m"})
+    instance = make(nodes=2, config=config)
+    early = standby(instance, **{"preemptible-after": 60})
+    late = standby(instance, **{"preemptible-after": 6000})
+    batch(instance, 2)
+    instance.advance(500)
+    assert early.state == late.state == "running"  # one alone does not help
+    instance.advance(110)
+    assert early.result == late.result == "failed"
+
+
+# -- whom ------------------------------------------------------------------------------------------
+
+
+def test_the_lowest_class_goes_first_then_who_loses_least():
+    config = tables(
+        queues={"batch": {}, "standby": {}, "scavenger": {}},
+        standby={"rank": 1, "queues": ["standby"]},
+        scavenger={"rank": 0, "queues": ["scavenger"]},
+    )
+    instance = make(config=config, nodes=3)
+    old = standby(instance, queue="scavenger")
+    instance.advance(1000)
+    young = standby(instance)
+    middle = standby(instance, queue="scavenger")
+    instance.advance(10)
+    batch(instance)
+    instance.advance(10)
+    assert middle.result == "failed"
+    batch(instance)
+    instance.advance(10)
+    assert old.result == "failed"
+    batch(instance)
+    instance.advance(10)
+    assert young.result == "failed"
+
+
+def test_a_job_that_is_not_needed_is_spared():
+    """The small ones are added first; when the large one has made room, they are spared."""
+    instance = make(nodes=6)
+    small = [standby(instance), standby(instance)]
+    large = standby(instance, 4)
+    instance.advance(100)
+    taker = batch(instance, 4)
+    instance.advance(130)
+    assert taker.state == "running"
+    assert large.result == "failed"
+    assert [job.state for job in small] == ["running", "running"]
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+def test_on_shared_nodes_as_many_end_as_make_room_in_one_place(tree):
+    """Four cores are free if two jobs of two cores end, but for a job that wants a whole node only
+    if both are on one node."""
+    instance = make(nodes=2, tree=tree)
+    config = {"exclusive": False}
+    jobs = [standby(instance, None, slots=2, **config) for _ in range(4)]
+    instance.advance(100)
+    taker = batch(instance, 1)
+    instance.advance(130)
+    assert taker.state == "running"
+    ended = [job for job in jobs if job.result]
+    assert len(ended) == 2
+    assert {job.ranks for job in ended} == {taker.ranks}
+
+
+def test_jobs_on_nodes_that_the_job_could_not_use_are_left_alone():
+    R = make_R(4, 4, properties={"big": "2-3"})
+    instance = make(R=R)
+    small = [standby(instance, constraints={"properties": ["^big"]}) for _ in range(2)]
+    big = [standby(instance, constraints={"properties": ["big"]}) for _ in range(2)]
+    instance.advance(10)
+    taker = batch(instance, constraints={"properties": ["big"]})
+    instance.advance(130)
+    assert taker.state == "running" and taker.ranks in ("2", "3")
+    assert sum(job.result == "failed" for job in big) == 1
+    assert all(job.state == "running" for job in small)
+
+
+def test_beyond_the_most_that_may_end_nobody_does():
+    most = {"queues": ["standby"], "max": {"jobs": 2}}
+    instance = make(config=tables(standby=most))
+    jobs = [standby(instance) for _ in range(4)]
+    large = batch(instance, 3)
+    instance.advance(60)
+    assert large.state == "pending" and all(job.state == "running" for job in jobs)
+    answer = instance.request("sched.preempt", {"id": large.id, "dry_run": True})
+    assert answer["reason"] == "3 jobs of standby would have to end, of which 2 may"
+    large.cancel()
+    small = batch(instance, 2)
+    instance.advance(60)
+    assert small.state == "running"
+
+
+def test_beyond_the_node_hours_that_may_be_lost_nobody_ends():
+    most = {"queues": ["standby"], "max": {"node-hours": 1}}
+    instance = make(nodes=2, config=tables(standby=most))
+    job = standby(instance, 2)
+    instance.advance(3600)
+    taker = batch(instance)
+    instance.advance(60)
+    assert job.state == "running" and taker.state == "pending"
+    answer = instance.request("sched.preempt", {"id": taker.id, "dry_run": True})
+    assert answer["reason"] == "2.0 node-hours of standby would be lost, of which 1 may be"
+
+
+def test_if_it_would_not_fit_anyway_nobody_ends():
+    instance = make()
+    jobs = [standby(instance) for _ in range(2)]
+    batch(instance, 2, duration=100000)
+    taker = batch(instance, 3)
+    instance.advance(200)
+    assert taker.state == "pending" and all(job.state == "running" for job in jobs)
+
+
+def test_a_job_in_a_reservation_is_never_ended():
+    instance = make(nodes=2)
+    entry = {"name": "dat", "start": instance.now + 10, "duration": 5000, "zone": "UTC"}
+    instance.request("sched.reserve", {"reservation": {**entry, "nodes": 1, "users": [0]}})
+    instance.advance(20)
+    inside = standby(instance, reservation="dat", userid=0, duration=4000)
+    outside = standby(instance)
+    assert inside.state == outside.state == "running"
+    instance.advance(10)
+    first, second = batch(instance), batch(instance)
+    instance.advance(200)
+    assert first.state == "running" and outside.result == "failed"
+    assert second.state == "pending" and inside.state == "running"
+
+
+def test_a_job_that_is_being_cleaned_up_is_waited_for():
+    """It has ended, which only the job manager knows, and makes room by itself."""
+    instance = make(nodes=2)
+    ending, other = standby(instance), standby(instance)
+    instance.advance(100)
+    ending.clean_up = 30.0
+    ending.post("exception", type="exec", severity=0, note="")
+    ending.fail("out of memory")
+    taker = batch(instance)
+    instance.advance(40)
+    assert taker.state == "running"
+    assert exceptions(other) == []
+
+
+def test_a_job_whose_end_is_not_known_is_left_alone():
+    instance = make(nodes=1, check_errors=False)
+    job = standby(instance)
+    instance.job_info.eventlogs[job.id] = None
+    taker = batch(instance)
+    instance.advance(300)
+    assert job.state == "running" and taker.state == "pending"
+
+
+# -- the grace -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_if_the_job_is_canceled_nobody_ends(policy):
+    instance = make(*policy, nodes=1)
+    victim = standby(instance)
+    taker = batch(instance)
+    instance.advance(30)
+    assert len(exceptions(victim)) == 1
+    taker.cancel()
+    instance.advance(300)
+    assert victim.state == "running"
+    assert exceptions(victim)[1] == (1, f"will not be ended now: {taker.name} is gone")
+    assert stored(instance) == []
+    assert victim.expiration == instance.scheduler.resources.job_end(victim.id)
+
+
+@pytest.mark.parametrize("policy", [one for one in POLICIES if len(one) < 3], ids=" ".join)
+def test_if_the_job_starts_elsewhere_nobody_ends(policy):
+    instance = make(*policy, nodes=2)
+    victim = standby(instance)
+    instance.advance(1)
+    other = batch(instance, duration=50000)
+    instance.advance(10)
+    taker = batch(instance)
+    instance.advance(30)
+    assert len(exceptions(victim)) == 1
+    other.end()
+    instance.advance(10)
+    assert taker.state == "running" and taker.ranks == other.ranks
+    instance.advance(300)
+    assert victim.state == "running"
+    assert "has started without that" in exceptions(victim)[1][1]
+    assert stored(instance) == []
+
+
+def test_more_time_that_a_victim_is_given_changes_nothing():
+    instance = make(nodes=1)
+    victim = standby(instance)
+    taker = batch(instance)
+    instance.advance(30)
+    victim.set_expiration(instance.now + 100000)
+    instance.advance(100)
+    assert taker.state == "running"
+    assert victim.result == "failed"
+
+
+def test_more_time_counts_again_when_the_preemption_is_given_up():
+    instance = make(nodes=1)
+    victim = standby(instance)
+    taker = batch(instance)
+    instance.advance(30)
+    victim.set_expiration(instance.now + 100000)
+    taker.cancel()
+    instance.advance(1)
+    assert instance.scheduler.resources.job_end(victim.id) == victim.expiration
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_others_do_not_get_what_is_kept_for_the_job(policy):
+    """One of two victims ends at once, the other is long being cleaned up."""
+    instance = make(*policy, nodes=3)
+    quick, slow = standby(instance, 1), standby(instance, 1)
+    slow.clean_up = 500.0
+    instance.advance(10)
+    taker = batch(instance, 3, duration=5000)  # with one node that is idle
+    instance.advance(150)
+    assert quick.result == "failed" and taker.state == "pending"
+    small = batch(instance, 1, duration=10)
+    also = standby(instance, 1, duration=10)
+    instance.advance(100)
+    assert small.state == also.state == "pending"
+    instance.advance(400)
+    assert taker.state == "running" and taker.ranks == "0-2"
+    assert stats(instance)["standby"]["useless"] == 0
+
+
+def test_resources_that_come_back_in_parts_are_kept_too():
+    instance = make(nodes=2)
+    victim = standby(instance, 2)
+    victim.clean_up = None
+    taker = batch(instance, 2)
+    instance.advance(130)
+    victim.release("0")
+    small = batch(instance, 1, duration=10)
+    instance.advance(10)
+    assert small.state == taker.state == "pending"
+    victim.end()
+    instance.advance(1)
+    assert taker.state == "running"
+
+
+def test_a_job_that_has_ended_by_itself_is_as_good():
+    instance = make(nodes=1)
+    victim = standby(instance, duration=100000, runtime=121)
+    taker = batch(instance)
+    instance.advance(119)
+    instance.advance(5)
+    assert taker.state == "running" and victim.result == "completed"
+    assert stats(instance) == {} or stats(instance)["standby"]["useless"] == 0
+
+
+# -- faults ----------------------------------------------------------------------------------------
+
+
+def test_without_a_record_nobody_is_warned_or_ended():
+    instance = make(nodes=1)
+    victim = standby(instance)
+    instance.kvs.hold()
+    taker = batch(instance)
+    instance.advance(300)
+    assert exceptions(victim) == [] and victim.state == "running"
+    instance.kvs.release()
+    instance.advance(110)
+    assert [severity for severity, _ in exceptions(victim)] == [1]  # the grace is given in full
+    instance.advance(20)
+    assert victim.result == "failed" and taker.state == "running"
+
+
+def test_a_job_that_goes_after_the_others_were_ended_is_counted():
+    instance = make(nodes=1)
+    victim = standby(instance)
+    victim.clean_up = 60.0
+    taker = batch(instance)
+    instance.advance(130)
+    taker.cancel()
+    instance.advance(100)
+    assert victim.result == "failed"
+    assert stats(instance)["standby"]["useless_by"] == {"gone": 1}
+    follower = standby(instance)
+    assert follower.state == "running"  # who is next has what came back
+
+
+def test_when_a_node_goes_down_the_job_looks_again_at_most_twice():
+    instance = make(nodes=5)
+    jobs = [standby(instance) for _ in range(5)]
+    for job in jobs:
+        job.clean_up = None
+    taker = batch(instance)
+    ended = set()
+    for _ in range(5):
+        instance.advance(130)
+        new = [job for job in jobs if job.note and job.id not in ended]
+        for job in new:
+            ended.add(job.id)
+            instance.mark_down(job.ranks)  # it cannot be killed
+    assert len(ended) == 3
+    assert taker.state == "pending"
+    assert stats(instance)["standby"]["useless_by"] == {"node": 3}
+    instance.scheduler.resources.check()
+
+
+def test_a_node_that_goes_down_in_the_grace_costs_nobody_an_end():
+    instance = make(nodes=2)
+    victims = [standby(instance), standby(instance)]
+    taker = batch(instance)
+    instance.advance(30)
+    warned = next(job for job in victims if exceptions(job))
+    other = next(job for job in victims if not exceptions(job))
+    instance.mark_down(warned.ranks)
+    instance.advance(30)
+    assert warned.state == "running"
+    assert "will not be ended now" in exceptions(warned)[1][1]
+    instance.advance(120)
+    assert other.result == "failed" and taker.state == "running" and warned.state == "running"
+
+
+def test_when_the_job_manager_refuses_the_job_looks_elsewhere():
+    instance = make(nodes=2, check_errors=False)
+    victims = [standby(instance), standby(instance)]
+    instance.advance(10)
+    refused = victims[1]
+    ordinary = instance.job_manager.methods["raise"]
+
+    def refuse(msg):
+        if msg.payload["id"] == refused.id and msg.payload["severity"] == 0:
+            raise OSError(1, "Operation not permitted")
+        ordinary(msg)
+
+    instance.job_manager.methods["raise"] = refuse
+    taker = batch(instance)
+    instance.advance(300)
+    assert refused.state == "running" and victims[0].result == "failed"
+    assert taker.state == "running"
+    assert "Operation not permitted" in "\n".join(instance.errors)
+
+
+# -- promises --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [one for one in POLICIES if "backfill" in one[0]], ids=" ".join)
+def test_no_job_that_is_ahead_is_delayed(policy):
+    """A wide job is promised the end of all; taking one node for long would break that."""
+    instance = make(*policy)
+    jobs = [standby(instance, duration=2000, **{"preemptible-after": None}) for _ in range(3)]
+    batch(instance, duration=2000)
+    wide = batch(instance, 4, duration=100, priority=20)
+    wide_start = instance.now + 2000
+    long = batch(instance, 1, duration=50000)
+    instance.advance(150)
+    assert long.state == "pending"
+    instance.advance(2000)
+    assert wide.t_start is not None and wide.t_start <= wide_start + 5
+    assert all(job.result == "completed" for job in jobs)
+
+
+# -- over a reload ---------------------------------------------------------------------------------
+
+
+def reloaded(instance, *policy, wait=0.0):
+    instance.unload()
+    instance.advance(wait)
+    instance.load(*(policy or ("sched-backfill",)))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+@pytest.mark.parametrize("wait", [0.0, 40.0, 500.0], ids=["at-once", "in-the-grace", "after-it"])
+def test_a_reload_in_the_grace(policy, wait):
+    instance = make(*policy, nodes=2)
+    victims = [standby(instance), standby(instance)]
+    taker = batch(instance)
+    instance.advance(30)
+    warned = next(job for job in victims if exceptions(job))
+    spared = next(job for job in victims if not exceptions(job))
+    reloaded(instance, *policy, wait=wait)
+    if wait < 90:
+        instance.advance(80 - wait)
+        assert warned.state == "running"
+    instance.advance(30)
+    assert warned.result == "failed" and taker.state == "running"
+    assert taker.ranks == warned.ranks
+    assert spared.state == "running" and exceptions(spared) == []
+    assert [severity for severity, _ in exceptions(warned)] == [1, 0]
+    assert stored(instance) == []
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_a_reload_while_a_victim_is_being_ended(policy):
+    instance = make(*policy, nodes=2)
+    victim = standby(instance, 2)
+    victim.clean_up = 100.0
+    taker = batch(instance, 2)
+    instance.advance(130)
+    assert len(exceptions(victim)) == 2
+    reloaded(instance, *policy)
+    small = batch(instance, duration=5)
+    instance.advance(30)
+    assert small.state == "pending"
+    instance.advance(100)
+    assert taker.state == "running"
+    assert len(exceptions(victim)) == 2  # it was not ended a second time
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_a_reload_after_the_victims_have_gone(policy):
+    instance = make(*policy, nodes=1)
+    victim = standby(instance)
+    victim.clean_up = 100.0
+    taker = batch(instance)
+    instance.advance(130)
+    instance.unload()
+    instance.advance(200)
+    assert victim.result == "failed"
+    small = instance.submit(nodes=1, duration=5, exclusive=True, priority=30, queue="standby")
+    instance.load(*policy)
+    instance.advance(3)
+    assert taker.state == "running" or policy[0] != "sched-backfill"
+    instance.advance(30)
+    assert taker.state == "running"
+    assert small.state == "pending" or small.t_start < taker.t_start
+
+
+def test_if_the_job_does_not_come_back_nobody_is_ended():
+    instance = make(nodes=1)
+    victim = standby(instance)
+    taker = batch(instance)
+    instance.advance(30)
+    instance.unload()
+    taker.cancel()
+    instance.advance(500)
+    instance.load("sched-backfill")
+    instance.advance(60)
+    assert victim.state == "running"
+    assert [severity for severity, _ in exceptions(victim)] == [1, 1]
+    assert stored(instance) == []
+
+
+def test_a_victim_that_is_gone_after_a_reload_is_done():
+    instance = make(nodes=2)
+    victim = standby(instance, 1)
+    other = standby(instance, 1)
+    taker = batch(instance, 2)
+    instance.advance(30)
+    instance.unload()
+    victim.end()
+    instance.load("sched-backfill")
+    instance.advance(120)
+    assert taker.state == "running" and other.result == "failed"
+
+
+def test_a_record_that_cannot_be_read_ends_nobody():
+    instance = make(nodes=1, check_errors=False)
+    victim = standby(instance)
+    batch(instance)
+    instance.advance(30)
+    instance.unload()
+    instance.kvs.values[KEY] = '{"version": 1, "preemptions": [{"taker": 2}]}'
+    instance.load("sched-backfill")
+    assert "cannot be read, nobody is ended" in "\n".join(instance.errors)
+    instance.advance(60)
+    assert victim.state == "running"
+    instance.advance(120)  # it was chosen anew, and warned anew
+    assert [severity for severity, _ in exceptions(victim)] == [1, 1, 0]
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "table, text",
+    [
+        ({}, "queues is missing"),
+        ({"queues": "standby"}, "queues='standby': expected a list of names"),
+        ({"queues": ["standby"], "signal": "SIGFOO"}, "signal='SIGFOO': expected the name of"),
+        ({"queues": ["standby"], "grace": "soon"}, "grace='soon': expected a length of time"),
+        ({"queues": ["standby"], "rank": -1}, "rank=-1: expected a whole number"),
+        ({"queues": ["standby"], "max": {"jobs": 0}}, "max.jobs=0: expected a whole number"),
+        ({"queues": ["standby"], "mode": "kill"}, "mode='kill': expected"),
+        ({"queues": ["standby"], "ranks": 1}, "ranks: unknown key"),
+    ],
+)
+def test_a_bad_table_is_one_line_and_ends_nobody(table, text):
+    instance = make(nodes=1, config=tables(standby=table), check_errors=False)
+    assert len(instance.errors) == 1 and text in instance.errors[0], instance.errors
+    assert instance.errors[0].startswith("configuration: [preemption.standby] ")
+    victim = standby(instance)
+    batch(instance)
+    instance.advance(300)
+    assert victim.state == "running"
+
+
+def reconfigure(instance, config):
+    instance.config.clear()
+    instance.config.update(config)
+    instance.request("sched-backfill.config-reload", config)
+    instance.run_until_idle()
+
+
+def test_a_table_that_comes_later_counts_for_jobs_that_run_and_wait():
+    instance = make(nodes=1, config=tables() | {"preemption": {}})
+    victim, taker = standby(instance), batch(instance)
+    instance.advance(1000)
+    assert victim.state == "running"
+    reconfigure(instance, tables())
+    instance.advance(130)
+    assert victim.result == "failed" and taker.state == "running"
+
+
+def test_when_the_table_goes_nobody_is_ended():
+    instance = make(nodes=1)
+    victim, taker = standby(instance), batch(instance)
+    instance.advance(30)
+    assert len(exceptions(victim)) == 1
+    reconfigure(instance, {})
+    instance.advance(300)
+    assert victim.state == "running" and taker.state == "pending"
+    assert "the table was removed" in exceptions(victim)[1][1]
+    assert stored(instance) == []
+    instance.scheduler.admission._check()
+
+
+def test_a_table_that_changes_leaves_what_is_under_way():
+    instance = make(nodes=1)
+    victim, taker = standby(instance), batch(instance)
+    instance.advance(30)
+    reconfigure(instance, tables(standby={**STANDBY, "grace": "10m"}))
+    instance.advance(100)
+    assert victim.result == "failed" and taker.state == "running"
+
+
+def test_mode_log_chooses_and_tells_and_ends_nobody():
+    instance = make(nodes=1, config=tables(standby={**STANDBY, "mode": "log"}))
+    victim, taker = standby(instance), batch(instance)
+    instance.advance(500)
+    assert victim.state == "running" and exceptions(victim) == []
+    told = [text for _, text in instance.log if "mode=log" in text]
+    assert len(told) == 1
+    assert f"{taker.name} could start by ending {victim.name}: 1 job of standby (" in told[0]
+    assert stats(instance)["standby"]["logged"] == 1
+    assert stored(instance) == []
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def dry_run(instance, job, **keys):
+    return instance.request("sched.preempt", {"id": job.id, "dry_run": True}, **keys)
+
+
+def test_a_dry_run_names_the_victims_and_ends_nobody():
+    instance = make(nodes=2, config=tables(standby={**STANDBY, "wait": "1d"}))
+    jobs = [standby(instance) for _ in range(2)]
+    instance.advance(3600)
+    taker = batch(instance, 2)
+    answer = dry_run(instance, taker)
+    assert answer["reason"] is None
+    assert {one["name"] for one in answer["victims"]} == {job.name for job in jobs}
+    assert answer["text"] == "2 jobs of standby (2.0 node-hours)"
+    instance.advance(600)
+    assert all(job.state == "running" for job in jobs)
+    with pytest.raises(OSError, match="by the table .preemption. alone"):
+        instance.request("sched.preempt", {"id": taker.id})
+    with pytest.raises(OSError, match="is not a pending job"):
+        dry_run(instance, jobs[0])
+
+
+def test_explain_says_what_would_have_to_end():
+    instance = make(nodes=2, config=tables(standby={**STANDBY, "wait": "1d"}))
+    standby(instance, 2)
+    instance.advance(3600)
+    taker = batch(instance)
+    found = instance.request("sched.explain", {"id": taker.id})["jobs"][0]
+    assert found["preemption"]["text"] == "1 job of standby (2.0 node-hours)"
+
+
+def test_guests_are_named_no_jobs_of_others():
+    instance = make(nodes=2)
+    mine = standby(instance, userid=OTHER)
+    theirs = standby(instance)
+    instance.advance(10)
+    taker = batch(instance, 2, userid=OTHER)
+    answer = dry_run(instance, taker, userid=OTHER)
+    assert {one["name"] for one in answer["victims"]} == {mine.name, "another job"}
+    with pytest.raises(OSError, match="is not a pending job"):
+        dry_run(instance, taker, userid=OTHER + 1)
+    instance.advance(10)
+    listed = instance.request("sched.preemptions")["preemptions"]
+    assert [one["name"] for one in listed] == [taker.name]
+    assert {one["name"] for one in listed[0]["victims"]} == {mine.name, theirs.name}
+    assert listed[0]["state"] == "warned"
+    own = instance.request("sched.preemptions", userid=OTHER)["preemptions"]
+    assert {one["name"] for one in own[0]["victims"]} == {mine.name, "another job"}
+    assert instance.request("sched.preemptions", userid=OTHER + 1)["preemptions"] == []
+
+
+def test_in_private_mode_victims_are_told_no_id():
+    instance = make(nodes=1, config={**tables(), "access": {"private-mode": True}})
+    victim, taker = standby(instance), batch(instance)
+    instance.advance(130)
+    assert victim.note == "preempted for a job of batch; ran 2m"
+    assert taker.name not in json.dumps([victim.annotations, victim.events])
+
+
+# -- beside other rules ----------------------------------------------------------------------------
+
+SHORT = {"queues": ["standby"], "grace": 5}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_job_over_a_limit_takes_nothing(module):
+    """Also where only what it would get shows that: it asks for a core, and gets one on a second
+    node."""
+    limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
+    queues = {"batch": {}, "standby": {}, "debug": {}}
+    config = {**tables(queues, standby=SHORT), "limits": limits}
+    instance = make(module, nodes=2, config=config)
+    standby(instance, constraints={"ranks": ["1"]})
+    batch(instance, constraints={"ranks": ["0"]})
+    instance.advance(10)
+    whole = batch(instance)
+    instance.advance(60)
+    core = batch(instance, None, exclusive=False, slots=1)
+    instance.advance(60)
+    assert whole.state == core.state == "pending"
+    assert sum(bool(exceptions(job)) for job in instance.jobs.values()) == 0
+    answer = dry_run(instance, whole)
+    assert "limit batch" in answer["reason"], answer
+
+
+def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
+    limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
+    queues = {"batch": {}, "standby": {}, "debug": {}}
+    instance = make(nodes=2, config={**tables(queues), "limits": limits})
+    victim = standby(instance, constraints={"ranks": ["1"]})
+    instance.advance(1)
+    other = batch(instance, queue="debug", duration=5000)
+    taker = batch(instance, constraints={"ranks": ["1"]})
+    instance.advance(20)
+    assert len(exceptions(victim)) == 1
+    other.end()
+    quick = batch(instance, constraints={"ranks": ["0"]}, duration=500, priority=31)
+    assert quick.state == "running"
+    instance.advance(200)
+    assert taker.state == "pending"
+    assert [severity for severity, _ in exceptions(victim)] == [1, 1]
+    assert "limit batch: " in exceptions(victim)[1][1]
+    instance.advance(700)
+    assert taker.state == "running" and victim.result == "failed"
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()
+
+
+@pytest.mark.parametrize("plan", [False, True], ids=["counted", "planned"])
+def test_a_job_that_lacks_a_licence_takes_nothing_and_one_that_has_it_does(plan):
+    licenses = {"matlab": {"total": 2, "plan": plan}}
+    instance = make(nodes=2, config={**tables(standby=SHORT), "licenses": licenses})
+    victims = [standby(instance, licenses={"matlab": 1}), standby(instance)]
+    instance.advance(10)
+    lacks = batch(instance, licenses={"matlab": 2})
+    instance.advance(60)
+    assert lacks.state == "pending"
+    assert all(exceptions(job) == [] for job in victims)
+    lacks.cancel()
+    has = batch(instance, licenses={"matlab": 1})
+    instance.advance(60)
+    assert has.state == "running"
+    assert sum(job.result == "failed" for job in victims) == 1
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Which running jobs have to end: the stated rule, by itself and on pools."""
+
+import random
+
+import pytest
+
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.site_policy.preemption.trial import PoolTrial
+from flux.scheduler.site_policy.preemption.victims import Candidate, choose, in_order
+from flux.scheduler.testing import jobspec, make_R
+
+NOW = 10000.0
+
+
+class Rooms:
+    """A trial in which the job needs so many nodes of one of several rooms."""
+
+    def __init__(self, rooms, needed):
+        self.rooms = rooms  # job id -> (room, nodes)
+        self.needed = needed
+        self.out = set()
+        self.trials = 0
+
+    def take_out(self, jobid):
+        assert jobid not in self.out
+        self.out.add(jobid)
+
+    def put_back(self, jobid):
+        self.out.remove(jobid)
+
+    def fits(self):
+        self.trials += 1
+        free = {}
+        for jobid in self.out:
+            room, nodes = self.rooms[jobid]
+            free[room] = free.get(room, 0) + nodes
+        return any(nodes >= self.needed for nodes in free.values())
+
+
+def plainly(candidates, trial):
+    """The rule, word by word."""
+    out = []
+    for one in in_order(candidates, NOW):
+        trial.take_out(one.jobid)
+        out.append(one)
+        if trial.fits():
+            break
+    else:
+        return None
+    for one in list(reversed(out)):
+        trial.put_back(one.jobid)
+        if trial.fits():
+            out.remove(one)
+        else:
+            trial.take_out(one.jobid)
+    return out
+
+
+def test_the_order_is_rank_then_loss_then_youth_then_id():
+    candidates = [
+        Candidate(1, 1, 1, NOW - 1),
+        Candidate(2, 0, 4, NOW - 100),
+        Candidate(3, 0, 1, NOW - 400),
+        Candidate(4, 0, 2, NOW - 200),
+        Candidate(5, 0, 2, NOW - 200),
+        Candidate(6, 0, 1, NOW - 5),
+    ]
+    assert [one.jobid for one in in_order(candidates, NOW)] == [6, 2, 5, 4, 3, 1]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_what_is_chosen_is_what_the_rule_says_and_nobody_can_be_left_out(seed):
+    draw = random.Random(seed)
+    rooms, candidates = {}, []
+    for jobid in range(draw.randint(0, 30)):
+        nodes = draw.choice([1, 1, 2, 4])
+        rooms[jobid] = (draw.randrange(3), nodes)
+        candidates.append(
+            Candidate(jobid, draw.randrange(2), nodes, NOW - draw.choice([10, 100, 1000]))
+        )
+    needed = draw.randint(1, 12)
+    shuffled = candidates[:]
+    draw.shuffle(shuffled)
+    trial = Rooms(rooms, needed)
+    chosen = choose(shuffled, trial, NOW)
+    assert chosen == plainly(candidates, Rooms(rooms, needed))
+    if chosen is None:
+        assert trial.out == set()
+        return
+    assert trial.out == {one.jobid for one in chosen} and trial.fits()
+    for one in chosen:
+        trial.put_back(one.jobid)
+        assert not trial.fits()
+        trial.take_out(one.jobid)
+    # The trials grow with what is chosen, not with what could be.
+    assert trial.trials <= 12 + 4 * len(candidates)
+
+
+def test_of_ten_thousand_candidates_few_are_tried():
+    rooms = dict.fromkeys(range(10000), (0, 1))
+    trial = Rooms(rooms, 3)
+    chosen = choose([Candidate(i, 0, 1, NOW - i) for i in range(10000)], trial, NOW)
+    assert [one.jobid for one in chosen] == [0, 1, 2]
+    assert trial.trials < 40
+
+
+def pool_of(tree):
+    if not tree:
+        return ResourcePool(make_R(4, 4))
+    topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
+    scheduling = {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": topo}]}
+    from flux.resource.TreePool import TreePool
+
+    return TreePool(make_R(4, 4, scheduling=scheduling))
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+def test_a_trial_leaves_the_pool_as_it_was(tree):
+    pool = pool_of(tree)
+    pool.clock = lambda: NOW
+    for jobid in range(8):
+        request = pool.parse_resource_request(jobspec(slots=2, duration=100))
+        pool.alloc(jobid + 1, request)
+    plan = pool.plan()
+    before = pool.job_end_times(), pool.idle_ranks, pool.generation
+    wanted = pool.parse_resource_request(jobspec(slots=4, nodes=1, duration=100))
+    trial = PoolTrial(plan, -1, wanted, 0.0, ())
+    candidates = [Candidate(jobid, 0, 1, NOW - 10 * jobid) for jobid, _ in pool.job_end_times()]
+    chosen = choose(candidates, trial, NOW)
+    assert len(chosen) == 2
+    held = {pool.held_ranks(one.jobid) for one in chosen}
+    assert held == {trial.offer()}
+    assert (pool.job_end_times(), pool.idle_ranks, pool.generation) == before
+    pool.check()
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+def test_a_trial_keeps_promises_but_those_that_yield(tree):
+    pool = pool_of(tree)
+    pool.clock = lambda: NOW
+    whole = jobspec(slots=4, nodes=4, duration=100)
+    pool.alloc(1, pool.parse_resource_request(whole))
+    plan = pool.plan()
+    plan.reserve(2, pool.parse_resource_request(whole), NOW + 100)
+    short = pool.parse_resource_request(jobspec(slots=4, nodes=1, duration=100))
+    long = pool.parse_resource_request(jobspec(slots=4, nodes=1, duration=101))
+    for request, yielding, fits in (
+        (short, (), True),
+        (long, (), False),
+        (long, (2,), True),
+    ):
+        trial = PoolTrial(plan, -1, request, 0.0, yielding)
+        trial.take_out(1)
+        assert trial.fits() is fits
+    trial = PoolTrial(plan, -1, short, 1.0, ())  # kept for it for a second before it runs
+    trial.take_out(1)
+    assert not trial.fits()
+    assert plan.promises() == {2: (NOW + 100, NOW + 200)}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Preemption in simulations: what it costs is in the figures, and that nobody is ended for nothing is
+checked."""
+
+import csv
+import random
+
+import pytest
+import test_engines
+
+from flux_embedded.simulate import policy
+from flux_embedded.simulate.checking import Violation, check_result
+from flux_embedded.simulate.job import Job, Shape
+from flux_embedded.simulate.machine import uniform
+from flux_embedded.simulate.results import reading
+from flux_embedded.simulate.results.outcome import PREEMPTED
+from flux_embedded.simulate.run import Settings, simulate, write
+
+CONFIG = {
+    "queues": {"batch": {}, "standby": {}},
+    "preemption": {"standby": {"queues": ["standby"], "grace": 60, "wait": 30, "after": 300}},
+}
+POLICIES = [
+    "sched-fifo",
+    "sched-simple",
+    "sched-backfill",
+    "sched-backfill promise=4",
+    "sched-backfill promise=unlimited",
+    "sched-backfill promise=all within=1h",
+    "sched-backfill rank=wfp3 promise=2",
+]
+
+
+def whole(id, submit, run, nodes, queue):
+    return Job(id, submit, run, run, Shape(nodes, 1, 4, 0, True), nodes, queue=queue)
+
+
+def a_few():
+    """Standby on all four nodes; after an hour a job of batch wants two."""
+    jobs = [whole(f"s{number}", 0.0, 36000, 1, "standby") for number in range(4)]
+    jobs.append(whole("b", 3600.0, 600, 2, "batch"))
+    return test_engines.workload(jobs, uniform(4, 4), "node")
+
+
+def many(seed, count=150):
+    chance = random.Random(seed)
+    jobs, now = [], 0.0
+    for number in range(count):
+        now += chance.choice((0, 1, 60, 300, 300, 900))
+        queue = chance.choice(("standby", "standby", "batch"))
+        run = chance.choice((60, 600, 3600, 7200, 20000))
+        nodes = chance.choice((1, 1, 2, 3, 6))
+        jobs.append(whole(str(number), float(now), run, nodes, queue))
+    return test_engines.workload(jobs, uniform(8, 4), "node")
+
+
+def run(work, text, **settings):
+    return test_engines.simulate_policy(work, text, config=CONFIG, **settings)
+
+
+def written(work, text, directory):
+    """The result of a run, as its files have it."""
+    (one,) = policy.parse([text])
+    settings = Settings(
+        config=CONFIG,
+        eventlogs=True,
+        provenance={"options": {}, "jobs": len(work.jobs), "machine": {"units": work.units}},
+    )
+    outcome, summary = simulate(work, one, settings)
+    write(outcome, summary, one, settings, str(directory))
+    (result,) = reading.find([str(directory)])
+    return outcome, summary, result
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+@pytest.mark.parametrize("text", ["sched-fifo", "sched-simple", "sched-backfill"])
+def test_the_jobs_that_are_ended_are_marked_and_their_hours_counted(text, engine):
+    outcome, summary = run(a_few(), text, engine=engine)
+    ended = [index for index in range(5) if outcome.how[index] == PREEMPTED]
+    assert len(ended) == 2
+    assert all(outcome.preempted_for[index] == "b" for index in ended)
+    assert "preempted for" in outcome.notes[ended[0]]
+    assert summary["failed"] is None
+    assert summary["figures"]["preempted"] == 2
+    assert summary["figures"]["hours_lost"] == pytest.approx(2 * 3690 / 3600, abs=0.1)
+    assert outcome.start[4] == pytest.approx(3690, abs=10)
+    assert outcome.start[4] >= max(outcome.end[index] for index in ended)
+
+
+def test_without_the_table_the_figures_are_as_they_were():
+    _, summary = test_engines.simulate_policy(
+        a_few(), "sched-backfill", config={"queues": CONFIG["queues"]}
+    )
+    assert "preempted" not in summary["figures"] and "hours_lost" not in summary["figures"]
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_no_job_is_ended_for_one_that_does_not_start_there(text, tmp_path):
+    preempted = 0
+    for seed in range(4):
+        outcome, summary, result = written(many(seed), text, tmp_path / str(seed))
+        assert summary["failed"] is None
+        assert check_result(result) == len(outcome.workload.jobs)
+        preempted += summary["figures"].get("preempted", 0)
+    assert preempted > 3
+
+
+def test_the_check_finds_a_job_that_was_ended_for_nothing(tmp_path):
+    outcome, summary, result = written(a_few(), "sched-backfill", tmp_path)
+    check_result(result)
+    path = tmp_path / "jobs.csv"
+    with open(path, newline="", encoding="utf-8") as stream:
+        lines = list(csv.DictReader(stream))
+    ended = next(line for line in lines if "preempted_for" in line["metadata"])
+    other = next(line for line in lines if line["job_id"][0] == "s" and not line["metadata"])
+    ended["metadata"] = ended["metadata"].replace('"b"', f'"{other["job_id"]}"')
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, lines[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    (result,) = reading.find([str(tmp_path)])
+    with pytest.raises(Violation, match=f"was ended for job {other['job_id']}, which had started"):
+        check_result(result)
