@@ -353,7 +353,7 @@ class ResourceRequest:
 
     shape: Shape
     duration: float
-    #: What a plan has to find beside resources (see `flux.resource.plan.tokens`); None: nothing.
+    #: What a plan has to find beside resources, or None (see `flux.resource.plan.tokens`).
     tokens: dict[str, int] | None
     _jobspec: Any
 
