@@ -323,7 +323,7 @@ def test_bad_options_are_named(flux_sched, argv, text):
     "error, text",
     [
         (OSError(38, "Function not implemented"), "none is loaded"),
-        (OSError(1, "Operation not permitted"), "only the owner of the instance"),
+        (OSError(1, "Operation not permitted"), "only the owner of the instance, and users with"),
         (OSError(22, "reservation dat: duration is missing"), "duration is missing"),
     ],
 )

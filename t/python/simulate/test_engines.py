@@ -186,7 +186,11 @@ QUEUES = {
             {"hosts": "n[4-5]", "cores": "0-3", "gpus": "0-1", "properties": ["debug"]},
         ]
     },
-    "queues": {"batch": {"requires": ["batch"]}, "debug": {"requires": ["debug"]}},
+    "queues": {
+        "batch": {"requires": ["batch"]},
+        "debug": {"requires": ["debug"]},
+        "quick": {"parent": "debug"},
+    },
 }
 
 
@@ -198,7 +202,7 @@ def test_queues_with_nodes_of_their_own(text):
     chance = random.Random(3)
     jobs = []
     for number in range(40):
-        queue = chance.choice(("batch", "debug"))
+        queue = chance.choice(("batch", "debug", "quick"))
         nodes = chance.randint(1, 4 if queue == "batch" else 2)
         seconds = chance.choice((5, 10, 30))
         shape = Shape(nodes, 1, 4, 0, True)

@@ -71,12 +71,13 @@ def _answered_by(
     Args:
         topic: of the request
         question: gives, for the scheduler, the function that makes the answer
-        guests: whether guests may ask
+        guests: whether guests may ask, not only who sees all (`messages.sees_all`)
     """
 
-    @request_handler(topic, prefix=False, allow_guest=guests)
+    @request_handler(topic, prefix=False, allow_guest=True)
     def handle(self: PolicyScheduler, msg: Any) -> None:
-        self._serve(msg, lambda: self._answering.answer(msg, question(self), self._serve))
+        serve = self._serve if guests else self._serve_if_sees_all
+        serve(msg, lambda: self._answering.answer(msg, question(self), self._serve))
 
     return handle
 

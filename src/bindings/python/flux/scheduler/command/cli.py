@@ -36,6 +36,8 @@ from flux.scheduler.reservations.times import (
 
 #: How many of the jobs that are in the way of a reservation are named in the list of reservations.
 MAX_CONFLICTS_SHOWN = 3
+#: Requests that change something, which is for the owner alone.
+CHANGES = ("reserve", "unreserve")
 
 
 class CommandError(Exception):
@@ -117,7 +119,8 @@ class Context:
                 "loaded does not use flux.scheduler's PolicyScheduler; 'flux module list' shows it"
             )
         if exc.errno == errno.EPERM:
-            return f"{method}: only the owner of the instance may do this"
+            who = "" if method in CHANGES else ", and users with the role admin,"
+            return f"{method}: only the owner of the instance{who} may do this"
         return text
 
     def time(self, when: float | None, now: float) -> str:

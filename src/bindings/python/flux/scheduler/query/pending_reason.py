@@ -66,7 +66,7 @@ class PendingReason:
         except InfeasibleRequest as exc:
             never = str(exc)
         reason = never or policy.why(job, facts or None)
-        if reason and not caller.owner:
+        if reason and not caller.sees_all:
             for head in policy.ahead_of(job):
                 if not caller.may_see(head.request.userid):
                     reason = reason.replace(name_of(head.jobid), "another job")
