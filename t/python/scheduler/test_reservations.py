@@ -864,3 +864,25 @@ def test_a_late_job_starts_no_passes(module, args):
     rig.free(1)
     rig.settle()
     assert rig.started() == [1, 2]
+
+
+def test_the_rest_of_a_node_in_use_is_promised_to_nobody():
+    """A window lasts and is short of a node, part of which a job uses: when that job ends, the node is the window's. No job is
+    promised it for that time, and one that was promised it is told another time at once."""
+    rig = make("sched-backfill", 2, args=("promise=all", "within=0"))
+    begin = rig.now
+    rig.alloc(1, jobspec(3, cores=1, duration=50, constraints={"ranks": ["1"]}))
+    rig.alloc(2, jobspec(1, nodes=1, cores=4, duration=1000, constraints={"ranks": ["0"]}))
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.alloc(3, jobspec(1, nodes=1, cores=2, duration=10))
+    rig.settle()
+    assert rig.annotations(3)["sched"]["t_latest"] == begin + 50
+    reserve(rig, "r", 0, 200, hosts="n1")
+    rig.settle()
+    assert rig.annotations(3)["sched"]["t_latest"] == begin + 200
+    rig.wait(50)
+    rig.free(1)
+    rig.wait(150)
+    assert rig.started() == [1, 2, 3]
+    assert rig.sched.stats_get()["latest_starts"]["violated"] == 0

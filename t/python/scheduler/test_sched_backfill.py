@@ -309,6 +309,21 @@ def test_no_promise_that_a_job_ahead_would_have_to_break():
     assert promised(rig, 5)
 
 
+def test_nor_one_that_a_candidate_ahead_would_have_to_break():
+    rig = Rig(R(4, 4, properties=QUEUES))
+    rig.load_file("sched-backfill", "candidates=shortest")
+    rig.alloc(1, queued("batch", nodes=2, cores=4, duration=100))
+    rig.alloc(2, queued("debug", nodes=1, cores=4, duration=50))
+    rig.settle()
+    rig.alloc(3, queued("batch", nodes=1, cores=4, duration=10))
+    rig.alloc(4, jobspec(1, nodes=2, cores=4, duration=10))  # wants ranks of both, after job 3
+    rig.alloc(5, queued("debug", nodes=2, cores=4, duration=10))
+    rig.alloc(6, queued("debug", nodes=1, cores=4, duration=10))
+    rig.settle()
+    assert rig.started() == [1, 2, 6]
+    assert [jobid for jobid in (3, 4, 5) if promised(rig, jobid)] == [3]
+
+
 def test_where_queues_share_nodes_priority_decides():
     rig = Rig(R(4, 4, properties={"+batch": "0-2", "+debug": "2-3"}))
     rig.load_file("sched-backfill")

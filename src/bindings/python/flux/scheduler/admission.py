@@ -197,9 +197,17 @@ class AdmissionRule:
         job."""
         return False
 
+    def wants_eventlog(self) -> bool:
+        """Whether `found_running` needs the eventlog of each job, which has to be looked up."""
+        return False
+
     def found_running(self, job: RunningJob) -> None:
         """`job` was running when the scheduler came (RFC 27 hello). Called for each such job when
-        all of them are in the pool, before any request comes."""
+        all of them are in the pool, before any request comes.
+
+        A rule that comes into force later, when the configuration is loaded anew, is told of the
+        jobs that run then.
+        """
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         """A job has given resources back to the pool.
@@ -315,15 +323,29 @@ class AdmissionControl:
     def add(self, rule: AdmissionRule) -> None:
         """Ask one more rule, after the others."""
         self.rules.append(rule)
-        if rule.attributes is None:
-            self._asks_always = True
-        else:
-            self._names.update(rule.attributes)
         self.update()
 
+    def insert(self, rule: AdmissionRule, after: Iterable[AdmissionRule]) -> None:
+        """Ask one more rule, after some others (that may be there or not) and before the rest.
+
+        Of jobs that wait already it is told by `retell`.
+        """
+        ahead = [self.rules.index(other) for other in after if other in self.rules]
+        self.rules.insert(1 + max(ahead, default=-1), rule)
+        self.update()
+
+    def remove(self, rule: AdmissionRule) -> None:
+        """Do not ask a rule any more, if it was asked. It must have readmitted its jobs."""
+        if rule in self.rules:
+            self.rules.remove(rule)
+            self.update()
+
     def update(self) -> None:
-        """A rule was added, or its `AdmissionRule.engaged` has changed."""
+        """Rules were added or removed, or the `AdmissionRule.engaged` or
+        `AdmissionRule.attributes` of one have changed."""
         self.engaged = any(rule.engaged for rule in self.rules)
+        self._asks_always = any(rule.attributes is None for rule in self.rules)
+        self._names = {name for rule in self.rules for name in rule.attributes or ()}
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -345,13 +367,31 @@ class AdmissionControl:
                 return None
         except (KeyError, TypeError):
             pass  # a jobspec without system attributes
+        return self._tell_queued(job, SystemAttributes.of(jobspec), self.rules)
+
+    def retell(
+        self, job: PendingJob, attributes: SystemAttributes, rule: AdmissionRule
+    ) -> Hashable:
+        """Tell a rule of a job that waits already; returns and raises as `queued`.
+
+        Args:
+            job (PendingJob): the job, which is not deferred by this rule
+            attributes (SystemAttributes): its own
+            rule (AdmissionRule): who is told, unless it is not asked any more
+        """
+        return self._tell_queued(job, attributes, [rule])
+
+    def _tell_queued(
+        self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
+    ) -> Hashable:
+        """Tell some rules of a job; returns the signatures of all rules."""
         self._told.add(job.jobid)
-        attributes = SystemAttributes.of(jobspec)
         marks: tuple[tuple[str, Hashable], ...] = ()
         for rule in self.rules:
             if rule.attributes is not None and not attributes.names_any(rule.attributes):
                 continue
-            rule.queued(job, attributes)
+            if rule in told:
+                rule.queued(job, attributes)
             mark = rule.signature(job)
             if mark is not None:
                 marks += ((rule.name, mark),)

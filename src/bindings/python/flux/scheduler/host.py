@@ -19,7 +19,6 @@ from flux.constants import FLUX_RPC_STREAMING
 from flux.job import JobID
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import messages
-from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.handle_functions import KVSTxn, get_key_direct, job_raise_async
 from flux.scheduler.requests import RunningJob
 
@@ -426,32 +425,81 @@ def current_R(
                 yield jobid, None, exc
 
 
-def attributes_of_running(
-    handle: Any, jobids: list[int], log: Any
-) -> Iterator[tuple[int, SystemAttributes]]:
-    """Look up the system attributes of jobs that run, which ``hello`` does not tell.
+def job_attributes(
+    handle: Any, jobids: list[int], names: tuple[str, ...], log: Any
+) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Ask the job manager what it knows of jobs, and wait for it.
 
     Args:
+        handle: the Flux handle
         jobids (list of int): the jobs
-        log: where it is noted, at level debug, that a job's cannot be read; it is left out
+        names: of ``jobspec`` (with updates applied), ``R`` and ``eventlog`` (a list of events)
+        log: where it is noted that a job's cannot be read
 
     Yields:
-        (jobid, SystemAttributes)
+        (jobid, dict by name); in place of the dict None for a job of which they cannot be read
     """
     for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
         some = jobids[start : start + LOOKUPS_AT_ONCE]
-        futures = [
-            handle.rpc("job-info.lookup", {"id": jobid, "keys": ["jobspec"], "flags": 0})
-            for jobid in some
-        ]
+        futures = [_getattr(handle, jobid, names) for jobid in some]
         for jobid, future in zip(some, futures):
-            try:
-                jobspec = future.get()["jobspec"]
-                if isinstance(jobspec, str):
-                    jobspec = json.loads(jobspec)
-                yield jobid, SystemAttributes.of(jobspec)
-            except Exception as exc:
-                log.debug(f"jobspec of {name_of(jobid)}: {exc}")
+            yield jobid, _attributes(future, jobid, names, log)
+
+
+def ask_job_attributes(
+    handle: Any,
+    jobids: list[int],
+    names: tuple[str, ...],
+    log: Any,
+    done: Callable[[dict[int, dict[str, Any] | None]], None],
+) -> None:
+    """As `job_attributes`, without waiting: ``done(found)`` is called, not before this returns,
+    with what was found by job id."""
+    found: dict[int, dict[str, Any] | None] = {}
+    left = list(reversed(jobids))
+    waiting = 0
+
+    def ask() -> None:
+        nonlocal waiting
+        jobid = left.pop()
+        waiting += 1
+        future = _getattr(handle, jobid, names)
+        future.then(answered, jobid)
+
+    def answered(future: Any, jobid: int) -> None:
+        nonlocal waiting
+        waiting -= 1
+        found[jobid] = _attributes(future, jobid, names, log)
+        if left:
+            ask()
+        elif not waiting:
+            done(found)
+
+    while left and waiting < LOOKUPS_AT_ONCE:
+        ask()
+
+
+def _getattr(handle: Any, jobid: int, names: tuple[str, ...]) -> Any:
+    return handle.rpc("job-manager.getattr", {"id": jobid, "attrs": list(names)})
+
+
+def _attributes(future: Any, jobid: int, names: tuple[str, ...], log: Any) -> dict[str, Any] | None:
+    """The answer of the job manager about one job; None if it cannot be read, which is logged."""
+    try:
+        found = future.get()
+        values = {}
+        for name in names:
+            value = found[name]
+            if isinstance(value, str):
+                # The eventlog is a line for each event in some versions.
+                lines = value.splitlines() if name == "eventlog" else [value]
+                events = [json.loads(line) for line in lines if line.strip()]
+                value = events if name == "eventlog" else events[0]
+            values[name] = value
+        return values
+    except Exception as exc:  # one job's unreadable data is that job's trouble
+        log.warning(f"{name_of(jobid)}: {' and '.join(names)} cannot be read: {exc}")
+        return None
 
 
 def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:

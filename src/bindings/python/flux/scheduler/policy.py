@@ -28,23 +28,28 @@ from flux.brokermod import request_handler
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
-from flux.scheduler.host import InstanceConfig, attributes_of_running
+from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
-from flux.scheduler.queue import Turns, in_order
+from flux.scheduler.queue import Backlog, Turns, in_order
 from flux.scheduler.request_facts import RequestFacts
+from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.run_time_service import KEY as HISTORY_KEY
 from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
+from flux.scheduler.site_policy import RULES
+from flux.scheduler.site_policy.in_force import RulesInForce
+from flux.scheduler.site_policy.queue_names import QueueNames
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.requests import AllocRequest, PendingJob, RunningJob
+    from flux.scheduler.requests import AllocRequest, PendingJob
 
 
 def describe(facts: dict[str, Any]) -> str | None:
@@ -94,6 +99,7 @@ class PolicyScheduler(Scheduler):
         admission (AdmissionControl): the admission rules, and the jobs they have deferred
         facts (RequestFacts): what the pool says about requests
         queue_order (QueueOrder): who waits for whom
+        queue_names (QueueNames): which queues a name covers
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
         started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
         running (dict): by job id, the jobs that hold resources: `StartedJob`
@@ -159,6 +165,8 @@ class PolicyScheduler(Scheduler):
         )
         self._reservations = ReservationRule(self, parse, self._commits, self._errors)
         self.add_rule(self._reservations)
+        self.queue_names = QueueNames()
+        self._site_policy = RulesInForce(self, self._errors, RULES, after=self._reservations)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
@@ -361,12 +369,44 @@ class PolicyScheduler(Scheduler):
         if marks is not None:
             job.signature = (getattr(job.resource_request, "shape", None), marks)
 
+    def jobs_running(self) -> list[RunningJob]:
+        """The jobs that hold resources, as an admission rule is told of them; their attributes and
+        eventlogs are not looked up.  O(jobs)."""
+        return [
+            RunningJob(job.jobid, None, job.userid, None, None) for job in self.running.values()
+        ]
+
+    def tell_pending(self, rule: AdmissionRule) -> None:
+        """Tell a rule of all pending jobs, or that it is not asked about them any more. None of
+        them may be deferred by it. Costs parsing each jobspec."""
+        for job in list(self.pending_jobs()):
+            attributes = SystemAttributes.of_job(job)
+            # Where jobs are queued by their signatures, one that changes it is queued anew.
+            queued = isinstance(self._backlog, Backlog) and not self.admission.is_deferred(
+                job.jobid
+            )
+            try:
+                marks = self.admission.retell(job, attributes, rule)
+            except ValueError as exc:
+                job.request.deny(str(exc))
+                continue
+            shape = getattr(job.resource_request, "shape", None)
+            signature = shape if marks is None else (shape, marks)
+            if job.signature == signature:
+                continue
+            if queued:
+                self._backlog.remove(job)
+            job.signature = signature
+            if queued:
+                self._backlog.push(job)
+
     def _answered(self, jobid: int, event: str) -> None:
         """A request has its answer: what was kept of the pending job is not needed any more."""
         self._annotator.forget(jobid)
         self.admission.answered(jobid, event)
 
     def _pool_made(self) -> None:
+        self._site_policy.load(self._config.get())
         for rule in self.admission.rules:
             rule.pool_made()  # what is raised ends the start
         # Before hello: the job manager announces no release between that and ready.
@@ -374,10 +414,16 @@ class PolicyScheduler(Scheduler):
         self._load_history()
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
-        if any(rule.wants_attributes() for rule in self.admission.rules):
+        rules = self.admission.rules
+        names: tuple[str, ...] = ()
+        if any(rule.wants_attributes() for rule in rules):
+            names += ("jobspec",)
+        if any(rule.wants_eventlog() for rule in rules):
+            names += ("eventlog",)
+        if names:
             by_id = {job.jobid: job for job in jobs}
-            for jobid, attributes in attributes_of_running(self.handle, sorted(by_id), self.log):
-                by_id[jobid].attributes = attributes
+            for jobid, found in job_attributes(self.handle, sorted(by_id), names, self.log):
+                by_id[jobid].know(found)
         for job in jobs:
             self.running[job.jobid] = StartedJob.found(job)
             self.admission.tell(AdmissionRule.found_running, job)
@@ -681,6 +727,7 @@ class PolicyScheduler(Scheduler):
     def _handle_config_reload(self, msg: Any) -> None:
         def serve() -> None:
             self._config.replace(payload_of(msg))
+            self._site_policy.reload(self._config.get())
             self.admission.tell(AdmissionRule.config_changed, self._config.get())
             self.handle.respond(msg, None)
 

@@ -379,12 +379,25 @@ class RunningJob:
         priority (int): its priority
         userid (int): who submitted it
         t_submit (float): when, seconds since the epoch
-        R (ResourcePool): what it holds now; its expiration is the job's end
-        attributes (SystemAttributes): those of its jobspec, if an admission rule has asked for
-            them; else, or where they could not be read, none
+        R (ResourcePool): what it holds now; its expiration is the job's end. None where a rule is
+            told of jobs that this scheduler has started: the pool knows what they hold
+        attributes (SystemAttributes): those of its jobspec, with updates applied, if an admission
+            rule has asked for them; else, or where they could not be read, none
+        eventlog (list): its events (RFC 18), if a rule has asked for them; else, or where they
+            could not be read, empty
+        unreadable (bool): somebody has asked for either, and it could not be read
     """
 
-    __slots__ = ("R", "attributes", "jobid", "priority", "t_submit", "userid")
+    __slots__ = (
+        "R",
+        "attributes",
+        "eventlog",
+        "jobid",
+        "priority",
+        "t_submit",
+        "unreadable",
+        "userid",
+    )
 
     def __init__(self, jobid: int, priority: Any, userid: Any, t_submit: Any, R: Any) -> None:
         self.jobid = jobid
@@ -393,6 +406,16 @@ class RunningJob:
         self.t_submit = t_submit
         self.R = R
         self.attributes = SystemAttributes({})
+        self.eventlog: list[dict[str, Any]] = []
+        self.unreadable = False
+
+    def know(self, found: dict[str, Any] | None) -> None:
+        """Take what was looked up of the job; None: it could not be read."""
+        self.unreadable = found is None
+        found = found or {}
+        self.attributes = SystemAttributes.of(found.get("jobspec"))
+        eventlog = found.get("eventlog")
+        self.eventlog = eventlog if isinstance(eventlog, list) else []
 
 
 class Requests:

@@ -413,8 +413,7 @@ class Backfill(PolicyScheduler):
             return
         if job in self.promises:
             if self.promises.when(job) is None:
-                self.plan.cancel(job.jobid)
-                self.promise(job, self.plan.earliest(job.resource_request))
+                self.renew_open(job)
         elif self.may_have_promise(job):
             self.promise(job, self.plan.earliest(job.resource_request))
         else:
@@ -458,6 +457,21 @@ class Backfill(PolicyScheduler):
                 self.released()
                 when = self.plan.earliest(job.resource_request)
         self.promise(job, when)
+
+    def renew_open(self, job: PendingJob) -> None:
+        """Promise a job with an open promise a time, if there is one by now.
+
+        Open promises to jobs behind it have no end. If they counted, each could keep the other from
+        a time for good, and both of them a job whose time has come.
+        """
+        open_ones = self.open_promises_after(job)
+        for other in [job, *open_ones]:
+            self.plan.cancel(other.jobid)
+        when = self.plan.earliest(job.resource_request)
+        self.promise(job, when)
+        self.restore_open(open_ones)
+        if when is not None:
+            self.released()  # what was kept for it from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
         """Drop the promises of a job and of all behind it; each is made again in its turn."""

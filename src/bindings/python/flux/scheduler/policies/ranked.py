@@ -119,6 +119,7 @@ class RankedPasses:
             ranks = self.turn_of(job)
             if ranks & covered and policy.has_candidate_ranks:
                 candidates.append(job)
+                beyond |= ranks  # it comes before those behind it on these ranks, too
             elif self.starts(job) or self.set_aside(job):
                 pass
             elif not ranks & (covered | beyond) and self.may_lead(job):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool.masks import idset_text, popcount, take
+from flux.resource.pool.masks import idset_text, members, popcount, take
 from flux.scheduler.reservations.node_selector import NodeSelector
 from flux.scheduler.reservations.reservation import Window
 from flux.scheduler.reservations.state import ReservationState
@@ -120,10 +120,35 @@ class ActiveWindows:
         if entry.window is None:
             return
         jobid = self._selector.new_id()
-        if self._host.resources.hold_free(jobid, entry.ranks | busy, entry.window.end):
+        if self._host.resources.hold_free(jobid, entry.ranks, entry.window.end):
             entry.placeholder = jobid
+        for end, ranks in self._ends_on(busy, entry.window.end).items():
+            jobid = self._selector.new_id()
+            if self._host.resources.hold_free(jobid, ranks, end):
+                entry.fillers.append(jobid)
+
+    def _ends_on(self, busy: int, window_end: float) -> dict[float, int]:
+        """Masks of busy ranks by when they are wholly free, or the window is over.
+
+        What is kept of a rank that others use in part has to end with them: only then does a plan
+        have whole nodes there, which it can keep for the rest of the window.
+        """
+        pool = self._host.resources
+        ends: dict[int, float] = {}
+        for jobid, end in pool.job_end_times() if busy else ():
+            ranks = pool.held_ranks(jobid) & busy
+            for rank in members(ranks) if ranks else ():
+                ends[rank] = max(ends.get(rank, 0.0), min(end or window_end, window_end))
+        masks: dict[float, int] = {}
+        for rank in members(busy):
+            end = ends.get(rank, window_end)
+            masks[end] = masks.get(end, 0) | 1 << rank
+        return masks
 
     def _dismiss_placeholder(self, entry: ReservationState) -> None:
+        for jobid in entry.fillers:
+            self._host.resources.free(jobid)
+        entry.fillers = []
         if entry.placeholder is not None:
             self._host.resources.free(entry.placeholder)
             entry.placeholder = None
@@ -144,10 +169,12 @@ class ActiveWindows:
         if window is None or entry.placeholder is None:
             return None
         ranks = pool.held_ranks(entry.placeholder)
-        busy = ranks & ~entry.ranks
+        busy = 0
+        for filler in entry.fillers:
+            busy |= pool.held_ranks(filler)
         self._dismiss_placeholder(entry)
         try:
-            alloc = pool.alloc_on(job.jobid, job.resource_request, ranks & entry.ranks)
+            alloc = pool.alloc_on(job.jobid, job.resource_request, ranks)
         except InsufficientResources:
             return None
         finally:
@@ -164,7 +191,7 @@ class ActiveWindows:
         if entry.placeholder is None:
             return False
         pool = self._host.resources
-        ranks = pool.held_ranks(entry.placeholder) & entry.ranks
+        ranks = pool.held_ranks(entry.placeholder)
         return pool.fits_on(request, ranks, ignoring=entry.placeholder)
 
     def held_inside(self, entry: ReservationState) -> int:

@@ -244,6 +244,8 @@ class ReservationManager:
                     f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
                     f"which begins at {iso_time(entry.window.start, zone)}: allowed"
                 )
+        if any(entry.fillers for entry in self.entries.values()):
+            self.refill()  # what is kept beside this job has to last as long as it
 
     # -- time --------------------------------------------------------------------------------------
 

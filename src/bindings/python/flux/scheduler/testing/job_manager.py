@@ -303,6 +303,7 @@ class JobManager(FakeService):
             "sched-ready": self._ready,
             "alloc-query": self._query,
             "raise": self._raise,
+            "getattr": self._getattr,
         }
         super().__init__(instance, "job-manager", methods)
         self.hello_request: dict[str, Any] | None = None
@@ -397,6 +398,9 @@ class JobManager(FakeService):
             "running": len(self.hello_entries()),
         }
         self.respond(msg, answer)
+
+    def _getattr(self, msg: FakeMessage) -> None:
+        self.instance.job_info.answer_attributes(self, msg)
 
     def _raise(self, msg: FakeMessage) -> None:
         payload = msg.payload

@@ -194,6 +194,7 @@ class JobInfo(FakeService):
     Attributes:
         R (dict): job id -> R of jobs that are not in `FakeInstance.jobs`
         jobspecs (dict): job id -> jobspec, likewise
+        eventlogs (dict): job id -> events (RFC 18), likewise
         most_waiting (int): the largest number of requests that waited at one time
     """
 
@@ -201,6 +202,7 @@ class JobInfo(FakeService):
         super().__init__(instance, "job-info", {"lookup": self._lookup})
         self.R: dict[int, dict[str, Any]] = {}
         self.jobspecs: dict[int, dict[str, Any]] = {}
+        self.eventlogs: dict[int, list[dict[str, Any]]] = {}
         self.most_waiting = 0
         self._waiting: list[FakeMessage] = []
 
@@ -231,7 +233,22 @@ class JobInfo(FakeService):
             return self.R.get(jobid) or (job and job.R)
         if key == "jobspec":
             return self.jobspecs.get(jobid) or (job and job.jobspec)
+        if key == "eventlog":
+            return self.eventlogs.get(jobid)
         return None
+
+    def answer_attributes(self, service: FakeService, msg: FakeMessage) -> None:
+        """Answer ``job-manager.getattr``.
+
+        Raises:
+            OSError: the job is not known, or has no such attribute
+        """
+        payload = msg.payload
+        answer = {name: self._value(payload["id"], name) for name in payload["attrs"]}
+        for name, value in answer.items():
+            if value is None:
+                raise OSError(errno.EINVAL, f"{name} of job {payload['id']} is not known")
+        service.respond(msg, answer)
 
 
 class KeyValueStore(FakeService):

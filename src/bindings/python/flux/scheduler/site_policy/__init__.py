@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a site enforces by tables of its configuration: limits, licences, sharing of nodes and the
+like.
+
+Each feature is an `AdmissionRule` of its own in a file of its own, a `table_rule.TableRule`, and is
+switched on by its own table. Without the table it is not among the rules that a scheduler asks, so
+it costs nothing.
+
+- `table_rule` is the base of these rules: what one has to bring;
+- `in_force` has the rules whose tables are there, and changes them when the configuration is loaded
+  anew;
+- `tables` is the one reader of the tables, `fields` helps to read what is in one;
+- `queue_names` knows which queues a name covers: a parent covers its virtual queues.
+"""
+
+from __future__ import annotations
+
+from flux.scheduler.site_policy.table_rule import TableRule
+
+#: The rules of this package, in the order in which they are asked, after the reservations: limit,
+#: licence, sharing, preemption, placement. The first that keeps a job from starting is the reason
+#: that its user is told.
+RULES: tuple[type[TableRule], ...] = ()

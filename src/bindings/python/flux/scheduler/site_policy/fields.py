@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What is in a table of the configuration, key by key, each checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flux.scheduler.reservations.times import parse_duration
+
+
+class Fields:
+    """A table whose keys are taken one by one; what is left at the end is unknown.
+
+    Each method returns the value of a key, or `default` if the key is not there.
+
+    Args:
+        table: from the configuration
+        path (str): what stands before a key in errors, for a table in a table: ``"max."``
+
+    Raises:
+        ValueError: it is no table; by each method: the value is of another kind. The text begins
+            with the key
+    """
+
+    def __init__(self, table: Any, path: str = "") -> None:
+        if not isinstance(table, dict):
+            what = f"{path[:-1]}={table!r}: " if path else f"{table!r}: "
+            raise ValueError(f"{what}expected a table")
+        self._left = dict(table)
+        self._path = path
+
+    def _wrong(self, key: str, value: Any, expected: str) -> ValueError:
+        return ValueError(f"{self._path}{key}={value!r}: expected {expected}")
+
+    def has(self, key: str) -> bool:
+        """Whether a key is there and was not taken yet."""
+        return key in self._left
+
+    def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
+        """One of some words; without a default there has to be one.
+
+        Raises:
+            ValueError: it is none of them, or there is none
+        """
+        value = self._left.pop(key, default)
+        choices = list(choices)
+        if not isinstance(value, str) or value not in choices:
+            expected = " or ".join(map(repr, choices))
+            if value is None:
+                raise ValueError(f"{self._path}{key} is missing: expected {expected}")
+            raise self._wrong(key, value, expected)
+        return value
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """True or false."""
+        value = self._left.pop(key, default)
+        if not isinstance(value, bool):
+            raise self._wrong(key, value, "true or false")
+        return value
+
+    def whole(self, key: str, default: int | None = None, least: int = 0) -> int | None:
+        """A whole number."""
+        value = self._left.pop(key, None)
+        if value is None:
+            return default
+        if type(value) is not int or value < least:
+            raise self._wrong(key, value, f"a whole number, {least} or more")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float | None:
+        """A number of 0 or more."""
+        value = self._left.pop(key, None)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e300:
+            raise self._wrong(key, value, "a number, 0 or more")
+        return float(value)
+
+    def seconds(self, key: str, default: float | None = None) -> float | None:
+        """A length of time, in seconds: ``"10m"``, or a number of seconds; 0 is allowed."""
+        value = self._left.pop(key, None)
+        if value is None:
+            return default
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if 0 <= value < 1e300:
+                return float(value)
+        elif isinstance(value, str):
+            if value in ("0", "0s"):
+                return 0.0
+            try:
+                return parse_duration(value, key)
+            except ValueError:
+                pass
+        raise self._wrong(key, value, "a length of time such as '90m' or '4h'")
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        """Text that is not empty."""
+        value = self._left.pop(key, None)
+        if value is None:
+            return default
+        if not isinstance(value, str) or not value:
+            raise self._wrong(key, value, "text")
+        return value
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of names; empty if the key is not there."""
+        value = self._left.pop(key, None)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            raise self._wrong(key, value, "a list of names")
+        return tuple(value)
+
+    def table(self, key: str) -> Fields | None:
+        """A table in this table; None if the key is not there."""
+        if key not in self._left:
+            return None
+        return Fields(self._left.pop(key), f"{self._path}{key}.")
+
+    def rest(self) -> dict[str, Any]:
+        """All that was not taken yet, which is taken with this."""
+        left, self._left = self._left, {}
+        return left
+
+    def end(self) -> None:
+        """All keys are taken.
+
+        Raises:
+            ValueError: there is another
+        """
+        for key in self._left:
+            raise ValueError(f"{self._path}{key}: unknown key")

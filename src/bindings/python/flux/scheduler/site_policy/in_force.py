@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The rules of a scheduler whose tables are in its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Callable, Protocol
+
+from flux.scheduler.host import ask_job_attributes
+from flux.scheduler.site_policy.table_rule import SitePolicyHost, TableRule
+from flux.scheduler.site_policy.tables import PolicyTables
+
+if TYPE_CHECKING:
+    from flux.scheduler.admission import AdmissionRule
+    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.requests import RunningJob
+
+
+class RetellingHost(SitePolicyHost, Protocol):
+    """A scheduler that can tell a rule of its jobs anew."""
+
+    def jobs_running(self) -> list[RunningJob]: ...
+
+    def tell_pending(self, rule: AdmissionRule) -> None: ...
+
+
+class RulesInForce:
+    """Has a rule asked as long as its table has an entry.
+
+    Args:
+        host (RetellingHost): the scheduler
+        errors (ErrorReporter): where faults are reported
+        rules: classes of rules, in the order in which they are to be asked
+        after (AdmissionRule): the rule behind which they are asked
+
+    Attributes:
+        rules (list): all rules, in force or not
+        tables (PolicyTables): the reader
+    """
+
+    def __init__(
+        self,
+        host: RetellingHost,
+        errors: ErrorReporter,
+        rules: Iterable[Callable[[RetellingHost, ErrorReporter], TableRule]],
+        after: AdmissionRule,
+    ) -> None:
+        self._host = host
+        self._after = after
+        self._errors = errors
+        self.tables = PolicyTables(errors)
+        self.rules = [rule(host, errors) for rule in rules]
+        for rule in self.rules:
+            self.tables.add(rule.table, rule.parse, rule.elsewhere)
+        #: by table, how often it was read: an answer that comes after it was read again is dropped
+        self._reads: dict[str, int] = {}
+
+    def load(self, config: dict[str, Any]) -> None:
+        """Read the tables when the scheduler starts, before it knows of any job."""
+        self._host.queue_names.read(config)
+        changed = self.tables.read(config)
+        for rule in self.rules:
+            if rule.table in changed:
+                self._errors.guard(f"[{rule.table}]", self._configure, rule)
+
+    def reload(self, config: dict[str, Any]) -> None:
+        """The configuration was loaded anew."""
+        renamed = self._host.queue_names.read(config)
+        changed = self.tables.read(config)
+        for rule in self.rules:
+            if rule.table in changed or (renamed and self.tables.entries(rule.table)):
+                self._errors.guard(f"[{rule.table}]", self._change, rule)
+
+    def _change(self, rule: TableRule) -> None:
+        """Put the new entries of a rule in force, as soon as it is known what it has to know of
+        the jobs that run. Until then those that were in force stay so."""
+        number = self._reads[rule.table] = self._reads.get(rule.table, 0) + 1
+        known: dict[int, dict[str, Any] | None] = {}
+
+        def told(found: dict[int, dict[str, Any] | None]) -> None:
+            if self._reads[rule.table] != number:
+                return  # the table was read again since
+            known.update(found)
+            self._errors.guard(f"[{rule.table}]", proceed)
+
+        def proceed() -> None:
+            entries = self.tables.entries(rule.table)
+            names = rule.needs(entries) if entries else ()
+            jobs = self._host.jobs_running()
+            missing = [job.jobid for job in jobs if job.jobid not in known] if names else []
+            if missing:
+                ask_job_attributes(self._host.handle, missing, names, self._host.log, told)
+                return
+            for job in jobs:
+                if names:
+                    job.know(known[job.jobid])
+            self._put_in_force(rule, jobs)
+
+        proceed()
+
+    def _put_in_force(self, rule: TableRule, jobs: list[RunningJob]) -> None:
+        self._host.readmit(rule)
+        self._configure(rule)
+        if not self.tables.entries(rule.table):
+            self._host.tell_pending(rule)  # their signatures have no part of this rule any more
+        else:
+            for job in jobs:
+                self._errors.guard(f"{rule.name}: found_running", rule.found_running, job)
+            self._host.tell_pending(rule)
+            rule.configured()
+        self._host.look_again()  # what was refused may have been so on account of the rule
+
+    def _configure(self, rule: TableRule) -> None:
+        entries = rule.entries = self.tables.entries(rule.table)
+        rule.configure(entries)
+        admission = self._host.admission
+        if not entries:
+            admission.remove(rule)
+        elif rule not in admission.rules:
+            ahead = self.rules[: self.rules.index(rule)]
+            admission.insert(rule, after=[self._after, *ahead])
+        else:
+            admission.update()

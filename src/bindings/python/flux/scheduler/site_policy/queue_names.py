@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Which queues a name covers (RFC 33)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class QueueNames:
+    """The parents of virtual queues.
+
+    A virtual queue is another name to submit under, for the resources of its parent. Where a site
+    names queues, as in a limit, the name of a parent covers its virtual queues as well; that of a
+    virtual queue only itself. A name that is not in the configuration covers just itself.
+    """
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+
+    def read(self, config: dict[str, Any]) -> bool:
+        """Take the parents from the configuration, ``queues.NAME.parent``; whether one has
+        changed."""
+        queues = config.get("queues")
+        parents = {}
+        for name, queue in queues.items() if isinstance(queues, dict) else ():
+            parent = queue.get("parent") if isinstance(queue, dict) else None
+            if isinstance(parent, str):
+                parents[name] = parent
+        changed = parents != self._parents
+        self._parents = parents
+        return changed
+
+    def parent(self, queue: str | None) -> str | None:
+        """The queue that a virtual queue stands for; None: it is no virtual queue.  O(1)."""
+        return None if queue is None else self._parents.get(queue)
+
+    def covers(self, name: str, queue: str | None) -> bool:
+        """Whether `name` covers a job's queue (None: it has none).  O(1)."""
+        return queue is not None and (queue == name or self._parents.get(queue) == name)
+
+    def any_covers(self, names: Iterable[str], queue: str | None) -> bool:
+        """Whether one of some names covers a job's queue."""
+        return any(self.covers(name, queue) for name in names)

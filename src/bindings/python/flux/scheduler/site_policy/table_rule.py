@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The base of rules that a table of the configuration switches on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flux.scheduler.admission import AdmissionHost, AdmissionRule
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.request_facts import RequestFacts
+    from flux.scheduler.site_policy.queue_names import QueueNames
+
+
+class SitePolicyHost(AdmissionHost, Protocol):
+    """A scheduler as the rules of this package see it."""
+
+    facts: RequestFacts
+    queue_names: QueueNames
+
+    @property
+    def handle(self) -> Any: ...
+
+    def current_plan(self) -> Plan | None: ...
+
+    def look_again(self) -> None: ...
+
+    def pool_can(self, operation: str) -> bool: ...
+
+
+class TableRule(AdmissionRule):
+    """An admission rule that its own table of the configuration switches on.
+
+    It is among the rules that are asked only while its table has an entry. When the table has
+    changed, `configure` is called; then the rule is told of all jobs anew, those that run
+    (`found_running`, with their attributes if it `wants_attributes`) and those that wait
+    (`queued`). So it counts from the jobs there are, and need not be able to change its counts.
+
+    A subclass says what `table` is its own, how an entry of it is read (`parse`), and takes the
+    entries in `configure`. It is entered in `flux.scheduler.site_policy.RULES`.
+
+    Args:
+        host (SitePolicyHost): the scheduler
+        errors (ErrorReporter): where trouble is reported
+    """
+
+    #: Name of the table, as ``"limits"``.
+    table = ""
+
+    host: SitePolicyHost
+
+    #: The entries in force, by key.
+    entries: dict[str, Any] = {}
+
+    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+        super().__init__(host)
+        self.errors = errors
+
+    def parse(self, key: str, value: Any) -> Any:
+        """Read one entry of the table, which is the value of a key in it (a table, in most).
+
+        Returns:
+            what `configure` is to get; equal for entries that mean the same
+
+        Raises:
+            ValueError: what is wrong; the text begins with the key inside the entry
+        """
+        raise NotImplementedError
+
+    def elsewhere(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Further entries, as `parse` takes them, that a site has written at another place of the
+        configuration than the table; by what errors call that place."""
+        return {}
+
+    def configure(self, entries: dict[str, Any]) -> None:
+        """The entries of the table have changed, or are there for the first time: forget all jobs.
+
+        With no entries the rule is about to leave the rules that are asked.
+
+        Args:
+            entries (dict): by key, what `parse` returned
+        """
+        raise NotImplementedError
+
+    def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
+        """What has to be looked up of each running job for `found_running`: of ``jobspec`` and
+        ``eventlog``; nothing, unless it is overridden.
+
+        Args:
+            entries (dict): those in force, or about to be
+        """
+        return ()
+
+    def wants_attributes(self) -> bool:
+        return "jobspec" in self.needs(self.entries)
+
+    def wants_eventlog(self) -> bool:
+        return "eventlog" in self.needs(self.entries)
+
+    def configured(self) -> None:
+        """All jobs were told anew after `configure`; not called at the start, where `ready` is."""

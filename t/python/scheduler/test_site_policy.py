@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What the features of site policy share: the reader of their tables, names of queues, and a rule that
+comes into force when its table does."""
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux.scheduler.admission import Deferral
+from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.queue_names import QueueNames
+from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.tables import PolicyTables
+
+POLICIES = pytest.mark.parametrize(
+    "policy, args",
+    [
+        (Fifo, ("queue-depth=unlimited",)),
+        (Fifo, ("order=queue",)),
+        (Simple, ("queue-depth=unlimited",)),
+        (Backfill, ()),
+        (Backfill, ("promise=all",)),
+    ],
+    ids=["fifo", "fifo-by-queue", "simple", "easy", "promise-all"],
+)
+
+
+class Errors:
+    def __init__(self):
+        self.lines = []
+
+    def report(self, text, error=None):
+        self.lines.append(text if error is None else f"{text}: {error}")
+
+
+def fields(key, value):
+    table = Fields(value)
+    entry = {"size": table.whole("size", 1), "kind": table.choice("kind", ("a", "b"), "a")}
+    inner = table.table("max")
+    if inner is not None:
+        entry["nodes"] = inner.whole("nodes")
+        inner.end()
+    table.end()
+    return entry
+
+
+def reader():
+    errors = Errors()
+    tables = PolicyTables(errors)
+    tables.add("limits", fields)
+    return tables, errors
+
+
+# -- the reader ------------------------------------------------------------------------------------
+
+
+def test_entries_are_read_by_their_table():
+    tables, errors = reader()
+    assert tables.read({"other": 1}) == set()
+    assert tables.read({"limits": {"one": {"size": 3}, "two": {}}}) == {"limits"}
+    assert tables.entries("limits") == {
+        "one": {"size": 3, "kind": "a"},
+        "two": {"size": 1, "kind": "a"},
+    }
+    assert tables.read({"limits": {"two": {"size": 1}, "one": {"size": 3}}}) == set()
+    assert tables.read({}) == {"limits"}
+    assert tables.entries("limits") == {}
+    assert not errors.lines
+
+
+@pytest.mark.parametrize(
+    "entry, line",
+    [
+        (7, "[limits.one] 7: expected a table"),
+        ({"size": "x"}, "[limits.one] size='x': expected a whole number, 0 or more"),
+        ({"size": True}, "[limits.one] size=True: expected a whole number, 0 or more"),
+        ({"size": -1}, "[limits.one] size=-1: expected a whole number, 0 or more"),
+        ({"kind": "c"}, "[limits.one] kind='c': expected 'a' or 'b'"),
+        ({"colour": 1}, "[limits.one] colour: unknown key"),
+        ({"max": {"nodes": 1.5}}, "[limits.one] max.nodes=1.5: expected a whole number, 0 or more"),
+        ({"max": 3}, "[limits.one] max=3: expected a table"),
+        ({"max": {"slots": 3}}, "[limits.one] max.slots: unknown key"),
+    ],
+)
+def test_a_fault_is_one_line_and_the_entry_stays_as_it_was(entry, line):
+    tables, errors = reader()
+    assert tables.read({"limits": {"one": entry, "two": {}}}) == {"limits"}
+    assert set(tables.entries("limits")) == {"two"}
+    tables.read({"limits": {"one": {"size": 3}}})
+    assert tables.read({"limits": {"one": entry, "two": {}}}) == {"limits"}
+    assert tables.entries("limits")["one"] == {"size": 3, "kind": "a"}
+    assert errors.lines == [f"configuration: {line}"] * 2
+
+
+def test_the_longer_name_counts_where_both_are():
+    tables, errors = reader()
+    tables.read({"limits": {"ours": {}}})
+    assert set(tables.entries("limits")) == {"ours"}
+    tables.read({"limits": 7, "sched-limits": {"mine": {}}})
+    assert set(tables.entries("limits")) == {"mine"}
+    assert not errors.lines
+    tables.read({"sched-limits": 7})
+    assert set(tables.entries("limits")) == {"mine"}
+    assert errors.lines == ["configuration: sched-limits=7: expected a table"]
+
+
+def test_a_bug_of_ours_costs_one_entry():
+    errors = Errors()
+    tables = PolicyTables(errors)
+    tables.add("limits", lambda key, value: value[key])
+    tables.read({"limits": {"one": {"one": 1}, "two": {}}})
+    assert tables.entries("limits") == {"one": 1}
+    assert errors.lines == ["configuration: [limits.two]: 'two'"]
+
+
+def test_entries_that_are_written_elsewhere():
+    errors = Errors()
+    tables = PolicyTables(errors)
+    tables.add("sharing", fields, lambda config: {"queues.ci": config["short"]})
+    tables.read({"short": {"size": 2}})
+    assert tables.entries("sharing") == {"queues.ci": {"size": 2, "kind": "a"}}
+    tables.read({"short": {"size": "x"}})
+    assert errors.lines == ["configuration: queues.ci size='x': expected a whole number, 0 or more"]
+
+
+@pytest.mark.parametrize(
+    "value, seconds",
+    [("10m", 600.0), (90, 90.0), (0, 0.0), ("0", 0.0), ("0s", 0.0), (1.5, 1.5), (None, 7.0)],
+)
+def test_lengths_of_time(value, seconds):
+    table = Fields({} if value is None else {"wait": value})
+    assert table.seconds("wait", 7.0) == seconds
+    table.end()
+
+
+@pytest.mark.parametrize("value", ["x", -1, True, [], "-1s", float("nan"), float("inf")])
+def test_what_is_no_length_of_time(value):
+    with pytest.raises(ValueError, match="wait=.*expected a length of time"):
+        Fields({"wait": value}).seconds("wait")
+
+
+def test_lists_of_names_and_flags():
+    table = Fields({"queues": ["a", "b"], "soft": True})
+    assert table.names("queues") == ("a", "b") and table.names("users") == ()
+    assert table.flag("soft") is True and table.flag("deny") is False
+    for bad in ("a", [1], [""], {}):
+        with pytest.raises(ValueError, match="queues=.*expected a list of names"):
+            Fields({"queues": bad}).names("queues")
+    with pytest.raises(ValueError, match="soft=1: expected true or false"):
+        Fields({"soft": 1}).flag("soft")
+    with pytest.raises(ValueError, match="per is missing: expected 'user' or 'bank'"):
+        Fields({}).choice("per", ("user", "bank"))
+
+
+# -- names of queues -------------------------------------------------------------------------------
+
+
+def test_a_parent_covers_its_children_and_a_child_only_itself():
+    names = QueueNames()
+    config = {"queues": {"batch": {}, "expedite": {"parent": "batch"}, "odd": 7}}
+    assert names.read(config)
+    assert not names.read(config)
+    assert names.covers("batch", "batch") and names.covers("batch", "expedite")
+    assert names.covers("expedite", "expedite") and not names.covers("expedite", "batch")
+    assert not names.covers("batch", None) and not names.covers("batch", "debug")
+    assert names.covers("gone", "gone")
+    assert names.any_covers(("debug", "batch"), "expedite")
+    assert names.parent("expedite") == "batch" and names.parent("batch") is None
+    assert names.read({"queues": {"batch": {}, "expedite": {}}})
+    assert not names.covers("batch", "expedite")
+
+
+# -- a rule and its table --------------------------------------------------------------------------
+
+
+class Toy(TableRule):
+    """No more than so many jobs for a bank."""
+
+    name = "toy"
+    table = "toys"
+    made: list = []
+
+    def __init__(self, host, errors):
+        super().__init__(host, errors)
+        self.most = {}
+        self.banks = {}
+        self.running = set()
+        self.told_ready = 0
+        Toy.made.append(self)
+
+    def parse(self, key, value):
+        if type(value) is not int:
+            raise ValueError(f"{value!r}: expected a number")
+        return value
+
+    def needs(self, entries):
+        return ("jobspec", "eventlog")
+
+    def configure(self, entries):
+        self.most = entries
+        self.banks = {}
+        self.running = set()
+
+    def configured(self):
+        self.told_ready += 1
+
+    def queued(self, job, attributes):
+        if attributes.bank == "closed":
+            raise ValueError("this bank is closed")
+        self.banks[job.jobid] = attributes.bank
+
+    def signature(self, job):
+        return self.banks[job.jobid]
+
+    def check(self, job):
+        bank = self.banks[job.jobid]
+        if sum(self.banks[other] == bank for other in self.running) >= self.most.get(bank, 100):
+            return Deferral(f"toy: bank {bank} is at play", key=bank)
+        return None
+
+    def started(self, job, alloc):
+        self.running.add(job.jobid)
+
+    def found_running(self, job):
+        self.running.add(job.jobid)
+        self.banks[job.jobid] = None if job.unreadable else job.attributes.bank
+
+    def freed(self, jobid, R, final):
+        if final:
+            self.running.discard(jobid)
+            self.host.readmit(self, self.banks.pop(jobid))
+
+    def forget(self, jobid):
+        self.banks.pop(jobid, None)
+
+
+@pytest.fixture
+def toys(monkeypatch):
+    import flux.scheduler.policy
+
+    monkeypatch.setattr(flux.scheduler.policy, "RULES", (Toy,))
+    Toy.made.clear()
+
+
+def load(policy, args, config=None, rig=None):
+    rig = rig or Rig(R(4, 4))
+    rig.instance.config = config or {}
+    rig.load(policy, *args, name="sched-site")
+    return rig
+
+
+def reload(rig, config):
+    rig.instance.config = config
+    assert rig.ask("sched-site.config-reload", config)[0] == 0
+    rig.settle()
+
+
+def of(bank, slots=1, **keys):
+    return jobspec(slots, bank=bank, duration=100, **keys)
+
+
+@POLICIES
+def test_without_its_table_a_rule_is_not_asked(policy, args, toys):
+    rig = load(policy, args, {"toys": {}})
+    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation"]
+    assert not rig.sched.admission.engaged
+    rig.alloc(1, of("closed"))
+    rig.settle()
+    assert rig.started() == [1]
+    assert not Toy.made[0].banks
+
+
+@POLICIES
+def test_with_its_table_it_is(policy, args, toys):
+    rig = load(policy, args, {"toys": {"red": 1}})
+    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "toy"]
+    for jobid in (1, 2):
+        rig.alloc(jobid, of("red"))
+    rig.alloc(3, of("blue"))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3, 2]
+
+
+@POLICIES
+def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
+    """Those that run and those that wait, of whatever shape, and those whose request comes while the
+    running ones are looked up."""
+    rig = load(policy, args)
+    for jobid in (1, 2, 3):
+        rig.info.jobspecs[jobid] = of("red")
+        rig.info.eventlogs[jobid] = [{"name": "alloc"}]
+    for jobid in (1, 2):
+        rig.alloc(jobid, of("red", slots=4))
+    rig.alloc(3, of("red", slots=12), priority=30)
+    rig.settle()
+    rig.alloc(4, of("red", slots=12))
+    rig.alloc(5, of("closed", slots=12))
+    rig.settle()
+    started = rig.started()
+    reload(rig, {"toys": {"red": 2}})
+    rule = Toy.made[0]
+    assert len(rule.running) == len(started) and rule.told_ready == 1
+    assert rig.denied(5) == "this bank is closed"
+    assert not rig.logged(3) and not rig.logged(4)
+    rig.alloc(6, of("blue"))
+    rig.settle()
+    for jobid in started:
+        rig.free(jobid)
+    rig.settle()
+    for jobid in set(rig.started()) - set(started):
+        rig.free(jobid)
+    rig.settle()
+    rig.sched._requests._check()
+    rig.sched.admission._check()
+    assert set(rig.started()) == {1, 2, 3, 4, 6}
+
+
+@POLICIES
+def test_a_running_job_that_cannot_be_read_is_told_as_such(policy, args, toys):
+    rig = load(policy, args)
+    rig.alloc(1, of("red"))
+    rig.settle()
+    reload(rig, {"toys": {"red": 1}})
+    assert Toy.made[0].banks == {1: None}
+    assert [text for text in rig.logged(4) if "cannot be read" in text]
+    rig.alloc(2, of("red"))
+    rig.settle()
+    assert rig.started() == [1, 2]
+
+
+@POLICIES
+def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
+    rig = load(policy, args, {"toys": {"red": 1}})
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid, of("red"))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.info.jobspecs[1] = of("red")
+    rig.info.eventlogs[1] = []
+    reload(rig, {"toys": {"red": 2}})
+    assert rig.started() == [1, 2]
+    reload(rig, {})
+    assert rig.started() == [1, 2, 3]
+    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation"]
+    for jobid in (1, 2, 3):
+        rig.free(jobid)
+    rig.settle()
+    rig.sched.admission._check()
