@@ -163,9 +163,9 @@ class PolicyScheduler(Scheduler):
                 stopwatch=self._host.stopwatch,
             )
         )
+        self.queue_names = QueueNames()
         self._reservations = ReservationRule(self, parse, self._commits, self._errors)
         self.add_rule(self._reservations)
-        self.queue_names = QueueNames()
         self._site_policy = RulesInForce(self, self._errors, RULES, after=self._reservations)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
