@@ -125,6 +125,10 @@ SHARNESS_TEST_SRCDIR=$test_script_directory
 
 test -n "$REAL_FLUX" && test_set_prereq REAL_FLUX || test_set_prereq EMBEDDED
 command -v jq >/dev/null && test_set_prereq JQ
+# Whether the host can invent resources by its configuration, as flux-core does from 0.86 on; for scripts that want it.
+test_has_fake_resources() {
+    test -z "$REAL_FLUX" || flux python -c 'import flux.testing.fake_resources' 2>/dev/null
+}
 
 #
 # test_under_flux SIZE [PERSONALITY] [OPTION of flux start ...]

@@ -62,7 +62,8 @@ test_expect_success 'configuration and attributes of the command line arrive' '
 	test_expect_code 1 flux start -Sfoo=bar true 2>err &&
 	grep "foo: unknown attribute" err
 '
-test_expect_success 'invented resources' '
+test_has_fake_resources && test_set_prereq FAKE_RESOURCES
+test_expect_success FAKE_RESOURCES 'invented resources' '
 	flux start --conf=fake-resources.nnodes=4 --conf=fake-resources.cores-per-node=8 \
 		--conf=fake-resources.gpus-per-node=2 flux resource list >list &&
 	grep "free *4 *32 *8 fake\[0-3\]" list

@@ -64,7 +64,8 @@ def test_times_of_R(module):
     rig.alloc(3, jobspec(1))
     rig.settle()
     assert rig.success(3)["R"]["execution"]["expiration"] == rig.now + 5000
-    assert rig.success(3)["annotations"] == {"sched": {"resource_summary": "rank0/core2"}}
+    told = {"resource_summary": "rank0/core2", "selection_type": "immediate"}
+    assert rig.success(3)["annotations"] == {"sched": told}
 
 
 @BOTH
@@ -205,7 +206,7 @@ def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
     assert [shown(simple, jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]
     simple.free(1)
     simple.settle()
-    assert shown(simple, 4) == {"resource_summary": "rank0/core0"}
+    assert shown(simple, 4) == {"resource_summary": "rank0/core0", "selection_type": "immediate"}
 
 
 def test_bit_4_refuses_expiration_updates(simple):
