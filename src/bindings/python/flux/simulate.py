@@ -24,6 +24,10 @@ try:
     from flux_embedded.simulate.trace import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
         Trace,
     )
+    from flux_embedded.simulate.tuning import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        Tuning,
+        tune,
+    )
     from flux_embedded.simulate.workload.record import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
         OptionError,
     )
@@ -35,4 +39,4 @@ except ModuleNotFoundError as exc:
         " 'embedded' in PYTHONPATH) and a Python with greenlet; 'flux python' of the embedded instance has both"
     ) from None
 
-__all__ = ["OptionError", "Run", "Runs", "Trace", "simulate"]
+__all__ = ["OptionError", "Run", "Runs", "Trace", "Tuning", "simulate", "tune"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The command: ``flux simulate``, ``flux simulate compare`` and ``flux simulate check``."""
+"""The command ``flux simulate``, and which file has its subcommands."""
 
 import contextlib
 import math
@@ -10,8 +10,8 @@ import sys
 
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.options import Parser
+from flux_embedded.simulate import arguments
 from flux_embedded.simulate.trace import sample_path
-from flux_embedded.simulate.workload.formats import FORMATS
 from flux_embedded.simulate.workload.record import OptionError
 
 DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
@@ -36,51 +36,17 @@ def make_parser():
     parser = Parser(
         prog="flux-simulate",
         usage="flux simulate [OPTIONS] TRACE... | --model=lublin | --live\n"
+        "       flux simulate tune [OPTIONS] TRACE... | --model=lublin\n"
         "       flux simulate compare DIR...\n"
         "       flux simulate check DIR... | --live",
         description=DESCRIPTION,
     )
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
-    what = parser.add_argument_group("jobs")
-    what.add_argument("--format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
-    what.add_argument(
-        "--model", metavar="MODEL", help="jobs from a model: lublin[:PARAMETER=VALUE,...]"
-    )
+    what = arguments.add_jobs(parser)
     what.add_argument(
         "--live", action="store_true", help="jobs and resources of the running instance"
     )
-    what.add_argument(
-        "--limits", help="trace, run (time), or xF: F times the run time; a sweep: A,B"
-    )
-    what.add_argument("--estimates", help="limits of jobs without one: none, run, f:F, tsafrir")
-    what.add_argument("--window", help="DAYS, FROM-TO in days, or DATE/DATE")
-    what.add_argument("--jobs", type=_positive, metavar="N", help="the first N jobs only")
-    what.add_argument(
-        "--scale-arrivals", type=_numbers, metavar="F[,F...]",
-        help="multiply the times between submissions; a sweep: several factors",
-    )  # fmt: skip
-    what.add_argument(
-        "--dependencies", action="store_true", help="jobs wait for those that SWF says they follow"
-    )
-    what.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="for what is drawn at random"
-    )
-    what.add_argument(
-        "--seeds", type=_positive, metavar="N",
-        help="N workloads: of the model, or the trace with submissions shaken",
-    )  # fmt: skip
-    what.add_argument(
-        "--shake", type=_seconds, metavar="SECONDS", help="most that a submission is shaken by (30)"
-    )
-    where = parser.add_argument_group("machine")
-    where.add_argument(
-        "--nodes", type=_counts, metavar="N[,N...]", help="number of nodes; a sweep: several"
-    )
-    where.add_argument("--cores-per-node", type=_positive, metavar="C", help="cores of each")
-    where.add_argument("--gpus-per-node", type=_count, metavar="G", help="GPUs of each")
-    where.add_argument("--R", metavar="FILE", help="resource set (RFC 20)")
-    where.add_argument("--conf", metavar="FILE", help="TOML with resource.config, queues, ...")
-    where.add_argument("--unit", choices=("node", "core"), help="what sizes count")
+    arguments.add_machine(parser)
     how = parser.add_argument_group("run")
     how.add_argument(
         "--scheduler", action="append", metavar="MODULE [ARG...]",
@@ -99,7 +65,7 @@ def make_parser():
     how.add_argument(
         "--jobtap", action="append", default=[], metavar="FILE [KEY=VALUE...]", help="load a plugin"
     )
-    how.add_argument("--parallel", type=_positive, metavar="N", help="processes at a time")
+    how.add_argument("--parallel", type=arguments.positive, metavar="N", help="processes at a time")
     out = parser.add_argument_group("results")
     out.add_argument("-o", "--output", metavar="DIR", help="write files and a report here")
     out.add_argument("--eventlogs", action="store_true", help="also eventlogs, jobspecs and Rs")
@@ -113,46 +79,6 @@ def make_parser():
     return parser
 
 
-def _positive(text):
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
-
-
-def _count(text):
-    value = int(text)
-    if value < 0:
-        raise ValueError(text)
-    return value
-
-
-def _seconds(text):
-    value = float(text)
-    if not 0 <= value < 1e9:
-        raise ValueError(text)
-    return value
-
-
-def _one_or_more(convert):
-    """``A,B`` as a list of values, one value as it is."""
-
-    def parse(text):
-        values = [convert(part) for part in text.split(",")]
-        return values[0] if len(values) == 1 else values
-
-    return parse
-
-
-_numbers = _one_or_more(float)
-_counts = _one_or_more(_positive)
-# argparse says: invalid NAME value.
-_positive.__name__ = _counts.__name__ = "count (1 or more)"
-_count.__name__ = "count"
-_seconds.__name__ = "duration (seconds, 0 or more)"
-_numbers.__name__ = "number"
-
-
 def main(argv):
     """Run the command; returns the exit code."""
     if argv and argv[0] == "compare":
@@ -163,6 +89,10 @@ def main(argv):
         from flux_embedded.simulate.checking import check_main
 
         return check_main(argv[1:])
+    if argv and argv[0] == "tune":
+        from flux_embedded.simulate.tune_command import tune_main
+
+        return tune_main(argv[1:])
     parser = make_parser()
     # Options may stand between the traces.
     options = parser.parse_intermixed_args(argv)
@@ -293,7 +223,7 @@ class Call:
 
     def _cases(self):
         """([Case], configuration)."""
-        from flux_embedded.simulate.trace import Case, Trace, read_config, read_R
+        from flux_embedded.simulate.trace import Case, read_config, read_R
 
         options = self.options
         config = read_config(options.conf) if options.conf else {}
@@ -311,25 +241,7 @@ class Call:
             workload = snapshot(machine, options.unit)
             # What is excluded there is excluded here.
             return [Case(workload, None, {})], {**workload.config, **config}
-        trace = Trace(
-            *options.traces,
-            model=options.model,
-            format=options.format or "auto",
-            R=options.R,
-            config=options.conf,
-            nodes=options.nodes,
-            cores_per_node=options.cores_per_node,
-            gpus_per_node=options.gpus_per_node,
-            unit=options.unit,
-            limits=_several(options.limits) or "trace",
-            estimates=options.estimates or "none",
-            window=options.window,
-            jobs=options.jobs,
-            scale_arrivals=1.0 if options.scale_arrivals is None else options.scale_arrivals,
-            seed=options.seed,
-            shake=options.shake,
-            dependencies=options.dependencies,
-        )
+        trace = arguments.trace_of(options)
         return trace.cases(options.seeds), config
 
     def _settings(self, config):
@@ -536,11 +448,6 @@ def _starts(task, result):
     except ValueError:
         return None
     return [math.nan if row.start is None else row.start for row in rows]
-
-
-def _several(text):
-    """``A,B`` as a list, one value as it is."""
-    return text.split(",") if text and "," in text else text
 
 
 @contextlib.contextmanager

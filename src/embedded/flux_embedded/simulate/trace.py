@@ -200,6 +200,16 @@ class Trace:
         return None if R is None else Machine(R, self._config_name)
 
     @property
+    def is_model(self):
+        """Whether a model makes the jobs."""
+        return bool(self._options["model"])
+
+    @property
+    def sweeps(self):
+        """Names of the options that have several values."""
+        return tuple(self._swept)
+
+    @property
     def machine(self):
         """The `Machine` that R or the configuration describes, or None: the trace decides."""
         return self._machine()
@@ -241,7 +251,7 @@ class Trace:
                 seconds where nothing else was said
         """
         shake = self.shake
-        if seeds and not self._options["model"] and shake is None:
+        if seeds and not self.is_model and shake is None:
             shake = SHAKE
         found = []
         keys = [key for key in SWEPT if key in self._swept]

@@ -1,0 +1,157 @@
+"""``flux simulate tune``: what chooses does not judge, and what is said of it is what the judges say."""
+
+import json
+import math
+
+import pytest
+from command_runner import flux
+
+from flux.simulate import OptionError, Trace, tune
+from flux_embedded.simulate import tuning
+from flux_embedded.simulate.tune_command import text_of
+
+
+def write_trace(path, users=("ann", "bob"), jobs=600, gap=60.0):
+    """Short and long jobs for one node in turns: who asks the short ones first shortens waits."""
+    lines = ["id,submit,run,limit,nodes,user"]
+    for number in range(jobs):
+        run = 20 if number % 2 else 90
+        lines.append(f"{number},{number * gap},{run},{run},1,{users[number % len(users)]}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    return str(write_trace(tmp_path_factory.mktemp("tune") / "turns.csv"))
+
+
+#: By the class that comes first in the trace, or not: each splits' first job is run as the first to come.
+SHORT_FIRST = "sched-backfill rank=shortest"
+LONG_FIRST = "sched-backfill rank=fcfs"
+
+
+@pytest.fixture(scope="module")
+def found(trace):
+    return tune(
+        Trace(trace, nodes=1, scale_arrivals=0.8), [SHORT_FIRST, LONG_FIRST], splits=6, versions=2
+    )
+
+
+def test_the_better_is_chosen_and_judged(found):
+    assert found.chosen == SHORT_FIRST and found.better
+    assert found.tried == [SHORT_FIRST, LONG_FIRST] and found.dropped == {}
+    assert (found.splits, found.jobs, found.versions, found.unit) == (6, 100, 2, "node")
+    row = found.rows["wait_mean"]
+    assert row["chosen"] < row["against"] and row["low"] <= row["change"] <= row["high"] < 0
+    # Two of each three splits' versions: 3 splits that judge, 2 versions, 100 jobs of each count.
+    assert sum(found.losses[key] for key in ("later", "earlier", "same")) == 600
+    assert sum(entry["jobs"] for entry in found.classes.values()) == 600
+
+
+def test_what_it_says(found):
+    lines = list(text_of(found))
+    assert lines[0] == (
+        "6 splits of 100 jobs: 3 choose among 2 candidates by mean wait, 3 judge the one that they chose, each 2 times"
+        " with submissions shaken"
+    )
+    assert f"chosen:  {SHORT_FIRST}" in lines
+    (who,) = [line for line in lines if line.startswith("Who pays: ")]
+    assert "of 600 jobs start later" in who and "node hours" in who
+    (users,) = [line for line in lines if line.startswith("Users who lose most")]
+    assert "ann" in users and "bob" not in users  # ann's jobs are the long ones
+    assert "    flux module load sched-backfill rank=shortest" in lines
+    assert '    sched-backfill.args = ["rank=shortest"]' in lines
+
+
+def test_chance_is_not_taken_for_a_difference(trace):
+    """No job ever waits: there is nothing to choose."""
+    idle = tune(Trace(trace, nodes=8), [SHORT_FIRST], splits=6)
+    assert idle.chosen is None and not idle.better and idle.rows == {}
+    assert list(text_of(idle))[-1].startswith("No better than sched-backfill: no candidate")
+
+
+def test_an_interval_that_reaches_zero_is_no_better(found):
+    worse = tuning.Tuning("wait_mean", "a", ["b"], 6, 100, 1, "node")
+    worse.chosen = "b"
+    worse.losses, worse.classes = found.losses, found.classes
+    worse.rows = {name: dict(row, high=0.01) for name, row in found.rows.items()}
+    lines = list(text_of(worse))
+    assert lines[-1].startswith("No better than a: the 95 % interval")
+    assert not any("flux module load" in line for line in lines)
+
+
+def test_splits_that_choose_do_not_judge(trace):
+    parts = tuning._Splits(Trace(trace, nodes=1), 6, 3)
+    choosing, judging = parts.choosing(), parts.judging()
+    assert [case.variant["split"] for case, _ in choosing] == [1, 3, 5]
+    assert [case.variant["split"] for case, _ in judging] == [2, 2, 2, 4, 4, 4, 6, 6, 6]
+    chose = frozenset().union(*(counted for _, counted in choosing))
+    judged = frozenset().union(*(counted for _, counted in judging))
+    assert len(chose) == len(judged) == 300 and not chose & judged
+    case, counted = judging[0]
+    assert len(case.workload.jobs) == 150 and len(counted) == 100
+    assert case.workload.jobs[0].submit == 0.0  # times of a split begin with it
+    versions = {tuple(job.submit for job in case.workload.jobs) for case, _ in judging[:3]}
+    assert len(versions) == 3
+
+
+def test_jobs_before_a_split_run_and_are_not_counted(trace):
+    """With arrivals all at once, the machine is full of them when the split begins."""
+    parts = tuning._Splits(Trace(trace, nodes=1, scale_arrivals=0.5), 6, 1)
+    ((case, counted), *_) = parts.judging()
+    before = [job for job in case.workload.jobs if job.id not in counted]
+    assert len(before) == 50
+
+
+def test_a_model_has_workloads_for_splits():
+    trace = Trace(model="lublin", estimates="tsafrir", nodes=64, jobs=60)
+    parts = tuning._Splits(trace, 6, 3)
+    assert parts.versions == 1 and parts.jobs == 60
+    cases = [case for case, _ in parts.choosing() + parts.judging()]
+    assert len({tuple(job.submit for job in case.workload.jobs) for case in cases}) == 6
+
+
+def test_a_candidate_that_fails_is_left_out(trace, tmp_path):
+    module = tmp_path / "bad.py"
+    module.write_text(
+        "from flux.scheduler.policies import Fifo\n"
+        "class Bad(Fifo):\n    def schedule(self):\n        raise RuntimeError('no')\n"
+        "def mod_main(h, *args):\n    Bad(h, *args).run()\n"
+    )
+    found = tune(Trace(trace, nodes=1, scale_arrivals=0.8), [str(module), SHORT_FIRST], splits=6)
+    assert found.chosen == SHORT_FIRST
+    ((name, reason),) = found.dropped.items()
+    assert name.startswith("bad") and "no" in reason
+
+
+@pytest.mark.parametrize(
+    "more, text",
+    [
+        ({"figure": "speed"}, "figure 'speed': expected one of wait_mean"),
+        ({"splits": 5}, "splits 5: expected 6 or more"),
+        ({"splits": 13}, "600 jobs in 13 splits are 46 in each: expected 50 or more"),
+        ({"against": "sched-backfill promise=1,2"}, "expected one policy"),
+    ],
+)
+def test_bad_options(trace, more, text):
+    with pytest.raises(ValueError, match=text):
+        tune(Trace(trace, nodes=1), [SHORT_FIRST], **more)
+
+
+def test_one_value_for_each_option(trace):
+    with pytest.raises(OptionError, match="one value for each option"):
+        tune(Trace(trace, nodes=[1, 2]), [SHORT_FIRST])
+
+
+def test_the_command(trace):
+    args = (
+        "tune", trace, "--nodes=1", "--scale-arrivals=0.8", "--splits=6", "--seeds=1", "-q",
+        "--scheduler=sched-backfill rank=shortest,area",
+    )  # fmt: skip
+    assert "Better than sched-backfill" in flux(*args).stdout
+    found = json.loads(flux(*args, "--json").stdout)
+    assert found["chosen"] in found["tried"] and len(found["tried"]) == 2
+    assert math.isfinite(found["rows"]["bsld_mean"]["high"])
+    assert "give one of TRACE... and --model" in flux("tune", code=2).stderr
+    assert "expected 50 or more" in flux("tune", trace, "--splits=60", code=1).stderr
