@@ -321,6 +321,8 @@ class Explain(Subcommand):
             )
         if job.get("t_latest"):
             lines.append(f"  starts by {context.time(job['t_latest'], now)} at the latest")
+        if job.get("latest_start"):
+            lines.append(f"  given up at {context.time(job['latest_start'], now)} if it waits then")
         if job.get("t_estimate"):
             kind = job.get("t_estimate_kind") or "planned"
             lines.append(f"  starts about {context.time(job['t_estimate'], now)} ({kind})")
