@@ -86,9 +86,10 @@ def described(exc):
 
 def history_of(seed, scheduler, steps):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
-    every fourth there are reservations."""
+    every fourth there are reservations, and in every fourth some jobs may not wait for ever."""
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
-    return histories.make(seed, steps, calm=calm, reserving=seed % 4 == 2)
+    reserving, limiting = seed % 4 == 2, seed % 4 == 1
+    return histories.make(seed, steps, calm=calm, reserving=reserving, limiting=limiting)
 
 
 def report(seed, scheduler, pool, steps, failure):

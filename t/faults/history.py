@@ -73,7 +73,7 @@ RESERVING = {"reserve": 6, "unreserve": 2}
 CALM = ("submit", "advance")
 
 
-def make(seed, steps=40, calm=False, reserving=False):
+def make(seed, steps=40, calm=False, reserving=False, limiting=False):
     """The history of `seed`.
 
     Args:
@@ -81,6 +81,7 @@ def make(seed, steps=40, calm=False, reserving=False):
         steps (int): how many
         calm (bool): only steps that leave every promise of a scheduler standing
         reserving (bool): an administrator makes reservations, and jobs may name them
+        limiting (bool): some jobs say for how long they may wait
     """
     chance = random.Random(seed)
     table = {**WEIGHTS, **RESERVING} if reserving else WEIGHTS
@@ -92,6 +93,11 @@ def make(seed, steps=40, calm=False, reserving=False):
             for job in step[1] if step[0] == "submit" else ():
                 if chance.random() < 0.3:
                     job["reservation"] = f"r{chance.randrange(NAMES)}"
+    if limiting:
+        for step in history:
+            for job in step[1] if step[0] == "submit" else ():
+                if chance.random() < 0.4:
+                    job["max_wait"] = chance.choice((0, 0.5, 5, 60, 600))
     return history
 
 
@@ -180,6 +186,8 @@ def jobspec_of_job(job):
     system = {"environment": {}}
     if "reservation" in job:
         system["reservation"] = job["reservation"]
+    if "max_wait" in job:
+        system["max-wait"] = job["max_wait"]
     return jobspec(
         shape["slots"],
         shape["cores"],
