@@ -14,6 +14,7 @@ if ! printf '[queues.a]\n[queues.v]\nparent = "a"\n' | flux config load 2>/dev/n
 	skip_all="this Flux has no virtual queues"
 	test_done
 fi
+flux config load </dev/null
 
 load() {
 	flux config load <<-EOT
@@ -34,62 +35,57 @@ started() {
 	flux job wait-event -t 20 "$1" alloc >/dev/null
 }
 
-for module in sched-fifo sched-simple sched-backfill; do
-	test_expect_success "$module: resources with properties, and the queues" '
-		test_might_fail flux module remove sched-simple &&
-		test_might_fail flux module remove sched-backfill &&
-		test_might_fail flux module remove sched-fifo &&
-		flux config load </dev/null &&
-		flux R encode -r 0-3 -c 0-1 -H fake[0-3] -p batch:0-1 -p other:2-3 | flux kvs put resource.R=- &&
-		load &&
-		flux module reload resource noverify monitor-force-up &&
-		flux module load '$module' &&
-		flux queue start --all --quiet
-	'
-	test_expect_success "$module: a job of the child has constraint and limit of the parent, and its own name" '
-		id=$(flux submit -q quick --urgency=hold true) &&
-		echo "[\"quick\",3600,[\"batch\"]]" >expected &&
-		jobspec $id | sed "s/3600.0/3600/" >actual &&
-		test_cmp expected actual &&
-		flux cancel $id
-	'
-	test_expect_success "$module: parent and child are one order: by priority, then by submission" '
-		all=$(flux submit -q batch -N2 --exclusive -t 10m sleep 300) && started $all &&
-		flux submit -q quick -N2 --exclusive -t 5m sleep 300 >one &&
-		flux submit -q batch -N2 --exclusive -t 5m sleep 300 >two &&
-		flux submit -q quick --urgency=20 -N2 --exclusive -t 5m sleep 300 >first &&
-		test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.reason_pending} $(cat two))\"" &&
-		flux cancel $all && started $(cat first) &&
-		flux cancel $(cat first) && started $(cat one) &&
-		flux cancel $(cat one) && started $(cat two) &&
-		flux cancel $(cat two)
-	'
-	test_expect_success "$module: a job of the child waits while its parent is stopped" '
-		flux queue stop --quiet batch &&
-		id=$(flux submit -q quick true) &&
-		flux job wait-event -t 20 $id priority &&
-		flux queue status quick >status && grep "stopped: parent queue .batch. is stopped" status &&
-		test "$(flux jobs -no {state} $id)" = SCHED &&
-		flux sched explain $id >explain && grep "queue quick is stopped: parent queue .batch. is stopped" explain &&
-		flux queue start --quiet batch &&
-		flux job wait-event -t 20 $id clean
-	'
-	test_expect_success "$module: flux sched when gives a jobspec what the parent gives" '
-		flux sched when -q quick -N2 >when && grep "^now" when &&
-		test_must_fail flux sched when -q quick -N3 2>err && grep "never: " err
-	'
-	test_expect_success "$module: a reservation for the parent takes jobs of the child, not the other way round" '
-		flux sched reserve --start=now --duration=10m --nodes=1 --queues=batch parents &&
-		flux sched reserve --start=now --duration=10m --nodes=1 --queues=quick childs &&
-		id=$(flux submit -q quick -t 1m --setattr=system.reservation=parents true) &&
-		flux job wait-event -t 20 $id clean &&
-		test "$(flux jobs -no {result} $id)" = COMPLETED &&
-		id=$(flux submit -q batch -t 1m --setattr=system.reservation=childs true) &&
-		flux job wait-event -t 20 $id clean &&
-		test "$(flux jobs -no {result} $id)" = FAILED &&
-		flux sched unreserve parents && flux sched unreserve childs
-	'
-done
+test_expect_success 'resources with properties, and the queues' '
+	flux module remove sched-simple &&
+	flux kvs put resource.R="$(flux R encode -r 0-3 -c 0-1 -H fake[0-3] -p batch:0-1 -p other:2-3)" &&
+	load &&
+	flux module reload resource noverify monitor-force-up &&
+	flux module load sched-backfill &&
+	flux queue start --all --quiet
+'
+test_expect_success 'a job of the child has constraint and limit of the parent, and its own name' '
+	id=$(flux submit -q quick --urgency=hold true) &&
+	echo "[\"quick\",3600,[\"batch\"]]" >expected &&
+	jobspec $id | sed "s/3600.0/3600/" >actual &&
+	test_cmp expected actual &&
+	flux cancel $id
+'
+test_expect_success 'parent and child are one order: by priority, then by submission' '
+	all=$(flux submit -q batch -N2 --exclusive -t 10m sleep 300) && started $all &&
+	flux submit -q quick -N2 --exclusive -t 5m sleep 300 >one &&
+	flux submit -q batch -N2 --exclusive -t 5m sleep 300 >two &&
+	flux submit -q quick --urgency=20 -N2 --exclusive -t 5m sleep 300 >first &&
+	flux cancel $all && started $(cat first) &&
+	flux cancel $(cat first) && started $(cat one) &&
+	flux cancel $(cat one) && started $(cat two) &&
+	flux cancel $(cat two)
+'
+test_expect_success 'a job of the child waits while its parent is stopped' '
+	flux queue stop --quiet batch &&
+	id=$(flux submit -q quick true) &&
+	flux job wait-event -t 20 $id priority &&
+	flux queue status quick >status && grep "stopped: parent queue .batch. is stopped" status &&
+	test "$(flux jobs -no {state} $id)" = SCHED &&
+	flux sched explain $id >explain && cat explain &&
+	grep "queue quick is stopped: parent queue .batch. is stopped" explain &&
+	flux queue start --quiet batch &&
+	flux job wait-event -t 20 $id clean
+'
+test_expect_success 'flux sched when gives a jobspec what the parent gives' '
+	flux sched when -q quick -N2 >when && grep "^now" when &&
+	test_must_fail flux sched when -q quick -N3 2>err && grep "never: " err
+'
+test_expect_success 'a reservation for the parent takes jobs of the child, not the other way round' '
+	flux sched reserve parents --start=now --duration=10m --nodes=1 --requires=batch --queues=batch &&
+	flux sched reserve childs --start=now --duration=10m --nodes=1 --requires=batch --queues=quick &&
+	id=$(flux submit -q quick -t 1m --setattr=system.reservation=parents true) &&
+	flux job wait-event -t 20 $id clean &&
+	test "$(flux jobs -no {result} $id)" = COMPLETED &&
+	id=$(flux submit -q batch -t 1m --setattr=system.reservation=childs true) &&
+	flux job wait-event -t 20 $id clean &&
+	test "$(flux jobs -no {result} $id)" = FAILED &&
+	flux sched unreserve parents && flux sched unreserve childs
+'
 test_expect_success 'flux jobs -q: the parent has the jobs of its children, a child its own' '
 	flux submit -q batch --urgency=hold true >a &&
 	flux submit -q quick --urgency=hold true >v &&
