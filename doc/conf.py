@@ -2,6 +2,7 @@
 """Sphinx settings: the guide, the reference and the man pages (make html, make)."""
 
 import os
+import runpy
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -16,10 +17,9 @@ sys.path[:0] = [
 project = "flux-scheduler"
 author = "The flux-scheduler developers"
 copyright = "the flux-scheduler developers. LGPL-3.0-or-later"
-with open(os.path.join(SRCDIR, "configure.ac"), encoding="utf-8") as stream:
-    release = version = (
-        next(line for line in stream if line.startswith("AC_INIT")).split("[")[2].split("]")[0]
-    )
+release = version = runpy.run_path(
+    os.path.join(SRCDIR, "src", "bindings", "python", "flux_scheduler_version.py")
+)["VERSION"]
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "state_tables"]
 exclude_patterns = ["_build", "_ext"]

@@ -138,7 +138,8 @@ build() {
     have=$(cat .venv/.complete-* 2>/dev/null; for tool in jq pkg-config gcc; do command -v $tool; done
            ls /usr/share/sharness/sharness.sh /usr/include/hwloc.h 2>/dev/null; echo "$CONFIGURE_ARGS")
     {
-        if [ ! -x configure ] || [ configure.ac -nt configure ] || [ Makefile.am -nt Makefile.in ]; then
+        if [ ! -x configure ] || [ configure.ac -nt configure ] || [ Makefile.am -nt Makefile.in ] ||
+            [ src/bindings/python/flux_scheduler_version.py -nt configure ]; then
             ./autogen.sh
         fi &&
         if [ ! -x config.status ] || [ configure -nt config.status ] || [ "$(cat .cache/configured 2>/dev/null)" != "$have" ]; then

@@ -35,6 +35,9 @@ test_expect_success 'autogen.sh makes configure' '
 	(cd "$FLUX_SOURCE_DIR" && ./scripts/manifest | tar -cf - -T -) | (cd src && tar -xf -) &&
 	(cd src && ./autogen.sh >../autogen.out 2>&1) &&
 	test -x src/configure &&
+	version=$(sed -n "s/^VERSION = .\(.*\).$/\1/p" src/src/bindings/python/flux_scheduler_version.py) &&
+	src/configure --version >version.out &&
+	grep "^flux-scheduler configure $version\$" version.out &&
 	find src | sort >src.before
 '
 test_expect_success GREENLET 'configure says what it found, what is missing, what is switched off' '

@@ -86,10 +86,11 @@ def described(exc):
 
 def history_of(seed, scheduler, steps):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
-    every fourth there are reservations, and in every fourth some jobs may not wait for ever."""
+    every fourth there are reservations, in every fourth limits and licences; and in every fourth,
+    some of them with limits, jobs say for how long they may wait."""
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
-    reserving, limiting = seed % 4 == 2, seed % 4 == 1
-    return histories.make(seed, steps, calm=calm, reserving=reserving, limiting=limiting)
+    reserving, policing, impatient = seed % 4 == 2, seed % 4 == 1, seed % 8 in (0, 5)
+    return histories.make(seed, steps, calm, reserving, policing, impatient)
 
 
 def report(seed, scheduler, pool, steps, failure):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What this host is."""
 
-#: the release of this project, as configure.ac has it
-VERSION = "0.1.0"
+from flux_scheduler_version import VERSION
+
 #: the release of flux-core whose commands, messages and events these are
 HOST_VERSION = "0.88.0"
 

@@ -226,12 +226,3 @@ def test_commands_do_not_import_the_simulator(embedded):
         path.name for path in root.rglob("*.py") for name in imports(path) if ".simulate" in name
     }
     assert found == {"simulate.py"}
-
-
-def test_the_version_is_that_of_configure(srcdir):
-    sys.path.insert(0, str(srcdir / "src" / "embedded"))
-    try:
-        from flux_embedded.about import VERSION
-    finally:
-        sys.path.pop(0)
-    assert f"AC_INIT([flux-scheduler], [{VERSION}])" in (srcdir / "configure.ac").read_text()

@@ -13,6 +13,7 @@ from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.simulate import arguments
 from flux_embedded.simulate.trace import sample_path
 from flux_embedded.simulate.workload.record import OptionError
+from flux_scheduler_version import VERSION
 
 DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
 
@@ -41,6 +42,7 @@ def make_parser():
         "       flux simulate check DIR... | --live",
         description=DESCRIPTION,
     )
+    parser.add_argument("--version", action="version", version=f"flux-scheduler {VERSION}")
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
     what = arguments.add_jobs(parser)
     what.add_argument(

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""A small scheduler, whole and right, with defects to choose from: what the conformance kit has to find.
+
+    flux module load t/conformance/flawed.py [DEFECT]
+
+It is written on messages and a pool alone, first come first served in the order of priorities, so that a defect is where it is
+and nothing corrects it.
+"""
+
+import errno
+import json
+import sys
+import time
+
+from flux.brokermod import BrokerModule, request_handler
+from flux.constants import FLUX_RPC_STREAMING
+from flux.idset import IDset
+from flux.job import job_raise_async
+from flux.kvs import KVSTxn
+from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+
+#: What it can do wrong, and the case that finds it.
+DEFECTS = {
+    "ready-without-limit": "ready-payload",
+    "lives-without-resources": "acquire-refused",
+    "R-not-stored": "alloc-success",
+    "no-end": "R-has-the-duration",
+    "error-for-denial": "deny",
+    "frees-at-once": "partial-free",
+    "deaf-to-priorities": "prioritize",
+    "cancels-twice": "cancel-of-a-waiting-job",
+    "forgets-running-jobs": "hello-with-a-running-job",
+    "holds-what-was-freed": "hello-with-a-part-freed",
+    "uses-down-ranks": "down-later",
+    "waits-for-ever": "shrink",
+}
+SUCCESS, DENY, CANCEL = 0, 2, 3
+
+
+class Small(BrokerModule):
+    """The scheduler; see `DEFECTS` for its argument."""
+
+    def has(self, defect):
+        assert defect in DEFECTS
+        return defect in self.args
+
+    def run(self):
+        for defect in self.args:
+            if defect not in DEFECTS:
+                raise ValueError(f"{defect!r} is no defect: there is {', '.join(DEFECTS)}")
+        self.handle.service_register("sched").get()
+        self.handle.service_register("feasibility").get()
+        self.set_running()
+        self.waiting = {}
+        acquire = self.handle.rpc("resource.acquire", flags=FLUX_RPC_STREAMING)
+        try:
+            first = acquire.get()
+        except OSError:
+            if not self.has("lives-without-resources"):
+                raise
+            super().run()
+            return
+        self.pool = ResourcePool(first["resources"])
+        self.pool.mark_down("all")
+        self.pool.mark_up(first["up"])
+        acquire.reset()
+        self.hello()
+        limited = {"mode": "limited"} if self.has("ready-without-limit") else {"mode": "unlimited"}
+        self.handle.rpc("job-manager.sched-ready", limited).get()
+        self.acquire = acquire
+        acquire.then(self.changed)
+        super().run()
+
+    def hello(self):
+        asked = self.handle.rpc(
+            "job-manager.sched-hello", {"partial-ok": True}, flags=FLUX_RPC_STREAMING
+        )
+        while True:
+            try:
+                job = asked.get()
+            except OSError as exc:
+                if exc.errno != errno.ENODATA:
+                    raise
+                return
+            asked.reset()
+            if self.has("forgets-running-jobs"):
+                continue
+            lookup = {"id": job["id"], "keys": ["R"], "flags": 1}
+            R = self.handle.rpc("job-info.lookup", lookup).get()["R"]
+            try:
+                self.pool.register_alloc(job["id"], R)
+                if "free" in job and not self.has("holds-what-was-freed"):
+                    self.pool.free(job["id"], part_of(R, job["free"]))
+            except ValueError as exc:
+                job_raise_async(self.handle, job["id"], "scheduler-restart", 0, str(exc))
+
+    def changed(self, future):
+        try:
+            update = future.get()
+        except OSError:
+            self.handle.reactor_stop()
+            return
+        future.reset()
+        for name, ranks in update.get("property-remove", {}).items():
+            self.pool.remove_property(name, ranks)
+        for name, ranks in update.get("property-add", {}).items():
+            self.pool.add_property(name, ranks)
+        self.pool.mark_up(update.get("up", ""))
+        if not self.has("uses-down-ranks"):
+            self.pool.mark_down(update.get("down", ""))
+        if update.get("shrink") and not self.has("waits-for-ever"):
+            self.pool.remove_ranks(update["shrink"])
+        self.look()
+
+    def answer(self, msg, jobid, kind, **keys):
+        self.handle.respond(msg, {"id": jobid, "type": kind, **keys})
+
+    @request_handler("sched.alloc", prefix=False)
+    def alloc(self, msg):
+        job = msg.payload
+        try:
+            request = self.pool.parse_resource_request(job["jobspec"])
+            duration = job["jobspec"]["attributes"]["system"].get("duration", 0.0)
+        except (ValueError, KeyError) as exc:
+            self.answer(msg, job["id"], DENY, note=f"the jobspec makes no sense: {exc}")
+            return
+        self.waiting[job["id"]] = [job["priority"], msg, request, duration]
+        self.look()
+
+    @request_handler("sched.cancel", prefix=False)
+    def cancel(self, msg):
+        jobid = msg.payload["id"]
+        if jobid in self.waiting:
+            request = self.waiting.pop(jobid)[1]
+            self.answer(request, jobid, CANCEL)
+            if self.has("cancels-twice"):
+                self.answer(request, jobid, CANCEL)
+        self.look()
+
+    @request_handler("sched.prioritize", prefix=False)
+    def prioritize(self, msg):
+        if self.has("deaf-to-priorities"):
+            return
+        for jobid, priority in msg.payload["jobs"]:
+            if jobid in self.waiting:
+                self.waiting[jobid][0] = priority
+        self.look()
+
+    @request_handler("sched.free", prefix=False)
+    def free(self, msg):
+        done = msg.payload
+        final = done.get("final", False)
+        try:
+            if self.has("frees-at-once"):
+                self.pool.free(done["id"])
+            else:
+                self.pool.free(done["id"], done["R"], final)
+        except ValueError as exc:
+            print(f"flawed: {exc}", file=sys.stderr)
+        self.look()
+
+    @request_handler("sched.expiration", prefix=False)
+    def expiration(self, msg):
+        self.pool.update_expiration(msg.payload["id"], msg.payload["expiration"])
+        self.handle.respond(msg, {})
+
+    @request_handler("feasibility.check", prefix=False)
+    def feasibility(self, msg):
+        try:
+            self.pool.check_feasibility(self.pool.parse_resource_request(msg.payload["jobspec"]))
+        except (ValueError, InfeasibleRequest) as exc:
+            self.handle.respond_error(msg, errno.EINVAL, str(exc))
+        else:
+            self.handle.respond(msg, {})
+
+    def look(self):
+        """One pass: in order, up to the first job that does not fit."""
+        for jobid, (_, msg, request, duration) in sorted(
+            self.waiting.items(), key=lambda item: (-item[1][0], item[0])
+        ):
+            try:
+                R = self.pool.alloc(jobid, request).to_dict()
+            except InsufficientResources:
+                return
+            except InfeasibleRequest as exc:
+                del self.waiting[jobid]
+                if self.has("error-for-denial"):
+                    self.handle.respond_error(msg, errno.EINVAL, str(exc))
+                else:
+                    self.answer(msg, jobid, DENY, note=str(exc))
+                continue
+            del self.waiting[jobid]
+            self.start(jobid, msg, R, duration)
+
+    def start(self, jobid, msg, R, duration):
+        start = time.time()
+        end = start + duration if duration else self.pool.expiration
+        R["execution"].update(starttime=start, expiration=0.0 if self.has("no-end") else end)
+        if not self.has("R-not-stored"):
+            digits = f"{jobid:016x}"
+            directory = ".".join(digits[i : i + 4] for i in range(0, 16, 4))
+            txn = KVSTxn(self.handle)
+            txn.put(f"job.{directory}.R", json.dumps(R), raw=True)
+            txn.commit()
+        self.answer(msg, jobid, SUCCESS, R=R)
+
+
+def part_of(R, ranks):
+    """The part of an R that is on these ranks (an idset)."""
+    rest = ResourcePool(R)
+    rest.remove_ranks([rank for rank in ids_of(R) if rank not in IDset(ranks)])
+    return rest.to_dict()
+
+
+def ids_of(R):
+    return {rank for entry in R["execution"]["R_lite"] for rank in IDset(entry["rank"])}
+
+
+def mod_main(h, *args):
+    Small(h, *args).run()

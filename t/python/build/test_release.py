@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a release is made of: one version, a wheel with all that is needed, and a script that refuses where a check is red."""
+
+import base64
+import csv
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from flux_scheduler_version import VERSION
+
+METADATA = "scripts/release-metadata"
+REPEATED = [
+    "src/bindings/python/flux_scheduler_version.py",
+    "NEWS.md",
+    "CITATION.cff",
+    "debian/changelog",
+    "packaging/rpm/flux-scheduler.spec",
+    "packaging/spack/package.py",
+    METADATA,
+]
+
+
+def run(*command, **more):
+    return subprocess.run(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **more,
+    )
+
+
+@pytest.fixture
+def copy(tmp_path, srcdir):
+    """A tree with nothing in it but the files that have a version."""
+    for name in REPEATED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(srcdir / name, tmp_path / name)
+    return tmp_path
+
+
+def test_the_version_is_the_same_everywhere(srcdir):
+    done = run(sys.executable, srcdir / METADATA)
+    assert done.returncode == 0, done.stdout
+    assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
+
+
+@pytest.mark.parametrize("name", REPEATED[1:-1])
+def test_a_file_with_another_version_is_named(copy, name):
+    text = (copy / name).read_text()
+    assert VERSION in text
+    (copy / name).write_text(text.replace(VERSION, "9.9.9", 1))
+    done = run(sys.executable, copy / METADATA)
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if line.startswith(f"{name}: 9.9.9")]
+
+
+def test_what_is_not_dated_is_no_release(copy):
+    news = copy / "NEWS.md"
+    news.write_text(f"# News\n\n## {VERSION} (not released)\n")
+    assert "NEWS.md" in run(sys.executable, copy / METADATA, "--final").stdout
+    news.write_text(f"# News\n\n## {VERSION} (2026-11-22)\n")
+    assert "NEWS.md" not in run(sys.executable, copy / METADATA, "--final").stdout
+
+
+@pytest.fixture
+def repository(copy, srcdir):
+    """That tree as a repository, with stand-ins for what a release takes."""
+    if shutil.which("git") is None:
+        pytest.skip("no git")
+    shutil.copy(srcdir / "scripts" / "release", copy / "scripts" / "release")
+    (copy / "scripts" / "check").write_text('#!/bin/sh\nexit "$CHECK"\n')
+    (copy / "scripts" / "check").chmod(0o755)
+    # make distcheck fails, if it comes to that.
+    (copy / "Makefile").write_text("distcheck:\n\t@exit 1\n")
+    (copy / ".gitignore").write_text("/dist/\n/dist.part/\n/tools/\n")
+    (copy / "tools").mkdir()
+    for name in ("autoreconf", "make"):
+        if shutil.which(name) is None:
+            pytest.skip(f"no {name}")
+    for command in (
+        ("git", "init", "-q"),
+        ("git", "add", "."),
+        ("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "t"),
+    ):
+        assert run(*command, cwd=copy).returncode == 0
+    return copy
+
+
+def release(repository, check="0"):
+    return run(
+        "sh",
+        repository / "scripts" / "release",
+        "--rehearsal",
+        "--without=deb",
+        "--without=rpm",
+        env=dict(os.environ, CHECK=check),
+    )
+
+
+def test_nothing_is_released_where_a_check_is_red(repository):
+    done = release(repository, check="1")
+    assert done.returncode == 1
+    assert "scripts/check is red; nothing is released" in done.stdout
+    assert not list(repository.glob("dist*"))
+    done = release(repository)
+    assert "make distcheck is red" in done.stdout and done.returncode == 1
+    assert not list(repository.glob("dist*"))
+
+
+def test_nothing_is_released_from_a_changed_tree_or_with_two_versions(repository):
+    (repository / "new").write_text("")
+    assert "the tree has changes" in release(repository).stdout
+    (repository / "new").unlink()
+    (repository / "CITATION.cff").write_text("version: 9.9.9\n")
+    run("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qam", "t", cwd=repository)
+    done = release(repository)
+    assert "the version is not the same everywhere" in done.stdout and done.returncode == 1
+
+
+@pytest.fixture(scope="module")
+def wheel(srcdir, tmp_path_factory):
+    """The wheel, and the module that has built it."""
+    path = srcdir / "packaging" / "wheel" / "wheel_backend.py"
+    spec = importlib.util.spec_from_file_location("wheel_backend", path)
+    backend = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(backend)
+    except ModuleNotFoundError as exc:
+        pytest.skip(f"no {exc.name}")
+    directory = tmp_path_factory.mktemp("wheel")
+    return directory / backend.build_wheel(directory), backend
+
+
+def test_one_source_makes_one_wheel(wheel, tmp_path):
+    path, backend = wheel
+    assert (tmp_path / backend.build_wheel(tmp_path)).read_bytes() == path.read_bytes()
+    assert path.name == f"flux_scheduler-{VERSION}-py3-none-any.whl"
+
+
+def test_the_wheel_records_what_it_holds(wheel):
+    archive = zipfile.ZipFile(wheel[0])
+    rows = list(
+        csv.reader(archive.read(f"flux_scheduler-{VERSION}.dist-info/RECORD").decode().splitlines())
+    )
+    assert sorted(row[0] for row in rows) == sorted(archive.namelist())
+    for name, digest, size in rows:
+        if digest:
+            data = archive.read(name)
+            found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert (digest, size) == (f"sha256={found}", str(len(data)))
+
+
+def test_the_wheel_pins_the_bindings_that_the_tree_fetches(wheel, srcdir):
+    text = zipfile.ZipFile(wheel[0]).read(f"flux_scheduler-{VERSION}.dist-info/METADATA").decode()
+    pinned = re.search(r"^version=(.*)$", (srcdir / "scripts/flux-python").read_text(), re.M)
+    assert f"Requires-Dist: flux-python=={pinned.group(1)}\n" in text
+
+
+def test_the_simulator_runs_from_the_wheel_alone(wheel, tmp_path):
+    """Unpacked, and with nothing of the source tree but flux-python; t0082-wheel.t has pip install it."""
+    import _flux
+
+    zipfile.ZipFile(wheel[0]).extractall(tmp_path)
+    env = dict(os.environ, PYTHONPATH=str(tmp_path), FLUX_SCHEDULER_BINDINGS=_flux.bindings())
+    code = "import sys, flux_scheduler; sys.exit(flux_scheduler.main())"
+    done = run(
+        sys.executable, "-c", code, "sample", "--jobs=30", "-q",
+        "--scheduler=sched-fifo", "--scheduler=sched-backfill", env=env, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "sched-fifo" in done.stdout and "sched-backfill" in done.stdout
+    code = "import flux_scheduler, flux.simulate; print(flux.simulate.__file__)"
+    done = run(sys.executable, "-c", code, env=env, cwd=tmp_path)
+    assert done.stdout.startswith(str(tmp_path)), done.stdout
