@@ -359,7 +359,9 @@ class Watch:
             raise Violation(f"job {jobid} was denied without a reason")
         job = self.jobs.get(jobid)
         if note.startswith("max-wait: "):
-            may_wait = self._may_wait(jobid)
+            if job is None:
+                return  # its submission is not answered yet
+            may_wait = job.get("max_wait")
             waited = self.kernel.now() - self.first_came[jobid]
             if may_wait is None or waited < may_wait - 0.01:
                 raise Violation(f"job {jobid} was denied after {waited} s ({note}): {job}")

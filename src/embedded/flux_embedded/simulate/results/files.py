@@ -9,7 +9,7 @@ import os
 
 from flux_embedded.formats import eventlog, states
 from flux_embedded.kernel.message import OWNER
-from flux_embedded.simulate.job import jobspec
+from flux_embedded.simulate.job import jobspec, max_wait
 from flux_embedded.simulate.results.metrics import mean
 from flux_embedded.simulate.results.outcome import FINAL, REJECTED, count_units
 
@@ -55,7 +55,8 @@ def write_jobs(outcome, path):
             ended = ran and end == end
             run = end - start if ended else (-1.0 if ran else math.nan)
             turnaround = end - submit if ended else math.nan
-            note = outcome.notes.get(index)
+            metadata = {"note": outcome.notes.get(index) or None, "max_wait": max_wait(job)}
+            metadata = {key: value for key, value in metadata.items() if value is not None}
             writer.writerow(
                 (
                     job.id,
@@ -74,7 +75,7 @@ def write_jobs(outcome, path):
                     _stretch(turnaround, run) if ended else "",
                     outcome.allocated[index] or "",
                     -1,
-                    json.dumps({"note": note}) if note else "",
+                    json.dumps(metadata) if metadata else "",
                     job.queue or "",
                     job.user or "",
                     outcome.told_backfilled[index],

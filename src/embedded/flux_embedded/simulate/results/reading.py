@@ -15,12 +15,14 @@ class ResultError(ValueError):
 class Row:
     """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none.
 
-    ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job.
+    ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job;
+    ``max_wait`` is for how long it may wait.
     """
 
     __slots__ = (
         "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
         "backfilled", "promise", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
+        "max_wait",
     )  # fmt: skip
 
     def __init__(self, values, line):
@@ -45,6 +47,8 @@ class Row:
         self.user = values["user"] or None
         self.backfilled = values["backfilled"] == "1"
         self.promise = _number(values["first_promise"])
+        metadata = json.loads(values["metadata"]) if values["metadata"] else {}
+        self.max_wait = metadata.get("max_wait")
 
 
 def _number(text):
