@@ -116,4 +116,7 @@ test_expect_success 'a child of no queue is refused, and the queues stay' '
 	test_must_fail flux submit -q orphan true &&
 	flux run -q quick true
 '
+test_expect_success 'it is removed' '
+	flux module remove sched-backfill
+'
 test_done

@@ -79,4 +79,7 @@ test_expect_success 'what cannot be read is denied with what was expected' '
 	why $id >note && grep "deadline=.tomorrow. is invalid: expected seconds since the epoch" note &&
 	flux cancel $all
 '
+test_expect_success 'it is removed' '
+	flux module remove sched-backfill
+'
 test_done
