@@ -107,7 +107,7 @@ class PendingReason:
         for rule in policy.admission.rules:
             answer.update(rule.facts(job, expected, first=not heads))
         limit = answer.get("limit")
-        if limit is not None and not limit.pop("own") and not caller.owner:
+        if limit is not None and not limit.pop("own") and not caller.sees_all:
             limit["job"] = None  # somebody else's
         answer.update(policy.rank_facts(job))
         yield
