@@ -64,8 +64,7 @@ def test_times_of_R(module):
     rig.alloc(3, jobspec(1))
     rig.settle()
     assert rig.success(3)["R"]["execution"]["expiration"] == rig.now + 5000
-    told = {"resource_summary": "rank0/core2", "selection_type": "immediate"}
-    assert rig.success(3)["annotations"] == {"sched": told}
+    assert rig.success(3)["annotations"] == {"sched": {"resource_summary": "rank0/core2"}}
 
 
 @BOTH
@@ -206,7 +205,7 @@ def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
     assert [shown(simple, jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]
     simple.free(1)
     simple.settle()
-    assert shown(simple, 4) == {"resource_summary": "rank0/core0", "selection_type": "immediate"}
+    assert shown(simple, 4) == {"resource_summary": "rank0/core0"}
 
 
 def test_bit_4_refuses_expiration_updates(simple):

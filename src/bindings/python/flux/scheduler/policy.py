@@ -480,8 +480,7 @@ class PolicyScheduler(Scheduler):
         Args:
             job (PendingJob): the job
             alloc (ResourcePool): what the pool allocated for it
-            **annotations: keys to set under ``sched``, beside ``resource_summary``;
-                ``selection_type`` is "immediate" (RFC 27) if it is not among them
+            **annotations: keys to set under ``sched``, beside ``resource_summary``
         """
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
@@ -506,8 +505,7 @@ class PolicyScheduler(Scheduler):
             self.log.debug(f"alloc: {job.name}: {summary}")
         chosen = annotations.get("selection_type", "immediate")
         self.started_jobs[chosen] = self.started_jobs.get(chosen, 0) + 1
-        told = {"resource_summary": summary, "selection_type": chosen, **annotations}
-        job.request.success(alloc, {"sched": told})
+        job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
 
     def start_in_order(self) -> Iterator[None]:
         """For `schedule`: start jobs in order; behind one that waits nothing starts that could want
