@@ -44,6 +44,7 @@ html_show_sourcelink = False
 man_pages = [
     ("man/flux-scheduler", "flux-scheduler", "Flux schedulers in Python", author, "7"),
     ("man/flux-sched", "flux-sched", "ask the scheduler, and reserve ahead of time", author, "1"),
+    ("man/flux-sched-attributes", "flux-sched-attributes", "what jobs say", author, "5"),
     (
         "man/flux-config-sched",
         "flux-config-sched",

@@ -157,25 +157,41 @@ build() {
     [ -z "$build_is_new" ] || sed -n '/^  flux-scheduler/,/to be installed/p' .cache/configure.out | sed '$d' | sed 's/^/  /'
 }
 
-# build_for_flux: when a real Flux is on the PATH, or WITH_FLUX names its prefix, build a copy of the tree for it in
-# .build/flux, as its site would; sets $real_build. (The tree itself is configured for the embedded instance.)
+# build_for_flux: for the real Flux on the PATH, or for each whose prefix WITH_FLUX names ("A B"), build a copy of the tree as its
+# site would: in .build/flux, or if there are several in .build/flux-VERSION; sets $real_builds. (The tree itself is
+# configured for the embedded instance.)
 build_for_flux() {
-    real_build=
+    real_builds=
     [ "$WITH_FLUX" != no ] && [ -n "$WITH_FLUX$(command -v flux)" ] && command -v autoreconf >/dev/null || return 0
-    step "Build for a real Flux (.build/flux)"
-    copy=$root/.build/flux
-    rm -rf "$copy"
-    mkdir -p "$copy"
+    set -- ${WITH_FLUX:-auto}
+    [ $# -gt 1 ] && several=t || several=
+    for prefix; do
+        copy=$root/.build/flux
+        if [ -n "$several" ]; then
+            version=$("$prefix/bin/flux" version 2>/dev/null </dev/null | sed -n 's/^commands:[[:space:]]*//p' | head -n 1)
+            copy=$copy-${version:-unknown}
+        fi
+        step "Build for a real Flux (${copy#"$root"/})"
+        case " $real_builds " in
+        *" $copy "*) fail "Two of the prefixes in WITH_FLUX are Flux $version: leave one out." ;;
+        esac
+        build_one_for_flux "$prefix" "$copy"
+    done
+}
+# build_one_for_flux PREFIX DIRECTORY: one of them, in a new directory; PREFIX may be auto.
+build_one_for_flux() {
+    rm -rf "$2"
+    mkdir -p "$2"
     {
-        scripts/manifest | tar -cf - -T - | tar -xf - -C "$copy" && cd "$copy" && ./autogen.sh &&
-            ./configure --with-flux="${WITH_FLUX:-auto}" --disable-docs $CONFIGURE_ARGS && make -s && cd "$root"
-    } >>"$log" 2>&1 || fail "The tree could not be built for the Flux in ${WITH_FLUX:-$(command -v flux)}."
-    if grep -q "^REAL_FLUX='..*'" "$copy/t/config.sh"; then
-        real_build=$copy
+        scripts/manifest | tar -cf - -T - | tar -xf - -C "$2" && cd "$2" && ./autogen.sh &&
+            ./configure --with-flux="$1" --disable-docs $CONFIGURE_ARGS && make -s && cd "$root"
+    } >>"$log" 2>&1 || fail "The tree could not be built for the Flux in $1."
+    if grep -q "^REAL_FLUX='..*'" "$2/t/config.sh"; then
+        real_builds="$real_builds $2"
         done_step
     else
         # A flux command that is no real Flux: the embedded one, or too old.
-        rm -rf "$copy"
+        rm -rf "$2"
         done_step "the flux on the PATH is none"
     fi
 }

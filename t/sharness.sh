@@ -126,6 +126,13 @@ SHARNESS_TEST_SRCDIR=$test_script_directory
 test -n "$REAL_FLUX" && test_set_prereq REAL_FLUX || test_set_prereq EMBEDDED
 command -v jq >/dev/null && test_set_prereq JQ
 
+# test_flux_since MINOR: whether the host does what flux-core does from 0.MINOR on; the embedded instance does.
+test_flux_since() {
+    test -z "$REAL_FLUX" && return 0
+    test_flux_minor=$(flux version | sed -n 's/^commands:[[:space:]]*0\.\([0-9]*\).*/\1/p')
+    test -z "$test_flux_minor" || test "$test_flux_minor" -ge "$1"
+}
+
 #
 # test_under_flux SIZE [PERSONALITY] [OPTION of flux start ...]
 #

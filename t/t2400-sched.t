@@ -200,8 +200,8 @@ test_expect_success 'a job that names no reservation that exists waits for it; o
 	flux sched unreserve later
 '
 test_expect_success 'an extension into a window is allowed, and the reservation is short of it' '
-	run=$(flux submit -N4 --exclusive -t 3s sleep 300) && started $run &&
-	flux sched reserve ext --start=+5s --duration=1h --nodes=4 &&
+	run=$(flux submit -N4 --exclusive -t 12s sleep 300) && started $run &&
+	flux sched reserve ext --start=+15s --duration=1h --nodes=4 &&
 	flux update $run duration=10m &&
 	wait_state ext degraded &&
 	flux sched reservations >list && cat list &&

@@ -337,6 +337,9 @@ class Driver:
                 raise Violation(
                     f"job {stuck} ({SHAPES[job['shape']]}) heads the queue, could start, and waits"
                 )
+            overdue = self.watch.overdue()
+            if overdue is not None:
+                raise Violation(f"job {overdue} waits on: {self.watch.jobs[overdue]}")
             idle = self.watch.idle()
             if idle is not None:
                 raise Violation(

@@ -87,7 +87,8 @@ def described(exc):
 def history_of(seed, scheduler, steps):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
     every fourth there are reservations, and in every fourth limits and licences; in every eighth of
-    either kind that is left, preemption."""
+    either kind that is left, preemption; and in every fourth, some of them with limits, jobs say for
+    how long they may wait."""
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
     return histories.make(
         seed,
@@ -96,6 +97,7 @@ def history_of(seed, scheduler, steps):
         reserving=seed % 4 == 2,
         policing=seed % 4 == 1,
         preempting=seed % 8 in (4, 7),
+        impatient=seed % 8 in (0, 5),
     )
 
 

@@ -82,7 +82,15 @@ CALM = ("submit", "advance")
 QUEUES = ("standby", "standby", "batch")
 
 
-def make(seed, steps=40, calm=False, reserving=False, policing=False, preempting=False):
+def make(
+    seed,
+    steps=40,
+    calm=False,
+    reserving=False,
+    policing=False,
+    preempting=False,
+    impatient=False,
+):
     """The history of `seed`.
 
     Args:
@@ -92,6 +100,7 @@ def make(seed, steps=40, calm=False, reserving=False, policing=False, preempting
         reserving (bool): an administrator makes reservations, and jobs may name them
         policing (bool): there are limits and licences, which jobs have to keep
         preempting (bool): jobs of one queue end for those of another
+        impatient (bool): some jobs say for how long they may wait
     """
     chance = random.Random(seed)
     table = {**WEIGHTS, **RESERVING} if reserving else WEIGHTS
@@ -118,6 +127,11 @@ def make(seed, steps=40, calm=False, reserving=False, policing=False, preempting
                 job["queue"] = chance.choice(QUEUES)
                 if job["queue"] == "standby":
                     job["run"], job["duration"] = chance.choice(((200, 300), (60, 100), (20, 20)))
+    if impatient:
+        for step in history:
+            for job in step[1] if step[0] == "submit" else ():
+                if chance.random() < 0.4:
+                    job["max_wait"] = chance.choice((0, 0.5, 5, 60, 600))
     return history
 
 
@@ -219,6 +233,8 @@ def jobspec_of_job(job):
         system["licenses"] = {"matlab": job["licenses"]}
     if "queue" in job:
         system["queue"] = job["queue"]
+    if "max_wait" in job:
+        system["max-wait"] = job["max_wait"]
     return jobspec(
         shape["slots"],
         shape["cores"],

@@ -11,7 +11,7 @@
   well, and the scheduler never says that one was broken;
 - no limit is exceeded and no licence oversold (`site_rules`);
 - no job that could start, and would keep nobody from starting, waits for an hour;
-- a job is denied only if it could never run;
+- a job is denied only if it could never run, or has waited for as long as it may, and none starts or waits on after that;
 - R is in the KVS, whole, before the job manager hears of it;
 - no job is ended to make way unless that is recorded in the KVS, and the job for which it was ended
   starts where it was, unless a fault came between.
@@ -35,6 +35,10 @@ LONGEST_RETRY = 10.0
 #: Seconds for which a job may wait for nothing.
 HOUR = 3600.0
 
+#: Seconds after which a job that may not wait any more has its answer, if nothing is under way: its R may be stored in vain
+#: some times first.
+LATE_ANSWER = 60.0
+
 
 #: Where it is recorded who makes way for whom.
 PREEMPTIONS = "checkpoint.sched-preemptions"
@@ -43,10 +47,11 @@ PREEMPTIONS = "checkpoint.sched-preemptions"
 class Pending:
     """An alloc request that the scheduler has and has not answered."""
 
-    def __init__(self, jobid, priority, turn):
+    def __init__(self, jobid, priority, turn, came):
         self.jobid = jobid
         self.priority = priority
         self.since = turn
+        self.came = came
 
     def rank_in_queue(self):
         return (-self.priority, self.jobid)
@@ -80,6 +85,7 @@ class Watch:
         self.books = None
         self.jobs = {}  # jobid -> job of the history, filled in by the driver
         self.pending = {}
+        self.first_came = {}  # jobid -> time of its first request
         self.committed = {}  # jobid -> turn in which its R reached the KVS service
         self.up = set()
         self.down_since = {}  # rank -> turn in which the scheduler learnt that it is down
@@ -210,7 +216,9 @@ class Watch:
             raise Violation(f"a second alloc request for job {jobid}")
         if "environment" in body["jobspec"]["attributes"]["system"]:
             raise Violation(f"the jobspec of job {jobid} was sent with its environment")
-        self.pending[jobid] = Pending(jobid, body["priority"], self.kernel.turns)
+        came = self.kernel.now()
+        self.pending[jobid] = Pending(jobid, body["priority"], self.kernel.turns, came)
+        self.first_came.setdefault(jobid, came)
         self.estimates.pop(jobid, None)
         self.void.discard(jobid)
         self.latest.pop(jobid, None)
@@ -338,6 +346,12 @@ class Watch:
             raise Violation(f"job {jobid} was started before its R was in the KVS")
         if committed["execution"]["R_lite"] != R["execution"]["R_lite"]:
             raise Violation(f"job {jobid} was started on another R than the one in the KVS")
+        may_wait = self._may_wait(jobid)
+        if may_wait:  # one that may not wait at all is decided by a pass, whenever that is
+            # What counts is when it was decided, not when R was stored.
+            waited = R["execution"]["starttime"] - request.came
+            if waited > may_wait + 0.01:
+                raise Violation(f"job {jobid} was started after {waited} s of {may_wait} s")
         self.books.allocate(jobid, R)
         if self.site_rules is not None:
             self.site_rules.started(jobid, self.jobs, self.books.held)
@@ -393,13 +407,34 @@ class Watch:
         if not note:
             raise Violation(f"job {jobid} was denied without a reason")
         job = self.jobs.get(jobid)
+        if note.startswith("max-wait: "):
+            if job is None:
+                return  # its submission is not answered yet
+            may_wait = job.get("max_wait")
+            waited = self.kernel.now() - self.first_came[jobid]
+            if may_wait is None or waited < may_wait - 0.01:
+                raise Violation(f"job {jobid} was denied after {waited} s ({note}): {job}")
+            return
         settled = self.kernel.turns - self.changed > SLACK
         if job is not None and ("reservation" in job or "licenses" in job):
             return  # it may not be for this job, or there are not as many
         if job is not None and settled and self.could_run(job):
             raise Violation(f"job {jobid} was denied ({note}) though it could run: {job}")
 
+    def _may_wait(self, jobid):
+        """For how many seconds a job may wait; None: for ever."""
+        return self.jobs.get(jobid, {}).get("max_wait")
+
     # -- what the driver asks --------------------------------------------------------------------
+
+    def overdue(self):
+        """The id of a job that waits although it may not any more, else None. To be asked while the scheduler is at rest."""
+        now = self.kernel.now()
+        for one in self.pending.values():
+            may_wait = self._may_wait(one.jobid)
+            if may_wait is not None and now - one.came > may_wait + LATE_ANSWER:
+                return one.jobid
+        return None
 
     def ranks_for(self, job):
         """Ranks of the inventory that satisfy a job's constraint."""

@@ -46,20 +46,24 @@ def test_outside(srcdir, tmp_path):
     check(words, environment(tmp_path))
 
 
-def real_flux():
-    """The command of a real Flux that WITH_FLUX or the PATH names, or None."""
-    prefix = os.environ.get("WITH_FLUX")
-    if prefix == "no":
-        return None
-    found = shutil.which("flux", path=os.path.join(prefix, "bin") if prefix else None)
-    if found is None:
-        return None
+def real_fluxes():
+    """The commands of the real Fluxes whose prefixes WITH_FLUX names, or of the one on the PATH."""
+    prefixes = os.environ.get("WITH_FLUX", "").split()
+    if prefixes == ["no"]:
+        return []
+    paths = [os.path.join(prefix, "bin") for prefix in prefixes] or [None]
+    found = [shutil.which("flux", path=path) for path in paths]
+    return [flux for flux in found if flux is not None and is_real(flux)]
+
+
+def is_real(flux):
     # The embedded command, installed, has no such library.
-    version = subprocess.run([found, "version"], stdout=subprocess.PIPE, text=True).stdout
-    return found if "libflux-core" in version and "embedded" not in version else None
+    version = subprocess.run([flux, "version"], stdout=subprocess.PIPE, text=True).stdout
+    return "libflux-core" in version and "embedded" not in version
 
 
-@pytest.mark.skipif(real_flux() is None, reason="no real Flux on the PATH or in WITH_FLUX")
-def test_on_a_real_flux(tmp_path):
+@pytest.mark.skipif(not real_fluxes(), reason="no real Flux on the PATH or in WITH_FLUX")
+@pytest.mark.parametrize("flux", real_fluxes())
+def test_on_a_real_flux(flux, tmp_path):
     env = {name: value for name, value in environment(tmp_path).items() if name != "PYTHONPATH"}
-    check([real_flux(), "start", real_flux(), "python"], env)
+    check([flux, "start", flux, "python"], env)

@@ -94,6 +94,17 @@ def test_excerpt_shows_what_failed(runtests):
     assert runtests.excerpt("\n".join(lines)) == lines[1:4]
 
 
+def test_the_version_of_the_flux_that_a_tree_is_built_for(runtests, tmp_path):
+    flux = tmp_path / "flux"
+    flux.write_text(
+        "#!/bin/sh\nprintf 'commands:    \\t\\t0.89.0-3-gabc\\nlibflux-core:\\t0.89.0\\n'\n"
+    )
+    flux.chmod(0o755)
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "config.sh").write_text(f"JQ='jq'\nREAL_FLUX='{flux}'\nPYTHON=''\n")
+    assert runtests.version_of_flux(str(tmp_path)) == "0.89.0-3-gabc"
+
+
 def test_who_is_left_of_a_script_does_not_hold_it_up(runtests, tmp_path):
     """What a script started in a session of its own keeps its output open for as long as it likes."""
     script = "setsid sh -c 'echo $$ >pid; mv pid orphan; exec sleep 600' & while [ ! -e orphan ]; do sleep 0.05; done; sleep 600"

@@ -171,10 +171,11 @@ class Message:
 
 class Kernel:
     turns = 0
+    time = 50.0
     services = {"sched": "S"}
 
     def now(self):
-        return 50.0
+        return self.time
 
 
 @pytest.fixture
@@ -185,8 +186,8 @@ def watch():
     return watch
 
 
-def ask(watch, jobid, priority=16):
-    job = {"shape": 0, "constraint": 0, "duration": 0, "run": 0, "urgency": 16}
+def ask(watch, jobid, priority=16, **more):
+    job = {"shape": 0, "constraint": 0, "duration": 0, "run": 0, "urgency": 16, **more}
     watch.jobs[jobid] = job
     body = {"id": jobid, "priority": priority, "jobspec": history.jobspec_of_job(job)}
     del body["jobspec"]["attributes"]["system"]["environment"]
@@ -256,6 +257,46 @@ def test_a_denial_of_what_could_run_is_caught(watch):
     ask(watch, 5)
     with pytest.raises(Violation, match="though it could run"):
         watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 2, "note": "no"}))
+
+
+def started_at(when):
+    return {**ONE, "execution": {**ONE["execution"], "starttime": when}}
+
+
+@pytest.mark.parametrize("may_wait, waited, late", [(5, 4.9, False), (5, 5.1, True), (0, 1, False)])
+def test_a_start_after_max_wait_is_caught(watch, may_wait, waited, late):
+    ask(watch, 5, max_wait=may_wait)
+    R = started_at(50.0 + waited)
+    commit(watch, 5, R)
+    watch.kernel.time += 30  # it took long to store R
+    if not late:
+        succeed(watch, 5, R)
+        return
+    with pytest.raises(Violation, match="was started after"):
+        succeed(watch, 5, R)
+
+
+def test_a_denial_before_max_wait_is_caught(watch):
+    note = {"type": 2, "note": "max-wait: not started within 5s"}
+    ask(watch, 5, max_wait=5)
+    watch.kernel.time += 5
+    watch.see("J", Message(2, "sched.alloc", {"id": 5, **note}))
+    ask(watch, 6, max_wait=5)
+    watch.kernel.time += 4
+    with pytest.raises(Violation, match="was denied after 4"):
+        watch.see("J", Message(2, "sched.alloc", {"id": 6, **note}))
+    ask(watch, 7)
+    with pytest.raises(Violation, match="was denied after 0"):
+        watch.see("J", Message(2, "sched.alloc", {"id": 7, **note}))
+
+
+def test_a_job_that_waits_on_after_max_wait_is_caught(watch):
+    ask(watch, 5)
+    ask(watch, 6, max_wait=0)
+    watch.kernel.time += 59
+    assert watch.overdue() is None
+    watch.kernel.time += 2
+    assert watch.overdue() == 6
 
 
 def test_an_idle_head_is_caught(watch):
@@ -346,6 +387,8 @@ def test_merge_of_annotations():
 def test_the_same_seed_gives_the_same_history_and_shrinking_keeps_the_cause():
     made = history.make(7)
     assert made == history.make(7) != history.make(8)
+    impatient = history.make(7, impatient=True)
+    assert [step[0] for step in impatient] == [step[0] for step in made] and impatient != made
     json.dumps(made)
     culprit = made[11]
     assert history.shrink(made, lambda candidate: culprit in candidate) == [culprit]

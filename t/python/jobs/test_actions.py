@@ -409,7 +409,7 @@ def test_no_scheduler(inst):
 @pytest.mark.parametrize(
     "queues",
     [
-        3, {"a": 3}, {"a": {"requires": "x"}}, {"a": {"requires": [1]}}, {"a": {"parent": "b"}},
+        3, {"a": 3}, {"a": {"requires": "x"}}, {"a": {"requires": [1]}},
         {"a": {"hosts": "x"}}, {"a": {"requires": ["x y"]}}, {"a": {"foo": 1}},
         {"a": {"policy": {"jobspec": {"defaults": {"system": {"queue": "a"}}}}}},
     ],
@@ -422,6 +422,130 @@ def test_bad_queue_configuration(inst, queues):
     # All or nothing.
     assert inst.rpc("job-manager.queue-list") == {"queues": ["good"]}
     assert not inst.jm.housekeeping.is_configured
+
+
+@pytest.mark.parametrize(
+    "entry, text",
+    [
+        ({"parent": 42}, "'parent' must be a string"),
+        ({"parent": "v"}, "parent queue is itself"),
+        ({"parent": "nosuch"}, "parent queue 'nosuch' is not configured"),
+        ({"parent": "child"}, "parent queue 'child' is itself a virtual queue"),
+        ({"parent": "a", "requires": []}, "a virtual queue must not set 'requires'"),
+        (
+            {"parent": "a", "policy": {"scheduler": {"x": 1}}},
+            "a virtual queue must not set 'policy.scheduler'",
+        ),
+    ],
+)
+def test_bad_virtual_queue(inst, entry, text):
+    inst.rpc("config.load", {"queues": {"good": {}}})
+    with pytest.raises(OSError) as caught:
+        inst.rpc("config.load", {"queues": {"a": {}, "child": {"parent": "a"}, "v": entry}})
+    assert caught.value.errno == errno.EINVAL
+    assert f"error parsing [queues.v] config table: {text}" in caught.value.strerror
+    assert inst.rpc("job-manager.queue-list") == {"queues": ["good"]}
+
+
+def test_a_virtual_queue_may_be_the_default(inst):
+    config = {"queues": {"a": {}, "v": {"parent": "a"}}}
+    policy = {"jobspec": {"defaults": {"system": {"queue": "v"}}}}
+    inst.rpc("config.load", {**config, "policy": policy})
+    assert inst.jm.jobs.find(inst.submit()).queue_name == "v"
+
+
+# -- virtual queues (RFC 33) ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def virtual(inst):
+    """Queue a with children v and w, and b, all started."""
+    inst.load_sched()
+    # The children come first: they may be read in any order.
+    children = {"v": {"parent": "a"}, "w": {"parent": "a"}}
+    inst.rpc("config.load", {"queues": {**children, "a": {"requires": ["x"]}, "b": {}}})
+    switch(inst, True, all=True)
+    return inst
+
+
+def test_stopping_a_parent_withdraws_the_requests_of_its_children(virtual):
+    ids = {queue: virtual.submit(queue=queue) for queue in "avwb"}
+    assert allocs(virtual) == list(ids.values())
+    switch(virtual, False, "a")
+    assert [one["id"] for one in virtual.sched.of("cancel")] == [ids["a"], ids["v"], ids["w"]]
+    assert list(virtual.jm.sched.pending) == [ids["b"]]
+    virtual.sched.seen.clear()
+    switch(virtual, False, "v")
+    switch(virtual, True, "a")
+    assert sorted(allocs(virtual)) == [ids["a"], ids["w"]]
+    switch(virtual, True, "v")
+    assert allocs(virtual) == [ids["v"]]
+
+
+def test_stopping_a_child_leaves_parent_and_siblings(virtual):
+    ids = {queue: virtual.submit(queue=queue) for queue in "avwb"}
+    switch(virtual, False, "v")
+    assert [one["id"] for one in virtual.sched.of("cancel")] == [ids["v"]]
+
+
+def test_starting_a_child_of_a_stopped_parent_does_nothing_yet(virtual):
+    switch(virtual, False, all=True)
+    id = virtual.submit(queue="v")
+    switch(virtual, True, "v")
+    assert allocs(virtual) == []
+    switch(virtual, True, "a")
+    assert allocs(virtual) == [id]
+
+
+def test_status_of_a_virtual_queue(virtual):
+    assert status(virtual, "v") == {"enable": True, "start": True, "parent": "a"}
+    switch(virtual, False, "a", reason="maint")
+    assert status(virtual, "a") == {"enable": True, "start": False, "stop_reason": "maint"}
+    blocked = {"enable": True, "start": False, "parent": "a", "blocked": "parent"}
+    assert status(virtual, "v") == {**blocked, "stop_reason": "parent queue 'a' is stopped"}
+    switch(virtual, False, "v", reason="mine")
+    stopped = {"enable": True, "start": False, "parent": "a"}
+    assert status(virtual, "v") == {**stopped, "stop_reason": "mine"}
+    virtual.rpc(
+        "job-manager.queue-enable", {"enable": False, "all": False, "name": "a", "reason": "no"}
+    )
+    assert status(virtual, "v")["enable"] and virtual.submit(queue="v")
+
+
+def test_status_without_a_scheduler(inst):
+    inst.rpc("config.load", {"queues": {"a": {}, "v": {"parent": "a"}}})
+    offline = {"enable": True, "start": False, "stop_reason": "Scheduler is offline"}
+    assert status(inst, "v") == {**offline, "parent": "a"}
+    switch(inst, True, "v")
+    assert status(inst, "v") == {**offline, "parent": "a", "blocked": "scheduler"}
+
+
+def test_a_reload_gives_a_queue_another_parent_and_takes_it(virtual):
+    id = virtual.submit(queue="v")
+    switch(virtual, False, "a")
+    virtual.sched.seen.clear()
+    virtual.rpc("config.load", {"queues": {"a": {}, "b": {}, "v": {"parent": "b"}}})
+    assert status(virtual, "v") == {"enable": True, "start": True, "parent": "b"}
+    assert allocs(virtual) == [id]
+    virtual.rpc("config.load", {"queues": {"a": {}, "b": {}, "v": {}}})
+    assert status(virtual, "v") == {"enable": True, "start": True}
+
+
+def test_a_job_moved_to_a_virtual_queue_gets_the_constraint_of_the_parent(virtual):
+    id = virtual.submit(queue="b")
+    virtual.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": "v"}})
+    system = virtual.jm.jobs.find(id).jobspec["attributes"]["system"]
+    assert (system["queue"], system["constraints"]) == ("v", {"properties": ["x"]})
+    virtual.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": "a"}})
+    system = virtual.jm.jobs.find(id).jobspec["attributes"]["system"]
+    assert (system["queue"], system["constraints"]) == ("a", {"properties": ["x"]})
+
+
+def test_equal_priorities_go_by_the_time_of_submission_whatever_the_queue(virtual):
+    switch(virtual, False, all=True)
+    ids = [virtual.submit(queue=queue) for queue in "vawav"]
+    switch(virtual, True, all=True)
+    assert allocs(virtual) == ids
 
 
 def test_default_queue_must_exist(inst):

@@ -454,6 +454,21 @@ def test_stats_of_queues(inst):
     assert queues == {"a": 2, "b": 1}
 
 
+def test_jobs_of_a_virtual_queue_are_listed_with_those_of_its_parent(inst):
+    inst.rpc("config.load", {"queues": {"a": {}, "v": {"parent": "a"}, "b": {}}})
+    ids = {queue: inst.submit(queue=queue) for queue in "avb"}
+
+    def listed(*queues):
+        request = {"max_entries": 0, "attrs": [], "constraint": {"queue": list(queues)}}
+        return {job["id"] for job in inst.rpc("job-list.list", request)["jobs"]}
+
+    assert listed("a") == {ids["a"], ids["v"]}
+    assert listed("v") == {ids["v"]}
+    assert listed("v", "b") == {ids["v"], ids["b"]}
+    inst.rpc("config.load", {"queues": {"a": {}, "v": {"parent": "b"}, "b": {}}})
+    assert listed("a") == {ids["a"]} and listed("b") == {ids["v"], ids["b"]}
+
+
 def test_reloaded_job_list_knows_all_jobs(five):
     before = jobs(five)
     five.unload("job-list")

@@ -18,6 +18,12 @@ QUEUES = {
             "requires": ["pp"],
             "policy": {"jobspec": {"defaults": {"system": {"duration": "10m"}}}},
         },
+        "quick": {
+            "parent": "debug",
+            "policy": {"jobspec": {"defaults": {"system": {"duration": "5m"}}}},
+        },
+        "standby": {"parent": "debug"},
+        "other": {"parent": "batch"},
     },
     "policy": {"jobspec": {"defaults": {"system": {"queue": "batch", "duration": "1h"}}}},
 }
@@ -238,6 +244,20 @@ def test_queue_of_its_own(queues):
     assert system(queues, queue="debug", duration=5)["duration"] == 5
 
 
+@pytest.mark.parametrize(
+    "queue, duration, constraints",
+    [
+        ("quick", 300.0, {"properties": ["pp"]}),
+        ("standby", 600.0, {"properties": ["pp"]}),
+        ("other", 3600.0, None),
+    ],
+)
+def test_a_virtual_queue_has_what_its_parent_has(queues, queue, duration, constraints):
+    found = system(queues, queue=queue)
+    assert (found["queue"], found["duration"]) == (queue, duration)
+    assert found.get("constraints") == constraints
+
+
 def test_constraint_is_added_to_the_users(queues):
     found = system(
         queues, queue="debug", constraints={"or": [{"ranks": ["0"]}], "properties": ["x"]}
@@ -261,6 +281,14 @@ def test_access(inst):
         inst.submit()
 
 
+def test_a_virtual_queue_is_no_way_around_the_access_of_its_parent(inst):
+    closed = {"policy": {"access": {"allow-user": ["nobody-we-know"]}}}
+    inst.rpc("config.load", {"queues": {"a": closed, "b": {"parent": "a"}, "c": {}}})
+    with pytest.raises(OSError, match="may not submit jobs to queue 'b'"):
+        inst.submit(queue="b")
+    assert inst.submit(queue="c")
+
+
 # -- limits --------------------------------------------------------------------------------------------------------
 
 
@@ -275,7 +303,12 @@ def test_limits(inst):
             "limits": limits,
             "jobspec": {"defaults": {"system": {"queue": "a", "duration": "1h"}}},
         },
-        "queues": {"a": {}, "b": queue},
+        "queues": {
+            "a": {},
+            "b": queue,
+            "short": {"parent": "b", "policy": {"limits": {"duration": "1m"}}},
+            "wide": {"parent": "b", "policy": {"limits": {"job-size": {"max": {"ncores": -1}}}}},
+        },
     }
     inst.rpc("config.load", config)
     refused(inst, errno.EINVAL, "requested ncores (5) exceeds policy limit of 4", cores=5)
@@ -286,6 +319,17 @@ def test_limits(inst):
     refused(inst, errno.EINVAL, text, cores=9, queue="b")
     text = "requested duration (3h) exceeds policy limit of 2h for queue b"
     refused(inst, errno.EINVAL, text, queue="b", duration=10800)
+    # Key by key what a virtual queue sets, then what its parent sets, then what the instance sets.
+    text = "requested duration (2m) exceeds policy limit of 1m for queue short"
+    refused(inst, errno.EINVAL, text, queue="short", duration=120)
+    text = "requested ncores (9) exceeds policy limit of 8 for queue short"
+    refused(inst, errno.EINVAL, text, queue="short", duration=60, cores=9)
+    text = "requested nnodes (3) exceeds policy limit of 2"
+    refused(inst, errno.EINVAL, text, queue="short", duration=60, nodes=3)
+    text = "requested duration (3h) exceeds policy limit of 2h for queue wide"
+    refused(inst, errno.EINVAL, text, queue="wide", duration=10800)
+    assert inst.submit(cores=8, queue="short", duration=60)
+    assert inst.submit(cores=9, queue="wide", duration=7000)
 
 
 def test_bad_limits(inst):

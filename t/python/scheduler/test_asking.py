@@ -41,6 +41,10 @@ def as_guest(rig, userid=1001):
     rig.client.userid, rig.client.rolemask = userid, 2
 
 
+def as_admin(rig, userid=1001):
+    rig.client.userid, rig.client.rolemask = userid, 2 | 4 | 8
+
+
 @pytest.mark.parametrize("id", [-1, 1 << 64, 1 << 200, 1.5, True, "1", None])
 def test_what_is_no_job_id_is_refused_without_a_traceback(id):
     rig = rig_with("sched-backfill", (6, 100))
@@ -201,6 +205,39 @@ def test_a_guest_is_told_of_own_jobs_only():
     assert ask(rig, "explain", id=3)["jobs"][0]["behind"] == []
 
 
+def test_an_admin_sees_what_the_owner_sees_and_changes_nothing():
+    rig = rig_with(BACKFILL, (6, 100))
+    rig.alloc(2, whole(8, 50))
+    rig.alloc(3, whole(2, 500), userid=1001)
+    rig.settle()
+    rig.wait(2)
+    entry = {"name": "week", "start": rig.now + 1000, "duration": 10, "nodes": 4, "users": [1002]}
+    reserve = {"reservation": {**entry, "zone": "UTC"}}
+    assert rig.ask("sched.reserve", reserve)[0] == 0
+    private = {"access": {"private-mode": True}}
+    assert rig.ask(f"{BACKFILL}.config-reload", private)[0] == 0
+    questions = [
+        ("explain", {"id": 2}),
+        ("explain", {"id": 3}),
+        ("explain", {"all": True}),
+        ("plan", {}),
+        ("reservations", {}),
+    ]
+
+    def answers():
+        said = [ask(rig, method, **payload) for method, payload in questions]
+        return [{**one, "made": None, "now": None} for one in said]
+
+    as_the_owner = answers()
+    as_admin(rig)
+    assert answers() == as_the_owner
+    assert ask(rig, "stats")["stats"]["pending_jobs"] == 2
+    assert rig.ask(f"{BACKFILL}.stats-get")[0] == 0
+    assert rig.ask("sched.reserve", reserve)[0] == errno.EPERM
+    assert rig.ask("sched.unreserve", {"name": "week"})[0] == errno.EPERM
+    assert rig.ask(f"{BACKFILL}.config-reload", {})[0] == errno.EPERM
+
+
 # -- when ------------------------------------------------------------------------------------------
 
 
@@ -273,6 +310,7 @@ def test_when_refuses(payload):
 QUEUES = {
     "queues": {
         "debug": {"requires": ["left"]},
+        "quick": {"parent": "debug"},
         "batch": {"policy": {"jobspec": {"defaults": {"system": {"duration": "1h"}}}}},
     },
     "policy": {"jobspec": {"defaults": {"system": {"duration": 60, "queue": "debug"}}}},
@@ -291,6 +329,7 @@ def test_when_knows_what_submission_adds(module):
     # In queue debug, which is the default, there is one node left.
     assert ask(rig, "when", jobspec=whole(2))["start"] == pytest.approx(begin + 100, abs=0.1)
     assert ask(rig, "when", jobspec=whole(5))["verdict"] == "never"
+    assert ask(rig, "when", jobspec=whole(5, queue="quick"))["verdict"] == "never"
     assert ask(rig, "when", jobspec=whole(5, queue="batch"))["verdict"] == "now"
     rig.alloc(2, whole(1, 30, constraints={"properties": ["left"]}))
     rig.settle()

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from flux.scheduler.reservations import Asker, Reservation
+from flux.scheduler.site_policy.queue_names import QueueNames
 
 NOW = 1795600000.0
 LEAST = {"name": "dat", "start": "+1h", "duration": "4h", "nodes": 4, "zone": "UTC"}
@@ -94,14 +95,37 @@ def test_users_by_name():
 
 
 def test_the_group():
+    names = QueueNames()
     maintenance = make()
     assert maintenance.for_nobody
-    assert not maintenance.admits(Asker(0, None, None))
+    assert not maintenance.admits(Asker(0, None, None), names)
     dedicated = make(users=[1001], queues=["batch", "debug"])
-    assert dedicated.admits(Asker(1001, "debug", None))
-    assert not dedicated.admits(Asker(1001, None, None))
-    assert not dedicated.admits(Asker(1002, "debug", None))
-    assert make(banks="physics").admits(Asker(7, None, "physics"))
+    assert dedicated.admits(Asker(1001, "debug", None), names)
+    assert not dedicated.admits(Asker(1001, None, None), names)
+    assert not dedicated.admits(Asker(1002, "debug", None), names)
+    assert make(banks="physics").admits(Asker(7, None, "physics"), names)
+
+
+def test_a_reservation_for_a_queue_is_for_its_virtual_queues():
+    names = QueueNames()
+    names.read({"queues": {"batch": {}, "quick": {"parent": "batch"}, "slow": {"parent": "batch"}}})
+    for_parent, for_child = make(queues=["batch"]), make(queues=["quick"])
+    admitted = {
+        queue: (
+            for_parent.admits(Asker(0, queue, None), names),
+            for_child.admits(Asker(0, queue, None), names),
+        )
+        for queue in ("batch", "quick", "slow", "gone", None)
+    }
+    assert admitted == {
+        "batch": (True, False),
+        "quick": (True, True),
+        "slow": (True, False),
+        "gone": (False, False),
+        None: (False, False),
+    }
+    names.read({})
+    assert not for_parent.admits(Asker(0, "quick", None), names)
 
 
 def test_windows_follow_each_other():

@@ -76,6 +76,28 @@ def test_a_job_of_the_group_is_not_refused_with_jobs_outside_that_ask_for_the_sa
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
+    rig = make(module)
+    queues = {"batch": {}, "quick": {"parent": "batch"}, "other": {}}
+    assert rig.ask(f"{module}.config-reload", {"queues": queues})[0] == 0
+    reserve(rig, "parents", 0, 1000, nodes=4, queues=["batch"])
+    reserve(rig, "childs", 0, 1000, nodes=4, queues=["quick"])
+    rig.alloc(1, whole(1, 50, queue="quick", reservation="parents"))
+    rig.alloc(2, whole(1, 50, queue="batch", reservation="parents"))
+    rig.alloc(3, whole(1, 50, queue="quick", reservation="childs"))
+    rig.alloc(4, whole(1, 50, queue="batch", reservation="childs"))
+    rig.alloc(5, whole(1, 50, queue="other", reservation="parents"))
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    assert "is not for this job's user, queue and bank" in rig.denied(4)
+    # The names are those of the configuration as it is now.
+    assert rig.ask(f"{module}.config-reload", {"queues": {"batch": {}, "quick": {}}})[0] == 0
+    rig.alloc(6, whole(1, 50, queue="quick", reservation="parents"))
+    rig.settle()
+    assert rig.started() == [1, 2, 3] and "is not for" in rig.denied(6)
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_a_job_that_would_run_into_the_window_waits(module):
     rig = make(module)
     reserve(rig, "dat", 100, 50, nodes=8)

@@ -269,6 +269,11 @@ def test_a_job_that_the_scheduler_has_not_been_given(flux_sched, around, reason)
         (listed(16), "ƒ8 is not a pending job: its state is RUN"),
         (listed(64, result=2), "ƒ8 is not a pending job: its state is FAILED"),
         (listed(8, userid=os.getuid() + 1), "ƒ8 is not a pending job"),
+        # Who may ask for the plan has the role admin.
+        (
+            {**listed(8, userid=os.getuid() + 1, urgency=16), "plan": {}},
+            "ƒ8 has not been sent to the scheduler: Function not implemented",
+        ),
         (listed(8, urgency=16), "ƒ8 has not been sent to the scheduler: Function not implemented"),
     ],
 )
@@ -323,7 +328,7 @@ def test_bad_options_are_named(flux_sched, argv, text):
     "error, text",
     [
         (OSError(38, "Function not implemented"), "none is loaded"),
-        (OSError(1, "Operation not permitted"), "only the owner of the instance"),
+        (OSError(1, "Operation not permitted"), "only the owner of the instance, and users with"),
         (OSError(22, "reservation dat: duration is missing"), "duration is missing"),
     ],
 )

@@ -262,7 +262,7 @@ def of(bank, slots=1, **keys):
 @POLICIES
 def test_without_its_table_a_rule_is_not_asked(policy, args, toys):
     rig = load(policy, args, {"toys": {}})
-    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation"]
+    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
     assert not rig.sched.admission.engaged
     rig.alloc(1, of("closed"))
     rig.settle()
@@ -273,7 +273,7 @@ def test_without_its_table_a_rule_is_not_asked(policy, args, toys):
 @POLICIES
 def test_with_its_table_it_is(policy, args, toys):
     rig = load(policy, args, {"toys": {"red": 1}})
-    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "toy"]
+    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "toy", "max-wait"]
     for jobid in (1, 2):
         rig.alloc(jobid, of("red"))
     rig.alloc(3, of("blue"))
@@ -344,7 +344,7 @@ def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
     assert rig.started() == [1, 2]
     reload(rig, {})
     assert rig.started() == [1, 2, 3]
-    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation"]
+    assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
     for jobid in (1, 2, 3):
         rig.free(jobid)
     rig.settle()

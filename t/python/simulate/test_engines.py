@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Both engines start every job at the same time, and what an engine must bear from a module."""
 
+import csv
 import random
+import types
 
 import pytest
 from shared import SRCDIR
 
 from flux_embedded.formats import states
-from flux_embedded.simulate import policy
-from flux_embedded.simulate.job import Job, Shape
+from flux_embedded.simulate import checking, policy
+from flux_embedded.simulate.job import Job, Shape, jobspec, max_wait
 from flux_embedded.simulate.machine import uniform
+from flux_embedded.simulate.results.files import write_jobs
 from flux_embedded.simulate.results.outcome import REJECTED
+from flux_embedded.simulate.results.reading import Row
 from flux_embedded.simulate.run import Settings, simulate
 from flux_embedded.simulate.workload.build import Workload
 from flux_embedded.simulate.workload.record import Notes
@@ -82,6 +86,52 @@ def test_engines_agree(seed, text):
     assert columns(lean) == columns(whole)
     assert list(lean.how) == list(whole.how)
     assert lean.allocated == whole.allocated
+
+
+def impatient_jobs(seed):
+    """Of these some say for how long they may wait."""
+    work, chance = some_jobs(seed), random.Random(seed)
+    for job in work.jobs:
+        job.extra = {"jobspec": jobspec(job)}
+        if chance.random() < 0.5:
+            limit = chance.choice((0, 5, 20, "1m", 1000))
+            job.extra["jobspec"]["attributes"]["system"]["max-wait"] = limit
+    return work
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sched-fifo queue-depth=unlimited",
+        "sched-fifo order=queue",
+        "sched-simple queue-depth=unlimited",
+        "sched-backfill",
+        "sched-backfill reservations=unlimited",
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_no_job_starts_after_it_may_wait(seed, text, tmp_path):
+    work = impatient_jobs(seed)
+    outcome, _ = simulate_policy(work, text)
+    write_jobs(outcome, tmp_path / "jobs.csv")
+    with open(tmp_path / "jobs.csv", newline="") as stream:
+        rows = [Row(values, line) for line, values in enumerate(csv.DictReader(stream), 2)]
+    result = types.SimpleNamespace(name=text)
+    given_up = 0
+    for job, row in zip(work.jobs, rows):
+        assert row.max_wait == max_wait(job)
+        checking._check_times(result, row, calm=True)
+        given_up += row.state == "REJECTED" and row.max_wait is not None
+        if row.start is not None and row.max_wait is not None:
+            row.start = row.end = row.submit + row.max_wait + 0.1
+            with pytest.raises(checking.Violation, match="may wait"):
+                checking._check_times(result, row, calm=True)
+    assert given_up > 5
+    assert any("not started within" in note for note in outcome.notes.values())
+    whole, _ = simulate_policy(work, text, engine="instance")
+    assert sum(row.start is not None for row in rows) == sum(
+        start == start for start in whole.start
+    )
 
 
 def test_engines_agree_on_the_sample():
@@ -186,7 +236,11 @@ QUEUES = {
             {"hosts": "n[4-5]", "cores": "0-3", "gpus": "0-1", "properties": ["debug"]},
         ]
     },
-    "queues": {"batch": {"requires": ["batch"]}, "debug": {"requires": ["debug"]}},
+    "queues": {
+        "batch": {"requires": ["batch"]},
+        "debug": {"requires": ["debug"]},
+        "quick": {"parent": "debug"},
+    },
 }
 
 
@@ -198,7 +252,7 @@ def test_queues_with_nodes_of_their_own(text):
     chance = random.Random(3)
     jobs = []
     for number in range(40):
-        queue = chance.choice(("batch", "debug"))
+        queue = chance.choice(("batch", "debug", "quick"))
         nodes = chance.randint(1, 4 if queue == "batch" else 2)
         seconds = chance.choice((5, 10, 30))
         shape = Shape(nodes, 1, 4, 0, True)

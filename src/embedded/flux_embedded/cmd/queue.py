@@ -19,6 +19,7 @@ _UP = ("enabled", "started")
 HEADINGS = {
     "queue": "QUEUE",
     "queuem": "QUEUE",
+    "parent": "PARENT",
     "submission": "SUBMIT",
     "scheduling": "SCHED",
     **{f"{name}{form}": name[:2].upper() for name in _UP for form in ("", ".ascii")},
@@ -41,9 +42,7 @@ for _what in COUNTED:
             },
         }
     )
-_STATE = (
-    "?:{queuem:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
-)
+_STATE = "?:{queuem:<8.8} ?:{parent:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
 _TIMES = "{defaults.timelimit!F:>8} {limits.timelimit!F:>8} "
 FORMATS = {
     "default": (
@@ -62,7 +61,7 @@ FORMATS = {
         "{resources.allocated.nnodes:>11} {resources.free.nnodes:>10}",
     ),
 }
-GREEN, RED, OFF = "\033[01;32m", "\033[01;31m", "\033[0;0m"
+GREEN, YELLOW, RED, OFF = "\033[01;32m", "\033[01;33m", "\033[01;31m", "\033[0;0m"
 
 
 class Range:
@@ -87,6 +86,7 @@ class Row:
         self.limits = info.limits
         self.limits.range = Range(info.limits)
         self.limits.range.effective = Range(info.limits, info.resources.all)
+        self.parent = info.parent
         self.submission = "enabled" if info.enabled else "disabled"
         self.scheduling = "started" if info.started else "stopped"
         self.color_off = OFF
@@ -94,6 +94,10 @@ class Row:
             is_up = getattr(info, name)
             setattr(self, name, AltField("✔", "y") if is_up else AltField("✗", "n"))
             setattr(self, f"color_{name}", GREEN if is_up else RED)
+        if info.blocked == "parent":
+            # It goes on by itself when its parent is started.
+            self.scheduling = "stopped (parent)"
+            self.started, self.color_started = AltField("⏸", "p"), YELLOW
 
 
 def list_command(args):
@@ -109,9 +113,8 @@ def list_command(args):
             raise CommandError(f"No such queue: {name}")
         status = _status(handle, name)
         is_default = name == conf.default_queue
-        rows.append(
-            Row(QueueInfo(name, conf, resources, status["enable"], status["start"], is_default))
-        )
+        state = (status["enable"], status["start"], is_default, status.get("blocked"))
+        rows.append(Row(QueueInfo(name, conf, resources, *state)))
     layout.print_items(rows, no_header=args.no_header)
 
 

@@ -2,6 +2,9 @@
 """What the tables ``[policy]`` and ``[queues]`` may hold (RFC 33).
 
 A key that nobody knows is an error: a limit with a typo would limit nothing.
+
+A queue with a ``parent`` is *virtual*: another name to submit under, with the resources of its parent and a policy of its own. What
+its policy does not say is as its parent's says, and else as ``[policy]`` says. There is one level of parents.
 """
 
 import errno
@@ -26,6 +29,8 @@ def validate(config):
             raise _error("queues", "not a table")
         for name, entry in queues.items():
             _queue(entry, f"queues.{name}")
+        for name, entry in queues.items():
+            _check_parent(queues, name, entry)
     if default is not None and default not in (queues or {}):
         text = f"the [policy] config table defines a default queue {default} that is not in [queues] table"
         raise OSError(errno.EINVAL, text)
@@ -86,12 +91,64 @@ def json_name(value):
 
 
 def _queue(entry, where):
-    _table(entry, where, ("policy", "requires"))
-    if "policy" in entry and _policy(entry["policy"], f"{where}.policy") is not None:
-        raise _error(where, "'policy' must not define a default queue!")
+    _table(entry, where, ("policy", "requires", "parent"))
+    is_virtual = "parent" in entry
+    if is_virtual and not isinstance(entry["parent"], str):
+        raise _error(where, "'parent' must be a string")
+    if "policy" in entry:
+        if _policy(entry["policy"], f"{where}.policy") is not None:
+            raise _error(where, "'policy' must not define a default queue!")
+        if is_virtual and "scheduler" in entry["policy"]:
+            raise _error(where, "a virtual queue must not set 'policy.scheduler'")
+    if is_virtual and "requires" in entry:
+        raise _error(where, "a virtual queue must not set 'requires'")
     requires = entry.get("requires", [])
     if not _is_strings(requires) or any(not BANNED.isdisjoint(name) for name in requires):
         raise _error(where, "'requires' must be an array of property strings (RFC 20)")
+
+
+def _check_parent(queues, name, entry):
+    parent = entry.get("parent")
+    if parent is None:
+        return
+    if parent == name:
+        raise _error(f"queues.{name}", "parent queue is itself")
+    if parent not in queues:
+        raise _error(f"queues.{name}", f"parent queue '{parent}' is not configured")
+    if "parent" in queues[parent]:
+        raise _error(f"queues.{name}", f"parent queue '{parent}' is itself a virtual queue")
+
+
+def tables_of(config, queue):
+    """The tables whose ``policy`` counts for jobs of a queue, from that which is asked last to that which is asked first.
+
+    Args:
+        config (dict): a configuration that was validated
+        queue (str or None): name of the queue; one that is not configured has no table of its own
+
+    Returns:
+        list of (dict, str or None): the configuration itself, with None, then the table of the parent, if there is one, and the queue's
+        own, both with the name of the queue: what is inherited counts as the queue's
+    """
+    queues = config.get("queues", {})
+    entry = queues.get(queue)
+    tables = [(config, None)]
+    if entry is not None:
+        if "parent" in entry:
+            tables.append((queues[entry["parent"]], queue))
+        tables.append((entry, queue))
+    return tables
+
+
+def requires_of(queues, name):
+    """The properties that jobs of a queue are confined to, of a virtual one those of its parent (list of str).
+
+    Args:
+        queues (dict): the table ``queues``
+        name (str): of one of them
+    """
+    entry = queues[name]
+    return list(queues.get(entry.get("parent"), entry).get("requires", ()))
 
 
 def _policy(table, where):

@@ -3,7 +3,7 @@
 
 - no unit is held by two jobs at a time, none is held that the machine does not have
 - no job starts on what is down or drained then
-- a job starts after it was submitted, and ends by its limit
+- a job starts after it was submitted and ends by its limit; and not later than it may wait, if the scheduler was sent all jobs
 - a scheduler that does not backfill starts the jobs of a queue in order
 - a promise is kept
 - where a job was ended to make way for another, that one starts on its units
@@ -287,11 +287,24 @@ def _check_times(result, row, calm):
         raise Violation(
             f"{name} started at {row.start:g} s, before it was submitted at {row.submit:g} s"
         )
+    may_wait = row.max_wait if calm and _is_sent_all(result.name) else None
+    if may_wait is not None and row.start > row.submit + may_wait + GRAIN:
+        raise Violation(
+            f"{name} started after {row.start - row.submit:g} s, and may wait {may_wait:g} s"
+        )
     if row.end is not None:
         if row.end < row.start:
             raise Violation(f"{name} ended at {row.end:g} s, before it started at {row.start:g} s")
         if row.limit and calm and row.end > row.start + row.limit + GRAIN:
             raise Violation(f"{name} ran {row.end - row.start:g} s with a limit of {row.limit:g} s")
+
+
+def _is_sent_all(name):
+    """Whether a scheduler hears of a job when it is submitted: with a limited queue-depth the job manager keeps some back."""
+    module, *args = name.split()
+    depth = ["unlimited" if module == "sched-backfill" or "order=queue" in args else "8"]
+    depth += [arg.partition("=")[2] for arg in args if arg.startswith("queue-depth=")]
+    return depth[-1] == "unlimited"
 
 
 def check_units(held, units, name=""):

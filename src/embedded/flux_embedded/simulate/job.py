@@ -3,6 +3,8 @@
 
 from typing import NamedTuple, Optional
 
+from flux_embedded.formats import fsd
+
 #: `Job.limit` of a job without a limit.
 NO_LIMIT = 0
 
@@ -118,6 +120,18 @@ def userids(jobs):
         found[user] = number
         number += 1
     return found
+
+
+def max_wait(job):
+    """For how many seconds a job of a trace may wait (``attributes.system.max-wait`` of its jobspec); None: for ever."""
+    given = (job.extra or {}).get("jobspec")
+    value = given and given.get("attributes", {}).get("system", {}).get("max-wait")
+    if isinstance(value, str):
+        try:
+            return fsd.parse(value)
+        except ValueError:
+            return None  # it is denied
+    return None if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
 
 
 def followers(jobs):

@@ -38,15 +38,16 @@ Beside that:
     the answers for ``flux sched``, and the command itself (packages)
 ``reservations``
     the first admission rule (a package)
+``wait_limits``
+    the second: jobs that are given up when they would start too late
 ``testing``
     for tests of a site's policy (a package)
 
 **What may be touched.** A new reason not to start a job is an admission rule in a file of its own;
 another way to choose jobs is a policy. Neither takes a change here. ``requests``, ``queue``,
-``passes`` and ``host`` know of no policy, rule or reservation; ``policy`` knows one rule, that of
-reservations, since it makes it. Whatever comes in a message is checked in ``messages``, and
-whatever an override raises ends in `host.ErrorReporter`: on a real broker a module that fails takes
-the instance with it.
+``passes`` and ``host`` know of no policy, rule or reservation; ``policy`` knows the rules that it
+makes. Whatever comes in a message is checked in ``messages``, and whatever an override raises ends
+in `host.ErrorReporter`: on a real broker a module that fails takes the instance with it.
 """
 
 from flux.scheduler.base import Scheduler

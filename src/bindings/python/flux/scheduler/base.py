@@ -763,9 +763,16 @@ class Scheduler(BrokerModule):
     def _handle_quiescent(self, msg: Any) -> None:
         self._quiescence.ask(msg)
 
-    @request_handler("stats-get")
+    @request_handler("stats-get", allow_guest=True)
     def _handle_stats(self, msg: Any) -> None:
-        self._serve(msg, lambda: self.handle.respond(msg, self.stats_get()))
+        self._serve_if_sees_all(msg, lambda: self.handle.respond(msg, self.stats_get()))
+
+    def _serve_if_sees_all(self, msg: Any, serve: Callable[[], Any]) -> None:
+        """As `_serve`; whoever may not see all is refused, as flux-core does it."""
+        if messages.sees_all(msg):
+            self._serve(msg, serve)
+        else:
+            self._refuse(msg, "Request requires owner credentials", errno.EPERM)
 
     def _serve(self, msg: Any, serve: Callable[[], Any]) -> None:
         """Call `serve`; answer `msg` with an error if it raises."""
@@ -779,8 +786,8 @@ class Scheduler(BrokerModule):
             self._errors.report(msg.topic, trace=True)
             self._refuse(msg, f"{type(exc).__name__}: {exc}")
 
-    def _refuse(self, msg: Any, text: str) -> None:
+    def _refuse(self, msg: Any, text: str, errnum: int = errno.EINVAL) -> None:
         try:
-            self.handle.respond_error(msg, errno.EINVAL, text)
+            self.handle.respond_error(msg, errnum, text)
         except Exception as exc:
             self._errors.report(f"{msg.topic}: cannot answer: {exc}")

@@ -21,6 +21,16 @@ PRIORITY_MAX = (1 << 32) - 1
 #: Largest userid, which stands for one that is not known.
 USERID_MAX = (1 << 32) - 1
 
+#: Bits of a request's rolemask (RFC 12).
+ROLE_OWNER, ROLE_ADMIN = 1, 8
+
+
+def sees_all(msg: Any) -> bool:
+    """Whether who sent a request is shown what belongs to others: the instance owner, and users with
+    the role admin (``access.roles.admin``, flux-core 0.88), who may change no more than other
+    guests."""
+    return bool(msg.rolemask & (ROLE_OWNER | ROLE_ADMIN))
+
 
 def object_of(msg: Any) -> dict[str, Any]:
     """The payload of a message, which must be an object; none counts as an empty one.

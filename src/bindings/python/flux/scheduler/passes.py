@@ -255,6 +255,8 @@ class Passes:
         main, forecasts (PassRunner): what runs passes and forecasts
         pace (Pace): as given
         changed: called when a pass was asked for or has ended; None: nobody waits for that
+        completed: ``completed(events)`` is called when a pass has come to its end that had seen so
+            many events; None: nobody wants to know
     """
 
     def __init__(
@@ -278,6 +280,7 @@ class Passes:
         self.start = start
         self.when_empty = when_empty
         self.changed: Callable[[], None] | None = None
+        self.completed: Callable[[int], None] | None = None
         self.events = 0
         #: of these, what the pass under way had seen when it began, and the last that was completed
         self._seen = 0
@@ -361,6 +364,8 @@ class Passes:
                 self.errors.log.debug(f"sched_delay={self.pace.delay:.6f}")
             if self.forecasts is not None and (self.when_empty or self.requests.queue):
                 self.forecast()
+            if self.completed is not None:
+                self.completed(self._seen)
         if self.changed is not None:
             self.changed()
 

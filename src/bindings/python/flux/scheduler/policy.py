@@ -46,6 +46,7 @@ from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.in_force import Rule, RulesInForce
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.queue_names import QueueNames
+from flux.scheduler.wait_limits import WaitLimits
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -77,12 +78,13 @@ def _answered_by(
     Args:
         topic: of the request
         question: gives, for the scheduler, the function that makes the answer
-        guests: whether guests may ask
+        guests: whether guests may ask, not only who sees all (`messages.sees_all`)
     """
 
-    @request_handler(topic, prefix=False, allow_guest=guests)
+    @request_handler(topic, prefix=False, allow_guest=True)
     def handle(self: PolicyScheduler, msg: Any) -> None:
-        self._serve(msg, lambda: self._answering.answer(msg, question(self), self._serve))
+        serve = self._serve if guests else self._serve_if_sees_all
+        serve(msg, lambda: self._answering.answer(msg, question(self), self._serve))
 
     return handle
 
@@ -163,9 +165,12 @@ class PolicyScheduler(Scheduler):
                 stopwatch=self._host.stopwatch,
             )
         )
+        self.queue_names = QueueNames()
         self._reservations = ReservationRule(self, parse, self._commits, self._errors)
         self.add_rule(self._reservations)
-        self.queue_names = QueueNames()
+        self._wait_limits = WaitLimits(self, self._errors)
+        self.add_rule(self._wait_limits)
+        self._passes.completed = self._wait_limits.pass_completed
         self._site_policy = RulesInForce(self, self._errors, RULES, after=self._reservations)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
@@ -602,7 +607,35 @@ class PolicyScheduler(Scheduler):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
+    def leaves(self, job: PendingJob) -> None:
+        """Called when a pending job leaves the queue and no pass has decided so: its request was
+        withdrawn, or it is given up. A policy drops what it keeps for the job."""
+
+    def give_up(self, job: PendingJob, note: str) -> None:
+        """Deny a job that waits, deferred or not. To be called between the steps of passes, as from
+        a timer; a pass itself uses `refuse`.
+
+        Args:
+            job (PendingJob): the job
+            note (str): why, for its user
+        """
+        self._passes.events += 1
+        self.leaves(job)
+        self._requests.take_out(job.request)
+        job.request.deny(note)
+        self._request_schedule()
+
+    def events_seen(self) -> int:
+        """A number that grows with every event that a pass follows."""
+        return self._passes.events
+
     # -- events ------------------------------------------------------------------------------------
+
+    def cancel(self, jobid: int) -> None:
+        job = self.pending(jobid)
+        if job is not None:
+            self.leaves(job)
+        super().cancel(jobid)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         if jobid in self.running:
@@ -664,6 +697,11 @@ class PolicyScheduler(Scheduler):
         """
         return self._annotator.is_mature(job)
 
+    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
+        """The expected start that a job was told (seconds since the epoch), and its kind,
+        "promised" or "planned"; None if it was told none."""
+        return self._annotator.estimate_of(job)
+
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
         """Annotate `job` with its estimated start (seconds since the epoch); None removes it.
 
@@ -675,6 +713,8 @@ class PolicyScheduler(Scheduler):
             kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or
                 "planned"
         """
+        if self._wait_limits.engaged:
+            self._wait_limits.promised(job, when if kind == "promised" else None)
         self._annotator.estimate(job, when, kind)
 
     def estimates(self) -> Iterator[None]:

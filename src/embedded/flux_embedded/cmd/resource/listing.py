@@ -12,6 +12,7 @@ from flux.resource import ResourceJournalConsumer, ResourceSet, SchedResourceLis
 from flux.util import parse_fsd
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.tables import Formats, words
+from flux_embedded.formats import policy
 
 STATES = ("free", "allocated", "down", "up", "all")
 HEADINGS = {
@@ -47,7 +48,7 @@ def queue_ranks(rset, config, names):
     for name in names:
         if name not in queues:
             raise CommandError(f"--queue: {name}: no such queue")
-        constraint = {"properties": list(queues[name].get("requires", []))}
+        constraint = {"properties": policy.requires_of(queues, name)}
         ranks.add(rset.copy_constraint(constraint).ranks)
     return ranks
 
@@ -126,10 +127,12 @@ def list_resources(args):
     layout = Formats("flux-resource", FORMATS, "list").layout(args.format, HEADINGS)
     states, resources, config = _resources(args, "free,allocated,down")
     wanted = words(args.queue)
+    queues = config.get("queues", {})
+    # A virtual queue has the nodes of its parent: it is shown only when it is asked for.
     requires = {
-        name: set(queue.get("requires", ()))
-        for name, queue in config.get("queues", {}).items()
-        if not wanted or name in wanted
+        name: set(policy.requires_of(queues, name))
+        for name, queue in queues.items()
+        if (name in wanted if wanted else "parent" not in queue)
     }
     rsets = {state: resources[state] for state in states}
     if "state" not in layout.fields:

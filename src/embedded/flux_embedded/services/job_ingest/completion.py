@@ -5,7 +5,7 @@ import errno
 import grp
 import pwd
 
-from flux_embedded.formats import fsd
+from flux_embedded.formats import fsd, policy
 
 
 class Completion:
@@ -52,9 +52,8 @@ class Completion:
 
     def _find_defaults(self, queue):
         """(default system attributes, required properties, access table) for jobs of `queue`."""
-        policy = self.config.get("policy", {})
         queues = self.config.get("queues", {})
-        defaults = dict(policy.get("jobspec", {}).get("defaults", {}).get("system", {}))
+        defaults = dict(_defaults(self.config))
         default_queue = defaults.pop("queue", None)
         extra = {}
         if queues:
@@ -64,11 +63,12 @@ class Completion:
                 queue = extra["queue"] = default_queue
             if queue not in queues:
                 raise OSError(errno.EPERM, f"Invalid queue '{queue}' specified")
-        settings = queues.get(queue, {})
-        own = settings.get("policy", {})
-        defaults.update(own.get("jobspec", {}).get("defaults", {}).get("system", {}))
-        access = own.get("access", policy.get("access"))
-        requires = list(settings.get("requires", ()))
+        access = None
+        for table, name in policy.tables_of(self.config, queue):
+            access = table.get("policy", {}).get("access", access)
+            if name is not None:
+                defaults.update(_defaults(table))
+        requires = policy.requires_of(queues, queue) if queue in queues else []
         if "duration" in defaults:
             try:
                 text = defaults["duration"]
@@ -102,6 +102,11 @@ class Completion:
             return pwd.getpwuid(userid).pw_gid
         except KeyError:
             return None
+
+
+def _defaults(table):
+    """The default system attributes that a table, the configuration or one of its queues, gives to jobs."""
+    return table.get("policy", {}).get("jobspec", {}).get("defaults", {}).get("system", {})
 
 
 def with_system(jobspec):

@@ -15,8 +15,12 @@ COMPARISONS = ((">=", operator.ge), ("<=", operator.le), (">", operator.gt), ("<
 MAX_DEPTH = 64
 
 
-def compile_constraint(constraint):
+def compile_constraint(constraint, parents):
     """Compile a constraint object.
+
+    Args:
+        constraint (dict): the constraint
+        parents (dict): name of a virtual queue -> that of its parent: who asks for the parent's jobs gets those of both
 
     Returns:
         (predicate of an `Entry`, mask of the states that can match)
@@ -24,28 +28,30 @@ def compile_constraint(constraint):
     Raises:
         OSError: EPROTO, with what is wrong
     """
-    return _object(constraint, 0)
+    return _object(constraint, parents, 0)
 
 
-def _object(constraint, depth):
+def _object(constraint, parents, depth):
     if not isinstance(constraint, dict):
         raise _invalid("constraint must be JSON object")
     if len(constraint) > 1:
         raise _invalid("constraint must only contain 1 element")
     if depth > MAX_DEPTH:
         raise _invalid("nested too deeply")
-    parts = [_operator(name, values, depth) for name, values in constraint.items()]
+    parts = [_operator(name, values, parents, depth) for name, values in constraint.items()]
     return _and(parts)
 
 
-def _operator(name, values, depth):
+def _operator(name, values, parents, depth):
     if not isinstance(values, list):
         raise _invalid(f"operator {name} values not an array")
     if name in ("and", "or", "not"):
-        parts = [_object(value, depth + 1) for value in values]
+        parts = [_object(value, parents, depth + 1) for value in values]
         return {"and": _and, "or": _or, "not": _not}[name](parts)
     if name in TIMES:
         return _time(name, values)
+    if name == "queue":
+        return _queue(values, parents)
     function = _LEAVES.get(name)
     if function is None:
         raise _invalid(f"unknown constraint operator: {name}")
@@ -89,15 +95,22 @@ def _userid(values):
     return (lambda job: job.userid in wanted), EVERY_STATE
 
 
-def _text(name, attribute):
-    def make(values):
-        for value in values:
-            if not isinstance(value, str):
-                raise _invalid(f"{name} value must be a string")
-        wanted = set(values)
-        return (lambda job: getattr(job, attribute) in wanted), EVERY_STATE
+def _texts(what, values):
+    for value in values:
+        if not isinstance(value, str):
+            raise _invalid(f"{what} value must be a string")
+    return set(values)
 
-    return make
+
+def _name(values):
+    wanted = _texts("name", values)
+    return (lambda job: job.name in wanted), EVERY_STATE
+
+
+def _queue(values, parents):
+    wanted = _texts("queue", values)
+    wanted.update([child for child, parent in parents.items() if parent in wanted])
+    return (lambda job: job.queue_name in wanted), EVERY_STATE
 
 
 def _mask_of(kind, values, names):
@@ -181,8 +194,7 @@ def _invalid(text):
 
 _LEAVES = {
     "userid": _userid,
-    "name": _text("name", "name"),
-    "queue": _text("queue", "queue_name"),
+    "name": _name,
     "states": _states,
     "results": _results,
     "hostlist": _hostlist,

@@ -19,7 +19,7 @@ stats-get                -> ``{jobs: {pending, running, inactive}, ...}``
 
 import errno
 
-from flux_embedded.formats import states
+from flux_embedded.formats import policy, states
 from flux_embedded.formats.policy import json_name
 from flux_embedded.formats.states import INACTIVE, PENDING, RUN, RUNNING
 from flux_embedded.kernel.service import Service, request
@@ -46,6 +46,17 @@ class JobList(Service):
         self._purged = 0
         self._early = []  # requests from before the history was there
         self._journal = None
+        self._configure(ctx.config)
+
+    def _configure(self, config):
+        policy.validate(config)
+        queues = config.get("queues", {})
+        self._parents = {name: one["parent"] for name, one in queues.items() if "parent" in one}
+
+    @request("config-reload")
+    def _config_reload(self, msg):
+        self._configure(msg.body or {})
+        self.respond(msg)
 
     def begin(self):
         self.subscribe("job-purge-inactive", self._purge)
@@ -150,7 +161,7 @@ class JobList(Service):
         self.respond_error(msg, errno.ENODATA)
 
     def _select(self, constraint, limit, since):
-        test, mask = compile_constraint(constraint)
+        test, mask = compile_constraint(constraint, self._parents)
         found = []
         for jobs in self._in_order(mask):
             for job in jobs:

@@ -3,6 +3,9 @@
 
 Without configuration there is one anonymous queue, name None, enabled and started. Named queues are enabled and stopped when
 they first appear, and keep their state across later configuration changes.
+
+A queue with a parent is virtual: its jobs are confined to what its parent's are, and may be scheduled while both are started. Whether
+jobs can be submitted to it is its own matter.
 """
 
 import errno
@@ -11,7 +14,12 @@ from flux_embedded.formats import policy
 
 
 class Queue:
-    """One queue; `name` is None for the anonymous one."""
+    """One queue; `name` is None for the anonymous one.
+
+    Attributes:
+        parent (Queue): of a virtual queue, whose resources it has; else None
+        started (bool): whether it was started itself, whatever its parent does
+    """
 
     def __init__(self, name, config, started):
         self.name = name
@@ -19,10 +27,45 @@ class Queue:
         self.disable_reason = ""
         self.started = started
         self.stop_reason = None
+        self.parent = None
         self.configure(config)
 
     def configure(self, config):
-        self.requires = list(config.get("requires", ()))
+        self._requires = list(config.get("requires", ()))
+
+    @property
+    def requires(self):
+        """Properties that its jobs are confined to (list of str)."""
+        return self._requires if self.parent is None else self.parent.requires
+
+    @property
+    def schedules(self):
+        """Whether its jobs may be scheduled: it is started, and so is its parent."""
+        return self.started and (self.parent is None or self.parent.started)
+
+    def status(self, has_scheduler):
+        """The status object of RFC 33.
+
+        Args:
+            has_scheduler (bool): whether there is a scheduler
+        """
+        status = {"enable": self.enabled, "start": has_scheduler and self.schedules}
+        if self.parent is not None:
+            status["parent"] = self.parent.name
+        if not self.enabled:
+            status["disable_reason"] = self.disable_reason
+        if status["start"]:
+            return status
+        reason = self.stop_reason
+        if not has_scheduler:
+            reason = "Scheduler is offline"
+        elif self.started:
+            reason = f"parent queue '{self.parent.name}' is stopped"
+        if self.started:
+            status["blocked"] = "parent" if has_scheduler else "scheduler"
+        if reason is not None:
+            status["stop_reason"] = reason
+        return status
 
 
 class Queues:
@@ -55,6 +98,8 @@ class Queues:
             else:
                 queue.configure(settings)
             table[name] = queue
+        for name, settings in named.items():
+            table[name].parent = table.get(settings.get("parent"))
         self.table = table or {None: self.table.get(None) or Queue(None, {}, True)}
 
     def find(self, name):
@@ -102,4 +147,4 @@ class Queues:
             queue = self.table.get(None)
             if queue is None:
                 return False
-        return queue.started
+        return queue.schedules

@@ -172,14 +172,7 @@ class JobManager(Service):
     @request("queue-status", guest=True, form={"name?": str})
     def _queue_status(self, msg):
         queue = self.queues.find(msg.body.get("name"))
-        status = {"enable": queue.enabled, "start": queue.started}
-        if not queue.enabled:
-            status["disable_reason"] = queue.disable_reason
-        if queue.stop_reason is not None and not queue.started:
-            status["stop_reason"] = queue.stop_reason
-        if queue.started and not self.sched.is_ready:
-            status.update(start=False, blocked="scheduler", stop_reason="Scheduler is offline")
-        self.respond(msg, status)
+        self.respond(msg, queue.status(self.sched.is_ready))
 
     @request("queue-list", guest=True)
     def _queue_list(self, msg):

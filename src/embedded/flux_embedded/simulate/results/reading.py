@@ -15,12 +15,14 @@ class ResultError(ValueError):
 class Row:
     """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none.
 
-    ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job.
+    ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job;
+    ``max_wait`` is for how long it may wait.
     """
 
     __slots__ = (
         "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
         "backfilled", "promise", "preempted_for", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
+        "max_wait",
     )  # fmt: skip
 
     def __init__(self, values, line):
@@ -45,8 +47,9 @@ class Row:
         self.user = values["user"] or None
         self.backfilled = values["backfilled"] == "1"
         self.promise = _number(values["first_promise"])
-        told = values.get("metadata")
-        self.preempted_for = json.loads(told).get("preempted_for") if told else None
+        metadata = json.loads(values["metadata"]) if values.get("metadata") else {}
+        self.preempted_for = metadata.get("preempted_for")
+        self.max_wait = metadata.get("max_wait")
 
 
 def _number(text):

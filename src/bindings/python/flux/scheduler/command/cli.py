@@ -37,6 +37,8 @@ from flux_scheduler_version import VERSION
 
 #: How many of the jobs that are in the way of a reservation are named in the list of reservations.
 MAX_CONFLICTS_SHOWN = 3
+#: Requests that change something, which is for the owner alone.
+CHANGES = ("reserve", "unreserve")
 
 
 class CommandError(Exception):
@@ -118,7 +120,8 @@ class Context:
                 "loaded does not use flux.scheduler's PolicyScheduler; 'flux module list' shows it"
             )
         if exc.errno == errno.EPERM:
-            return f"{method}: only the owner of the instance may do this"
+            who = "" if method in CHANGES else ", and users with the role admin,"
+            return f"{method}: only the owner of the instance{who} may do this"
         return text
 
     def time(self, when: float | None, now: float) -> str:
@@ -328,6 +331,8 @@ class Explain(Subcommand):
             )
         if job.get("t_latest"):
             lines.append(f"  starts by {context.time(job['t_latest'], now)} at the latest")
+        if job.get("latest_start"):
+            lines.append(f"  given up at {context.time(job['latest_start'], now)} if it waits then")
         if job.get("t_estimate"):
             kind = job.get("t_estimate_kind") or "planned"
             lines.append(f"  starts about {context.time(job['t_estimate'], now)} ({kind})")

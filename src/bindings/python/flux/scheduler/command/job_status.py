@@ -27,24 +27,23 @@ def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
 
     Returns:
         dict: the job with `_ATTRIBUTES`; None if there is no such job, if it belongs to somebody
-            else and the caller is not the owner of the instance, or if the job list does not answer
+            else and the caller does not see all, or if the job list does not answer
     """
     try:
         answer = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()
     except OSError:
         return None
     job: dict[str, Any] = answer["job"]
-    return job if job["userid"] == _user() or _is_owner(handle) else None
+    return job if job["userid"] == _user() or _sees_all(handle) else None
 
 
 def count_pending(handle: Any) -> int:
     """Count the pending jobs of the instance, whether or not the scheduler has heard of them.
 
     Returns:
-        int: the number; 0 if the caller is not the owner of the instance, or the job list does not
-            answer
+        int: the number; 0 if the caller does not see all, or the job list does not answer
     """
-    if not _is_owner(handle):
+    if not _sees_all(handle):
         return 0
     try:
         states = handle.rpc("job-list.job-stats").get()["job_states"]
@@ -57,8 +56,17 @@ def _user() -> int:
     return int(os.environ.get("FLUX_HANDLE_USERID", os.getuid()))
 
 
-def _is_owner(handle: Any) -> bool:
-    return _user() == int(handle.attr_get("security.owner"))
+def _sees_all(handle: Any) -> bool:
+    """Whether the caller is the owner of the instance, or has the role admin: roles are given by
+    the instance when somebody connects, so it is found out by a question that others may not ask.
+    """
+    if _user() == int(handle.attr_get("security.owner")):
+        return True
+    try:
+        handle.rpc("sched.plan", {"horizon": 1}).get()
+    except OSError:
+        return False
+    return True
 
 
 def state_or_result(job: dict[str, Any]) -> str:

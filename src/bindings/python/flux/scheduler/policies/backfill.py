@@ -550,13 +550,11 @@ class Backfill(PolicyScheduler):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def cancel(self, jobid: int) -> None:
-        job = self.pending(jobid)
-        if job is not None and self.ranked is not None:
+    def leaves(self, job: PendingJob) -> None:
+        if self.ranked is not None:
             self.forget(job)
         else:
-            self.leave_place(jobid)
-        super().cancel(jobid)
+            self.leave_place(job.jobid)
 
     def prioritize(self, jobs: list[Any]) -> None:
         for jobid, _ in jobs:

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.host import name_of
+from flux.scheduler.messages import sees_all
 
 if TYPE_CHECKING:
     from flux.scheduler.host import InstanceConfig
@@ -19,15 +20,13 @@ MAX_HORIZON_S = 366 * 86400.0
 #: Seconds of one reactor turn that answers may take, so that no pass waits longer for them.
 ANSWER_SECONDS_PER_TURN = 0.001
 
-#: Bits of a request's rolemask (RFC 12).
-ROLE_OWNER = 1
-
 #: An answer that is made in steps, between which the scheduler may do other work.
 Steps = Generator[None, None, dict[str, Any]]
 
 
 class Caller:
-    """Who asks: the instance owner sees everything, a guest own jobs, and of others no names.
+    """Who asks: the instance owner and a user with the role admin see everything, a guest own jobs,
+    and of others no names.
 
     Args:
         msg (Message): the request
@@ -35,18 +34,19 @@ class Caller:
             (``access.private-mode``)
 
     Attributes:
-        userid (int), owner (bool): who it is
-        private (bool): as given; never for the owner
+        userid (int): who it is
+        sees_all (bool): whether it is shown what belongs to others
+        private (bool): as given; never for one who sees all
     """
 
     def __init__(self, msg: Any, private: bool = False) -> None:
         self.userid = msg.userid
-        self.owner = bool(msg.rolemask & ROLE_OWNER)
-        self.private = private and not self.owner
+        self.sees_all = sees_all(msg)
+        self.private = private and not self.sees_all
 
     def may_see(self, userid: int | None) -> bool:
         """Whether a job of this user may be shown by its name."""
-        return self.owner or (userid is not None and userid == self.userid)
+        return self.sees_all or (userid is not None and userid == self.userid)
 
     def name(self, jobid: int, userid: int | None) -> str:
         """A job's id as users write it, or ``another job``."""

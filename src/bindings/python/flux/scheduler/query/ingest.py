@@ -13,13 +13,16 @@ from flux.scheduler.reservations.times import parse_duration
 def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     """A jobspec with its queue's constraint, and the defaults of the configuration.
 
+    A virtual queue (RFC 33) has the nodes of its parent, and the defaults that it does not set
+    itself.
+
     Args:
         jobspec (dict): RFC 14; it is not changed
         config (dict): the instance's configuration: ``queues`` (RFC 33),
             ``policy.jobspec.defaults``
 
     Raises:
-        ValueError: the jobspec names a queue that there is not
+        ValueError: the jobspec names a queue that there is not, or one whose parent there is not
     """
     if not isinstance(jobspec, dict):
         return jobspec
@@ -29,7 +32,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     if not isinstance(system, dict):
         return jobspec
     queues = _table(config, "queues")
-    defaults = _table(config, "policy", "jobspec", "defaults", "system")
+    defaults = _defaults(config)
     if queues and "queue" not in system and isinstance(defaults.get("queue"), str):
         system["queue"] = defaults["queue"]
     name = system.get("queue")
@@ -37,24 +40,43 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
         raise ValueError(
             f"there is no queue {name!r}" + (f": {', '.join(queues)}" if queues else "")
         )
-    queue = _table(queues, name) if name is not None else {}
-    parent = queue.get("parent")
+    queue = {} if name is None else _table(queues, name)
+    # The queue whose nodes they are.
+    place, its_name = queue, name
+    if "parent" in queue:
+        its_name = queue["parent"]
+        if not isinstance(its_name, str) or its_name not in queues:
+            raise ValueError(f"queue {name!r}: parent queue {its_name!r} is not configured")
+        place = _table(queues, its_name)
     if not system.get("duration"):
-        own = _table(queue, "policy", "jobspec", "defaults", "system").get("duration")
-        limit = own if own is not None else defaults.get("duration")
+        limit = {**defaults, **_defaults(place), **_defaults(queue)}.get("duration")
         if limit is not None:
             system["duration"] = parse_duration(limit) if isinstance(limit, str) else float(limit)
-    own_nodes = _table(queues, parent) if isinstance(parent, str) else queue
-    parts = []
-    if isinstance(own_nodes.get("requires"), list):
-        parts.append({"properties": own_nodes["requires"]})
-    if isinstance(own_nodes.get("hosts"), str):
-        parts.append({"hostlist": [own_nodes["hosts"]]})
-    if parts and isinstance(system.get("constraints"), dict):
-        parts.insert(0, system["constraints"])
-    if parts:
-        system["constraints"] = {"and": parts} if len(parts) > 1 else parts[0]
+    requires = place.get("requires")
+    properties = list(requires) if isinstance(requires, list) else []
+    if "hosts" in place:
+        # The instance gives this property to the queue's hosts, so that a pending job follows when
+        # the queue gets other hosts.
+        properties.append(f"+{its_name}")
+    if properties:
+        system["constraints"] = _confined(system.get("constraints"), properties)
     return jobspec
+
+
+def _confined(constraints: Any, properties: list[str]) -> Any:
+    """A job's own constraint and the properties of its queue, put together as flux-core's ingest
+    does."""
+    if not isinstance(constraints, dict) or not constraints:
+        return {"properties": properties}
+    own = constraints.get("properties")
+    if isinstance(own, list):
+        return {**constraints, "properties": own + [p for p in properties if p not in own]}
+    return {"and": [constraints, {"properties": properties}]}
+
+
+def _defaults(table: dict[str, Any]) -> dict[str, Any]:
+    """The default attributes of jobs that the configuration, or the table of a queue, sets."""
+    return _table(table, "policy", "jobspec", "defaults", "system")
 
 
 def _table(config: Any, *keys: str) -> dict[str, Any]:

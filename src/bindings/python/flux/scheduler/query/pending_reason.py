@@ -66,7 +66,7 @@ class PendingReason:
         except InfeasibleRequest as exc:
             never = str(exc)
         reason = never or policy.why(job, facts or None)
-        if reason and not caller.owner:
+        if reason and not caller.sees_all:
             for head in policy.ahead_of(job):
                 if not caller.may_see(head.request.userid):
                     reason = reason.replace(name_of(head.jobid), "another job")
@@ -107,7 +107,7 @@ class PendingReason:
         for rule in policy.admission.rules:
             answer.update(rule.facts(job, expected, first=not heads))
         limit = answer.get("limit")
-        if limit is not None and not limit.pop("own") and not caller.owner:
+        if limit is not None and not limit.pop("own") and not caller.sees_all:
             limit["job"] = None  # somebody else's
         answer.update(policy.rank_facts(job))
         yield

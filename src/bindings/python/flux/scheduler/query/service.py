@@ -409,7 +409,7 @@ class QueryService:
 
         Args:
             payload: null or ``{}``
-            caller (Caller): the owner
+            caller (Caller): one who sees all
         """
         read(payload)
         policy, source = self._policy, self._source

@@ -13,6 +13,7 @@ from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+    from flux.scheduler.site_policy.queue_names import QueueNames
 
 
 class GroupJobs:
@@ -21,13 +22,18 @@ class GroupJobs:
     Args:
         entries (dict): the reservations, by name
         plan: function giving the plan in which their windows to come are entered
+        queue_names (QueueNames): which queues a name covers
     """
 
     def __init__(
-        self, entries: dict[str, ReservationState], plan: Callable[[], Plan | None]
+        self,
+        entries: dict[str, ReservationState],
+        plan: Callable[[], Plan | None],
+        queue_names: QueueNames,
     ) -> None:
         self._entries = entries
         self._plan = plan
+        self._queue_names = queue_names
         #: by job id, the reservation that a pending job names, and who asks
         self._askers: dict[int, tuple[str, Asker]] = {}
 
@@ -68,7 +74,7 @@ class GroupJobs:
         entry = self._entries.get(name)
         if entry is None:
             return None, f"reservation {name} does not exist"
-        if not entry.reservation.admits(asker):
+        if not entry.reservation.admits(asker, self._queue_names):
             raise InfeasibleRequest(
                 f"reservation {name} is not for this job's user, queue and bank"
             )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.admission import AdmissionControl
     from flux.scheduler.request_facts import RequestFacts
+    from flux.scheduler.site_policy.queue_names import QueueNames
 
 
 class ReservationHost(AdmissionHost, Protocol):
@@ -18,6 +19,7 @@ class ReservationHost(AdmissionHost, Protocol):
 
     admission: AdmissionControl
     facts: RequestFacts
+    queue_names: QueueNames
 
     @property
     def handle(self) -> Any: ...

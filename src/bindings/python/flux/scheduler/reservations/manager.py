@@ -93,7 +93,7 @@ class ReservationManager:
         selector = self._selector = NodeSelector(host, parse)
         self.future = FutureWindows(host, self.entries, selector)
         self.active = ActiveWindows(host, self.entries, selector)
-        self.group_jobs = GroupJobs(self.entries, host.current_plan)
+        self.group_jobs = GroupJobs(self.entries, host.current_plan, host.queue_names)
         self.reasons = ReservationReasons(
             host, self.entries, selector, self.group_jobs, self.active
         )

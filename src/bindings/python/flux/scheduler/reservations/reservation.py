@@ -16,7 +16,7 @@ from __future__ import annotations
 import pwd
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.hostlist import Hostlist
 from flux.scheduler.reservations.times import (
@@ -27,6 +27,9 @@ from flux.scheduler.reservations.times import (
     parse_duration,
     parse_time,
 )
+
+if TYPE_CHECKING:
+    from flux.scheduler.site_policy.queue_names import QueueNames
 
 #: What may become of the group's running jobs when a window ends.
 AT_END = ("cancel", "run")
@@ -79,7 +82,7 @@ class Reservation:
         hosts: the nodes, by host name (RFC 29); None: any
         requires: constraint that the nodes meet (RFC 31); None: none
         users: user ids it is for; empty: any user
-        queues: queues it is for; empty: any queue
+        queues: queues it is for, each with its virtual queues; empty: any queue
         banks: banks it is for; empty: any bank
         at_end: what becomes of the group's jobs that run when a window ends: ``"cancel"``: they
             get that end as their expiration; ``"run"``: they go on as ordinary jobs
@@ -137,12 +140,18 @@ class Reservation:
         """Whether it is a maintenance window: no job belongs to its group."""
         return not (self.users or self.queues or self.banks)
 
-    def admits(self, asker: Asker) -> bool:
-        """Whether a job that names this reservation belongs to its group."""
+    def admits(self, asker: Asker, queue_names: QueueNames) -> bool:
+        """Whether a job that names this reservation belongs to its group.
+
+        Args:
+            asker (Asker): the job's
+            queue_names (QueueNames): which queues a name covers: that of a parent its virtual
+                queues as well
+        """
         return (
             not self.for_nobody
             and (not self.users or asker.userid in self.users)
-            and (not self.queues or asker.queue in self.queues)
+            and (not self.queues or queue_names.any_covers(self.queues, asker.queue))
             and (not self.banks or asker.bank in self.banks)
         )
 

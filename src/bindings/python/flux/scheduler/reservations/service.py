@@ -217,7 +217,7 @@ class ReservationService:
         shown = []
         for entry in list(self._manager.entries.values()):
             one = self._manager.report.describe(entry)
-            if caller.owner:
+            if caller.sees_all:
                 yield
                 one["in_the_way"] = _named(self._manager.report.in_the_way(entry))
             else:

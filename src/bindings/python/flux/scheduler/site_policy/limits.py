@@ -608,7 +608,7 @@ class LimitRule(TableRule):
         uses = sorted(self._uses.values(), key=lambda use: (order[use.limit.name], str(use.key)))
         for use in uses:
             parts = use.limit.per.split("+")
-            if not (caller.owner or use in own or parts in (["queue"], ["instance"])):
+            if not (caller.sees_all or use in own or parts in (["queue"], ["instance"])):
                 continue
             waiting = sum(self.host.admission.waiting(self, key) for key in use.waiting)
             if caller.private and parts != ["user"] and parts != ["user", "queue"]:

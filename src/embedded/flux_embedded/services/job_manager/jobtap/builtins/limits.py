@@ -7,7 +7,7 @@
 import errno
 import json
 
-from flux_embedded.formats import fsd
+from flux_embedded.formats import fsd, policy
 from flux_embedded.formats.jobspec import count_resources
 from flux_embedded.kernel.handle import RPC_STREAMING
 
@@ -15,8 +15,8 @@ UNLIMITED = -1
 
 
 def policy_of(conf, queue, path):
-    """(value, queue name or None) of a policy for jobs of `queue`: its own, else the global one, else None."""
-    for source, name in ((conf.get("queues", {}).get(queue, {}), queue), (conf, None)):
+    """(value, queue name or None) of a policy for jobs of `queue`: its own, else its parent's, else the global one, else None."""
+    for source, name in reversed(policy.tables_of(conf, queue)):
         value = source.get("policy", {})
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None

@@ -1,0 +1,122 @@
+#!/bin/sh
+
+test_description='virtual queues: another name to submit under, with the resources of the parent
+
+Of four nodes two are in queue batch, of which quick is a child. A real Flux has them from 0.89 on.
+'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4 job
+
+command -v jq >/dev/null || { skip_all="no jq"; test_done; }
+
+if ! printf '[queues.a]\n[queues.v]\nparent = "a"\n' | flux config load 2>/dev/null; then
+	skip_all="this Flux has no virtual queues"
+	test_done
+fi
+flux config load </dev/null
+
+load() {
+	flux config load <<-EOT
+	[queues.batch]
+	requires = ["batch"]
+	policy.jobspec.defaults.system.duration = "1h"
+	[queues.quick]
+	parent = "batch"
+	[queues.other]
+	requires = ["other"]
+	$1
+	EOT
+}
+jobspec() {
+	flux job info "$1" jobspec | jq -c ".attributes.system | [.queue, .duration, .constraints.properties]"
+}
+started() {
+	flux job wait-event -t 20 "$1" alloc >/dev/null
+}
+
+test_expect_success 'resources with properties, and the queues' '
+	flux module remove sched-simple &&
+	flux kvs put resource.R="$(flux R encode -r 0-3 -c 0-1 -H fake[0-3] -p batch:0-1 -p other:2-3)" &&
+	load &&
+	flux module reload resource noverify monitor-force-up &&
+	flux module load sched-backfill &&
+	flux queue start --all --quiet
+'
+test_expect_success 'a job of the child has constraint and limit of the parent, and its own name' '
+	id=$(flux submit -q quick --urgency=hold true) &&
+	echo "[\"quick\",3600,[\"batch\"]]" >expected &&
+	jobspec $id | sed "s/3600.0/3600/" >actual &&
+	test_cmp expected actual &&
+	flux cancel $id
+'
+test_expect_success 'parent and child are one order: by priority, then by submission' '
+	all=$(flux submit -q batch -N2 --exclusive -t 10m sleep 300) && started $all &&
+	flux submit -q quick -N2 --exclusive -t 5m sleep 300 >one &&
+	flux submit -q batch -N2 --exclusive -t 5m sleep 300 >two &&
+	flux submit -q quick --urgency=20 -N2 --exclusive -t 5m sleep 300 >first &&
+	flux cancel $all && started $(cat first) &&
+	flux cancel $(cat first) && started $(cat one) &&
+	flux cancel $(cat one) && started $(cat two) &&
+	flux cancel $(cat two)
+'
+test_expect_success 'a job of the child waits while its parent is stopped' '
+	flux queue stop --quiet batch &&
+	id=$(flux submit -q quick true) &&
+	flux job wait-event -t 20 $id priority &&
+	flux queue status quick >status && grep "stopped: parent queue .batch. is stopped" status &&
+	test "$(flux jobs -no {state} $id)" = SCHED &&
+	flux sched explain $id >explain && cat explain &&
+	grep "queue quick is stopped: parent queue .batch. is stopped" explain &&
+	flux queue start --quiet batch &&
+	flux job wait-event -t 20 $id clean
+'
+test_expect_success 'flux sched when gives a jobspec what the parent gives' '
+	flux sched when -q quick -N2 >when && grep "^now" when &&
+	test_must_fail flux sched when -q quick -N3 2>err && grep "never: " err
+'
+test_expect_success 'a reservation for the parent takes jobs of the child, not the other way round' '
+	flux sched reserve parents --start=now --duration=10m --nodes=1 --requires=batch --queues=batch &&
+	flux sched reserve childs --start=now --duration=10m --nodes=1 --requires=batch --queues=quick &&
+	id=$(flux submit -q quick -t 1m --setattr=system.reservation=parents true) &&
+	flux job wait-event -t 20 $id clean &&
+	test "$(flux jobs -no {result} $id)" = COMPLETED &&
+	id=$(flux submit -q batch -t 1m --setattr=system.reservation=childs true) &&
+	flux job wait-event -t 20 $id clean &&
+	test "$(flux jobs -no {result} $id)" = FAILED &&
+	flux sched unreserve parents && flux sched unreserve childs
+'
+test_expect_success 'flux jobs -q: the parent has the jobs of its children, a child its own' '
+	flux submit -q batch --urgency=hold true >a &&
+	flux submit -q quick --urgency=hold true >v &&
+	cat a v | sort >both &&
+	flux jobs -no {id} -q batch | sort >of-batch && test_cmp both of-batch &&
+	flux jobs -no {id} -q quick >of-quick && test_cmp v of-quick &&
+	flux cancel $(cat a v)
+'
+test_expect_success 'flux queue list names the parent, and shows when the child waits for it' '
+	flux queue list | head -1 | grep PARENT &&
+	test "$(flux queue list -q quick -no {parent})" = batch &&
+	test "$(flux queue list -q batch -no {parent})" = "" &&
+	flux queue stop --quiet batch &&
+	test "$(flux queue list -q quick -no "{scheduling} {started.ascii}")" = "stopped (parent) p" &&
+	test "$(flux queue list -q batch -no "{scheduling} {started.ascii}")" = "stopped n" &&
+	flux queue start --quiet batch &&
+	test "$(flux queue list -q quick -no "{scheduling} {started.ascii}")" = "started y"
+'
+test_expect_success 'flux resource list shows a child only when it is asked for' '
+	flux resource list -s up -no "{queue}" >queues &&
+	! grep quick queues && grep batch queues &&
+	test "$(flux resource list -s up -no "{queue} {ranks}" -q quick)" = "quick 0-1"
+'
+test_expect_success 'a child of no queue is refused, and the queues stay' '
+	test_must_fail load "[queues.orphan]
+	parent = \"nosuch\"" 2>err &&
+	grep "parent queue .nosuch. is not configured" err &&
+	test_must_fail flux submit -q orphan true &&
+	flux run -q quick true
+'
+test_expect_success 'it is removed' '
+	flux module remove sched-backfill
+'
+test_done
