@@ -165,8 +165,12 @@ def gpus(rig):
         rig.alloc(jobid, gpus=1)
     rig.until(lambda: sum(len(rig.finals(one)) for one in range(1, 6)) >= 4)
     rig.settle()
-    given = [one for jobid in range(1, 6) if rig.finals(jobid) for one in held(rig.success(jobid), "gpu")]
-    check(len(given) == len(set(given)) == 4, f"5 jobs asked for one of 4 GPUs each; given: {given}")
+    given = [
+        one for jobid in range(1, 6) if rig.finals(jobid) for one in held(rig.success(jobid), "gpu")
+    ]
+    check(
+        len(given) == len(set(given)) == 4, f"5 jobs asked for one of 4 GPUs each; given: {given}"
+    )
 
 
 @case("RFC 27")
@@ -453,7 +457,9 @@ def hello_with_a_lost_rank(rig):
     ]
     rig.load()
     rig.until(lambda: rig.raised)
-    check(rig.raised and rig.raised[0]["id"] == 50, "job 50 has a rank that is not there", *rig.raised)
+    check(
+        rig.raised and rig.raised[0]["id"] == 50, "job 50 has a rank that is not there", *rig.raised
+    )
     check(rig.raised[0].get("severity") == 0, "an exception that does not end the job", *rig.raised)
     rig.alloc(1, nodes=1, cores=4)
     got = rig.success(1, "rank 3 is free")

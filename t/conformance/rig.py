@@ -159,9 +159,7 @@ class Rig:
     def __enter__(self):
         for service in ("job-manager", "resource", "job-info"):
             self.h.service_register(service).get()
-            watcher = self.h.msg_watcher_create(
-                self._serve, FLUX_MSGTYPE_REQUEST, f"{service}.*"
-            )
+            watcher = self.h.msg_watcher_create(self._serve, FLUX_MSGTYPE_REQUEST, f"{service}.*")
             watcher.start()
             self._watchers.append(watcher)
         return self
@@ -284,9 +282,12 @@ class Rig:
         return output
 
     def _is_gone(self):
-        return self.name not in subprocess.run(
-            [FLUX, "module", "list"], stdout=subprocess.PIPE, text=True
-        ).stdout.split()
+        return (
+            self.name
+            not in subprocess.run(
+                [FLUX, "module", "list"], stdout=subprocess.PIPE, text=True
+            ).stdout.split()
+        )
 
     def is_there(self):
         """Whether the service sched is held."""
@@ -376,7 +377,9 @@ class Rig:
         self.h.rpc("sched.cancel", {"id": jobid}, flags=FLUX_RPC_NORESPONSE)
 
     def prioritize(self, *jobs):
-        self.h.rpc("sched.prioritize", {"jobs": [list(job) for job in jobs]}, flags=FLUX_RPC_NORESPONSE)
+        self.h.rpc(
+            "sched.prioritize", {"jobs": [list(job) for job in jobs]}, flags=FLUX_RPC_NORESPONSE
+        )
 
     def ask(self, topic, payload):
         """A request with one answer: returns (errnum, text or payload).
