@@ -12,6 +12,7 @@ from books import ids
 from eventlog_rules import Violation
 from eventlog_rules import check as check_eventlog
 from history import NAMES, NODES, SHAPES, is_calm, jobspec_of_job
+from site_rules import TABLES, SiteRules
 from watch import Watch
 
 from flux.scheduler.testing import make_R
@@ -147,6 +148,10 @@ class Driver:
             or (step[0] == "submit" and any("reservation" in job for job in step[1]))
             for step in history
         )
+        self.watch.policing = any(step[0] == "configure" for step in history)
+        if self.watch.policing:
+            self.watch.site_rules = SiteRules()
+            self.watch.bound = False
         for step in history:
             self._step(*step)
             self._settle()
@@ -198,6 +203,17 @@ class Driver:
 
     def do_unreserve(self, name):
         self._rpc("sched.unreserve", {"name": name})
+
+    def do_configure(self, number):
+        """Load a configuration with other tables."""
+        rules = self.watch.site_rules
+        before, tables = rules.tables[-1], TABLES[number % len(TABLES)]
+        rules.tables = [before, tables]
+        config = {} if self.tree else CONFIG
+        if "error" in (self._rpc("config.load", {**config, **tables}) or {}):
+            raise Violation(f"config.load: {tables} was refused")
+        self._settle()
+        rules.tables = [tables]
 
     def do_duration(self, number, seconds):
         self.excused.add(self._pick(number))
@@ -416,6 +432,8 @@ class Driver:
             self.do_undrain(rank)
         self.do_queue_start()
         self.do_load()
+        if self.watch.policing:
+            self.do_configure(0)  # some ask for more than their limit, and wait for ever
         for number, jobid in enumerate(self.submitted):
             if self.watch.jobs[jobid]["urgency"] == 0 or jobid in self._held_jobs():
                 self.do_urgency(number, 16)

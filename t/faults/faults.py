@@ -86,9 +86,9 @@ def described(exc):
 
 def history_of(seed, scheduler, steps):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
-    every fourth there are reservations."""
+    every fourth there are reservations, and in every fourth limits and licences."""
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
-    return histories.make(seed, steps, calm=calm, reserving=seed % 4 == 2)
+    return histories.make(seed, steps, calm=calm, reserving=seed % 4 == 2, policing=seed % 4 == 1)
 
 
 def report(seed, scheduler, pool, steps, failure):

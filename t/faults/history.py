@@ -7,6 +7,8 @@ run again. `make(seed)` is the only place where chance comes in.
 
 import random
 
+from site_rules import BANKS, MOST_LICENSES, TABLES
+
 from flux.scheduler.testing import jobspec
 
 #: What jobs ask for. nodes 0: slots go anywhere.
@@ -69,11 +71,14 @@ WEIGHTS = {
 #: What is drawn as well where there are reservations.
 RESERVING = {"reserve": 6, "unreserve": 2}
 
+#: What is drawn as well where a site enforces its policy: other tables are loaded.
+POLICING = {"configure": 2}
+
 #: Steps that break no promise a scheduler made: with only these, reservations must be kept.
 CALM = ("submit", "advance")
 
 
-def make(seed, steps=40, calm=False, reserving=False):
+def make(seed, steps=40, calm=False, reserving=False, policing=False):
     """The history of `seed`.
 
     Args:
@@ -81,9 +86,12 @@ def make(seed, steps=40, calm=False, reserving=False):
         steps (int): how many
         calm (bool): only steps that leave every promise of a scheduler standing
         reserving (bool): an administrator makes reservations, and jobs may name them
+        policing (bool): there are limits and licences, which jobs have to keep
     """
     chance = random.Random(seed)
     table = {**WEIGHTS, **RESERVING} if reserving else WEIGHTS
+    if policing:
+        table = {**table, **POLICING}
     names = [name for name in table if not calm or name in CALM]
     weights = [table[name] for name in names]
     history = [_step(chance, chance.choices(names, weights)[0], calm) for _ in range(steps)]
@@ -92,6 +100,13 @@ def make(seed, steps=40, calm=False, reserving=False):
             for job in step[1] if step[0] == "submit" else ():
                 if chance.random() < 0.3:
                     job["reservation"] = f"r{chance.randrange(NAMES)}"
+    if policing:
+        history.insert(0, ["configure", chance.randrange(1, len(TABLES))])
+        for step in history:
+            for job in step[1] if step[0] == "submit" else ():
+                job["bank"] = chance.choice(BANKS)
+                if chance.random() < 0.4:
+                    job["licenses"] = chance.randint(1, MOST_LICENSES)
     return history
 
 
@@ -120,6 +135,8 @@ def _step(chance, name, calm):
         return ["cancel", chance.randrange(1000)]
     if name == "urgency":
         return ["urgency", chance.randrange(1000), chance.choice((0, 1, 10, 16, 16, 20, 31))]
+    if name == "configure":
+        return [name, chance.randrange(len(TABLES))]
     if name in ("drain", "undrain", "offline", "online", "shrink"):
         return [name, chance.randrange(NODES)]
     if name == "property":
@@ -180,6 +197,10 @@ def jobspec_of_job(job):
     system = {"environment": {}}
     if "reservation" in job:
         system["reservation"] = job["reservation"]
+    if "bank" in job:
+        system["bank"] = job["bank"]
+    if "licenses" in job:
+        system["licenses"] = {"matlab": job["licenses"]}
     return jobspec(
         shape["slots"],
         shape["cores"],

@@ -9,6 +9,7 @@
 - where nothing excuses it, a start that was promised is kept, and so is a latest start;
 - a latest start becomes later only after the log has said that it is void and why, over reloads as
   well, and the scheduler never says that one was broken;
+- no limit is exceeded and no licence oversold (`site_rules`);
 - no job that could start, and would keep nobody from starting, waits for an hour;
 - a job is denied only if it could never run;
 - R is in the KVS, whole, before the job manager hears of it.
@@ -62,6 +63,8 @@ class Watch:
         self.ranked = ranked
         self.bound = False  # to the starts it promised
         self.reserving = False  # there may be reservations, for the sake of which jobs wait
+        self.policing = False  # there are limits, for the sake of which jobs wait
+        self.site_rules = None
         self.ends = {}  # jobid -> expiration of its R
         self.books = None
         self.jobs = {}  # jobid -> job of the history, filled in by the driver
@@ -289,6 +292,8 @@ class Watch:
         if committed["execution"]["R_lite"] != R["execution"]["R_lite"]:
             raise Violation(f"job {jobid} was started on another R than the one in the KVS")
         self.books.allocate(jobid, R)
+        if self.site_rules is not None:
+            self.site_rules.started(jobid, self.jobs, self.books.held)
         self.ends[jobid] = R["execution"].get("expiration", 0)
         latest = self.latest.pop(jobid, None)
         if self.bound and latest is not None and self.kernel.now() > latest + 0.001:
@@ -302,7 +307,7 @@ class Watch:
             if self.down_since.get(rank, turn) < turn - SLACK:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")
         self._right_shape(jobid, R)
-        if self.strict and not self.reserving:
+        if self.strict and not self.reserving and not self.policing:
             failed, when = self.commit_failed
             if self.kernel.now() - when < LONGEST_RETRY:
                 turn = min(turn, failed)  # it may have been decided then, and waited with the rest
@@ -340,8 +345,8 @@ class Watch:
             raise Violation(f"job {jobid} was denied without a reason")
         job = self.jobs.get(jobid)
         settled = self.kernel.turns - self.changed > SLACK
-        if job is not None and "reservation" in job:
-            return  # it may not be for this job
+        if job is not None and ("reservation" in job or "licenses" in job):
+            return  # it may not be for this job, or there are not as many
         if job is not None and settled and self.could_run(job):
             raise Violation(f"job {jobid} was denied ({note}) though it could run: {job}")
 
@@ -363,7 +368,7 @@ class Watch:
 
     def stuck(self):
         """The id of the first job in the queue if it could start now, else None."""
-        if not self.pending or self.reserving:
+        if not self.pending or self.reserving or self.policing:
             return None
         if self.promising and any(self._promised(jobid) is not None for jobid in self.pending):
             # It may have to wait for the sake of a start that was promised to one behind it.
@@ -379,6 +384,25 @@ class Watch:
         ):
             return head.jobid
         return None
+
+    def _lets_in(self, jobid, job):
+        """Whether no limit keeps a pending job from starting, wherever it is put."""
+        shape = SHAPES[job["shape"]]
+        nodes = shape["nodes"] or shape["slots"]  # each slot on a node of its own, at most
+        slots = shape["slots"] * (shape["nodes"] or 1)
+        most = {
+            "nodes": nodes,
+            "cores": nodes * 4 if shape.get("exclusive") else slots * shape["cores"],
+            "gpus": nodes * 2 if shape.get("exclusive") else slots * shape["gpus"],
+            "jobs": 1,
+        }
+        if not self.site_rules.allows(jobid, self.jobs, self.books.held, most):
+            return False
+        # Where order is strict, another job of the same bank may be first.
+        limits = [
+            one for table in self.site_rules.tables for one in table.get("limits", {}).values()
+        ]
+        return not any(one.get("order") == "strict" or one.get("soft") for one in limits)
 
     def _promised(self, jobid):
         """When a job is promised to start, as its annotations stand; None: it is not."""
@@ -400,6 +424,8 @@ class Watch:
             return False
         ranks = self.ranks_for(job)
         if not self.books.fits(SHAPES[job["shape"]], ranks & self.up):
+            return False
+        if self.policing and not self._lets_in(one.jobid, job):
             return False
         for other in self.pending.values():
             theirs = self.jobs.get(other.jobid)

@@ -14,6 +14,7 @@ import history  # noqa: E402
 from books import Books, resources_of  # noqa: E402
 from check_instance import holdings, overlaps  # noqa: E402
 from eventlog_rules import Violation, check  # noqa: E402
+from site_rules import SiteRules  # noqa: E402
 from watch import Watch, merge  # noqa: E402
 
 from flux.scheduler.testing import make_R  # noqa: E402
@@ -346,3 +347,76 @@ def test_the_same_seed_gives_the_same_history_and_shrinking_keeps_the_cause():
     json.dumps(made)
     culprit = made[11]
     assert history.shrink(made, lambda candidate: culprit in candidate) == [culprit]
+
+
+# -- what a site enforces --------------------------------------------------------------------------
+
+
+def held_by(*ranks, cores=1):
+    return {(rank, "core", core) for rank in ranks for core in range(cores)}
+
+
+def rules(**tables):
+    return SiteRules(tables)
+
+
+BANK_LIMIT = {"limits": {"bank": {"per": "bank", "max": {"nodes": 2}}}}
+
+
+@pytest.mark.parametrize(
+    "held, wrong",
+    [
+        ({1: held_by(0), 2: held_by(1)}, None),
+        ({1: held_by(0, 1), 2: held_by(1)}, None),  # the same node
+        ({1: held_by(0, 1), 2: held_by(2)}, "limit bank: 3 of 2 nodes"),
+        ({1: held_by(0, 1, 2), 2: held_by(3)}, "limit bank: 4 of 2 nodes"),
+        ({3: held_by(0, 1), 2: held_by(2)}, None),  # another bank's
+    ],
+)
+def test_a_limit_that_is_exceeded_is_found(held, wrong):
+    jobs = {1: {"bank": "red"}, 2: {"bank": "red"}, 3: {"bank": "blue"}}
+    if wrong is None:
+        rules(**BANK_LIMIT).started(2, jobs, held)
+    else:
+        with pytest.raises(Violation, match=wrong):
+            rules(**BANK_LIMIT).started(2, jobs, held)
+
+
+def test_a_licence_that_is_oversold_is_found():
+    jobs = {1: {"bank": "red", "licenses": 2}, 2: {"bank": "red", "licenses": 1}}
+    held = {1: held_by(0), 2: held_by(1)}
+    rules(licenses={"matlab": 3}).started(2, jobs, held)
+    with pytest.raises(Violation, match="3 of 2 licences"):
+        rules(licenses={"matlab": {"total": 3, "reserved": 1}}).started(2, jobs, held)
+
+
+def test_while_tables_change_either_may_be_in_force():
+    jobs = {1: {"bank": "red"}}
+    both = rules(**BANK_LIMIT)
+    both.tables.append({})
+    both.started(1, jobs, {1: held_by(0, 1, 2)})
+    assert not both.allows(1, jobs, {}, {"nodes": 3, "cores": 3, "gpus": 0, "jobs": 1})
+
+
+@pytest.mark.parametrize("scheduler", ["sched-fifo", "sched-backfill"])
+@pytest.mark.parametrize("defect", ["limit", "licence"])
+def test_a_scheduler_that_does_not_count_is_caught(scheduler, defect, monkeypatch):
+    """The defect is planted in the rule: it takes every job for one that may start."""
+    from faults import run_history
+
+    from flux.scheduler.site_policy.licenses import LicenseRule
+    from flux.scheduler.site_policy.limits import LimitRule
+
+    job = {"shape": 9, "constraint": 0, "duration": 20, "run": 20, "urgency": 16, "bank": "red"}
+    steps = [["configure", 1], ["submit", [job] * 3], ["advance", 3]]
+    if defect == "licence":
+        job["licenses"] = 2
+        steps[0] = ["configure", 4]
+    assert run_history(steps, scheduler, "rv1") is None
+    rule = LimitRule if defect == "limit" else LicenseRule
+    monkeypatch.setattr(rule, "check", lambda self, job: None)
+    if defect == "limit":
+        monkeypatch.setattr(rule, "second_look", lambda self, job, alloc: None)
+    found = run_history(steps, scheduler, "rv1")
+    assert found is not None
+    assert ("3 of 2 nodes" if defect == "limit" else "4 of 2 licences") in found

@@ -359,6 +359,18 @@ class ResourcePool:
         """
         return self.impl.held_ranks(jobid)
 
+    def held_kinds(self, jobid: int) -> list[tuple[int, int, int]]:
+        """What a job holds. O(kinds of what it holds on a rank).
+
+        Returns:
+            list of ``(cores, GPUs, mask of ranks)``: so many on each of these ranks; no rank is in
+            two of them.
+
+        Raises:
+            KeyError: the job holds no allocation.
+        """
+        return self.impl.held_kinds(jobid)
+
     def node_kinds(self) -> list[tuple[int, int, int]]:
         """Ranks by what they have in all, up or not, in use or not. O(kinds of rank).
 

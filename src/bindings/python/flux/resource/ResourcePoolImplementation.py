@@ -12,7 +12,14 @@ from flux.resource.plan.believed_ends import PoolWithBelievedEnds
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.constraint import parse_constraint
-from flux.resource.pool.inventory import Entry, Inventory, Selection, select, selected_ranks
+from flux.resource.pool.inventory import (
+    Entry,
+    Inventory,
+    Selection,
+    pairs,
+    select,
+    selected_ranks,
+)
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members, popcount
 from flux.resource.pool.placement import WORST_FIT, Placement, slots_on
@@ -355,6 +362,16 @@ class ResourcePoolImplementation:
     def held_ranks(self, jobid: int) -> int:
         """Mask of the ranks on which a job holds something; see ``ResourcePool.held_ranks()``."""
         return selected_ranks(self.held(jobid))
+
+    def held_kinds(self, jobid: int) -> list[tuple[int, int, int]]:
+        """What a job holds; see ``ResourcePool.held_kinds()``."""
+        inventory = self.inventory
+        core_mask, shift = inventory.core_mask, inventory.shift
+        return [
+            (popcount(units & core_mask), popcount(units >> shift), mask)
+            for mask, units in pairs(self.held(jobid))
+            if mask
+        ]
 
     def node_kinds(self) -> list[tuple[int, int, int]]:
         """Ranks by what they have in all; see ``ResourcePool.node_kinds()``."""

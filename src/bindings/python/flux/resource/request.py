@@ -407,6 +407,12 @@ class ResourceRequest:
         new._jobspec = jobspec
         return new
 
+    def with_shape(self, shape: Shape) -> Self:
+        """The same request with another shape."""
+        new = self.with_jobspec(self._jobspec)
+        new.shape = shape
+        return new
+
     @classmethod
     def _made(cls, shape: Shape, duration: float, jobspec: Any) -> Self:
         self = cls.__new__(cls)

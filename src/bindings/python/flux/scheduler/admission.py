@@ -24,6 +24,7 @@ examined. A rule that tells such jobs apart says by what (`~AdmissionRule.signat
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
@@ -100,6 +101,10 @@ class AdmissionHost(Protocol):
 
     def replan(self) -> None: ...
 
+    def prioritize(self, jobs: list[Any]) -> None: ...
+
+    def pending(self, jobid: int) -> PendingJob | None: ...
+
 
 class AdmissionRule:
     """Base of admission rules. No method does anything unless it is overridden.
@@ -170,6 +175,25 @@ class AdmissionRule:
             what the pool answered; None: the job takes what is there for everybody
         """
         return None
+
+    def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:
+        """Whether `job` may start on just what the pool offers it, which it holds already: None, or
+        why not. What it was offered is given back then."""
+        return None
+
+    def other_requests(self, job: PendingJob) -> Iterator[Any]:
+        """After `second_look` has said no: requests, for less or for other ranks, that are tried in
+        the place of the job's own."""
+        return iter(())
+
+    def taken_back(self, jobid: int) -> None:
+        """What this rule has allocated to a job (`allocate`) was given back: another rule does not
+        let the job start."""
+
+    def keeps_promise(self, job: PendingJob) -> bool:
+        """Whether it is certain that this rule will let `job` start when its promised time has
+        come. If not, its user is told that the time is planned."""
+        return True
 
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         """`job` may start now and does not fit: None, or why it waits apart from the queue."""
@@ -292,6 +316,50 @@ class AdmissionRule:
         return {}
 
 
+class WaitingJobs:
+    """Deferred jobs that wait for the same, of which the first can be had without sorting all."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, PendingJob] = {}
+        #: a heap of them, with some that are gone; None: to be made again
+        self._heap: list[PendingJob] | None = None
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[PendingJob]:
+        return iter(self._jobs.values())
+
+    def add(self, job: PendingJob) -> None:
+        """One more job waits.  O(log jobs)."""
+        self._jobs[job.jobid] = job
+        if self._heap is not None:
+            heapq.heappush(self._heap, job)
+
+    def remove(self, jobid: int) -> None:
+        """A job waits no more.  O(1)."""
+        del self._jobs[jobid]
+
+    def reordered(self) -> None:
+        """The order of a job has changed."""
+        self._heap = None
+
+    def first(self, most: int | None) -> list[PendingJob]:
+        """The first so many, in order (None: all), which the caller removes."""
+        if most is None or most >= len(self._jobs):
+            return sorted(self._jobs.values())
+        if self._heap is None:
+            self._heap = list(self._jobs.values())
+            heapq.heapify(self._heap)
+        found: list[PendingJob] = []
+        while len(found) < most:
+            job = heapq.heappop(self._heap)
+            # One that came again is there twice.
+            if self._jobs.get(job.jobid) is job and (not found or found[-1] is not job):
+                found.append(job)
+        return found
+
+
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they have deferred.
 
@@ -317,8 +385,8 @@ class AdmissionControl:
         self._told: set[int] = set()
         #: by job id, the deferred jobs, and by which rule and why
         self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral]] = {}
-        #: by rule and key, the ids of the jobs that wait for that
-        self._waiting: dict[tuple[AdmissionRule, Hashable], dict[int, None]] = {}
+        #: by rule and key, the jobs that wait for that
+        self._waiting: dict[tuple[AdmissionRule, Hashable], WaitingJobs] = {}
 
     def add(self, rule: AdmissionRule) -> None:
         """Ask one more rule, after the others."""
@@ -422,22 +490,62 @@ class AdmissionControl:
             JobDeferred: it does not fit, and a rule lets it wait apart
             InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
+        giver, alloc = self._offered(job, plan, pool)
+        refused = self._second_look(job, alloc)
+        if refused is None:
+            return alloc
+        self._take_back(job, giver, pool)
+        source: Plan | ResourcePool = pool if plan is None else plan
+        for request in refused.rule.other_requests(job):
+            try:
+                alloc = source.alloc(job.jobid, request)
+            except (OSError, ValueError):
+                continue  # this one cannot be had now; it was not what the user has asked for
+            if self._second_look(job, alloc) is None:
+                return alloc
+            self._take_back(job, None, pool)
+        raise refused
+
+    def _offered(
+        self, job: PendingJob, plan: Plan | None, pool: ResourcePool
+    ) -> tuple[AdmissionRule | None, ResourcePool]:
+        """What a job would get, and which rule has given it (None: the pool). Raises as
+        `allocate`."""
         if plan is not None:
             for rule in self.rules:
                 if rule.engaged:
                     alloc = rule.allocate(job, plan)
                     if alloc is not None:
-                        return alloc
+                        return rule, alloc
         try:
             source: Plan | ResourcePool = pool if plan is None else plan
             got: ResourcePool = source.alloc(job.jobid, job.resource_request)
-            return got
+            return None, got
         except InsufficientResources:
             for rule in self.rules:
                 deferral = rule.does_not_fit(job) if rule.engaged else None
                 if deferral is not None:
                     raise JobDeferred(rule, deferral) from None
             raise
+
+    def _second_look(self, job: PendingJob, alloc: ResourcePool) -> JobDeferred | None:
+        """Ask the rules about what a job was offered."""
+        for rule in self.rules:
+            if rule.engaged:
+                deferral = rule.second_look(job, alloc)
+                if deferral is not None:
+                    return JobDeferred(rule, deferral)
+        return None
+
+    def _take_back(self, job: PendingJob, giver: AdmissionRule | None, pool: ResourcePool) -> None:
+        """A job does not start on what it was offered."""
+        pool.free(job.jobid)
+        if giver is not None:
+            giver.taken_back(job.jobid)
+
+    def keeps_promise(self, job: PendingJob) -> bool:
+        """Whether no rule could keep a job from starting at its promised time."""
+        return all(rule.keeps_promise(job) for rule in self.rules if rule.engaged)
 
     def latest_end(self, job: PendingJob, end: float) -> float:
         """The end of a job that starts now, `end` or what a rule sets (seconds since the epoch; 0:
@@ -460,6 +568,14 @@ class AdmissionControl:
             if reason is not None:
                 return Cause(rule.name, reason)
         return None
+
+    def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
+        """All that keeps a job from starting on account of rules, in the order of checks."""
+        for rule in self.rules:
+            if rule.engaged:
+                deferral = rule.check(job)
+                if deferral is not None:
+                    yield Cause(rule.name, deferral.reason)
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule.
@@ -505,7 +621,17 @@ class AdmissionControl:
         rule, deferral = why.rule, why.deferral
         self._requests.defer(job.jobid)
         self._deferred[job.jobid] = (job, rule, deferral)
-        self._waiting.setdefault((rule, deferral.key), {})[job.jobid] = None
+        self._waiting.setdefault((rule, deferral.key), WaitingJobs()).add(job)
+
+    def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
+        """How many jobs wait for something of a rule's."""
+        return len(self._waiting.get((rule, key), ()))
+
+    def reordered(self, jobs: Iterable[PendingJob] | None = None) -> None:
+        """The order of some deferred jobs has changed; None: of all."""
+        for job in self._deferred if jobs is None else (job.jobid for job in jobs):
+            _, rule, deferral = self._deferred[job]
+            self._waiting[rule, deferral.key].reordered()
 
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
@@ -518,18 +644,22 @@ class AdmissionControl:
             most: the first so many in the order of the queue; None: all
 
         Returns:
-            the jobs, in the order of the queue.  O(jobs that wait for `key`)
+            the jobs, in the order of the queue.  O(jobs that wait for `key`); with `most` O(log of
+            that) for each
         """
         keys = [
             where
             for where in ([(rule, key)] if key is not None else list(self._waiting))
             if where[0] is rule and where in self._waiting
         ]
-        jobs = sorted(self._deferred[jobid][0] for where in keys for jobid in self._waiting[where])
-        for job in jobs[:most]:
+        if len(keys) == 1:
+            jobs = self._waiting[keys[0]].first(most)
+        else:
+            jobs = sorted(job for where in keys for job in self._waiting[where])[:most]
+        for job in jobs:
             self._take(job.jobid)
             self._requests.readmit(job.jobid)
-        return jobs[:most]
+        return jobs
 
     def answered(self, jobid: int, event: str) -> None:
         """A request has its answer."""
@@ -547,13 +677,13 @@ class AdmissionControl:
         if found is not None:
             _, rule, deferral = found
             waiting = self._waiting[rule, deferral.key]
-            del waiting[jobid]
+            waiting.remove(jobid)
             if not waiting:
                 del self._waiting[rule, deferral.key]
 
     def _check(self) -> None:
         """Compare the deferred jobs with their states; AssertionError with what is wrong."""
-        waiting = {jobid for jobids in self._waiting.values() for jobid in jobids}
+        waiting = {job.jobid for jobs in self._waiting.values() for job in jobs}
         assert waiting == set(self._deferred), f"{waiting} wait, {set(self._deferred)} are deferred"
         for jobid in self._deferred:
             state = self._requests.state_of(jobid)

@@ -586,12 +586,14 @@ class PolicyScheduler(Scheduler):
                     queued.append([jobid, priority])
                 else:
                     job.priority = priority
+                    self.admission.reordered([job])
             jobs = queued
         super().prioritize(jobs)
 
     def reorder(self) -> None:
         for job in self.admission.deferred():
             job.priority = job.priority  # asks for its order again
+        self.admission.reordered()
         super().reorder()
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
@@ -739,6 +741,10 @@ class PolicyScheduler(Scheduler):
     _handle_sched_stats = _answered_by("sched.stats", lambda self: self._queries.stats)
     _handle_reservations = _answered_by(
         "sched.reservations", lambda self: self._reservations.service.list, guests=True
+    )
+
+    _handle_limits = _answered_by(
+        "sched.limits", lambda self: self._site_policy.in_use, guests=True
     )
 
     @request_handler("sched.reserve", prefix=False)

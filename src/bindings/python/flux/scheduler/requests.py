@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 Annotations = dict[str, Any]
 
+#: What is added to the order of a job that goes behind all others: more than any priority.
+BEHIND_ALL = 1 << 33
+
 
 class AllocRequest:
     """One ``sched.alloc`` request, to be answered exactly once.
@@ -292,6 +295,7 @@ class PendingJob:
         # Resources are promised to this job, so what was found of other jobs of its signature says
         # nothing about it.
         "exempt",
+        "demoted",  # whether it goes behind all that are not, whatever their priority
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
     )
@@ -313,6 +317,7 @@ class PendingJob:
         self.limit = -1.0
         self._size = -1
         self.exempt = False
+        self.demoted = False
         self.t_submit = t_submit
         self.request = request
         self.resource_request = resource_request
@@ -359,7 +364,7 @@ class PendingJob:
         request = self.request
         table = request.table if isinstance(request, AllocRequest) else None
         if table is None or table.order is None:
-            return -priority
+            return BEHIND_ALL - priority if self.demoted else -priority
         return table.order(self)
 
     def __lt__(self, other: PendingJob) -> bool:

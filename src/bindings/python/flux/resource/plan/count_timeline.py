@@ -190,14 +190,17 @@ class CountTimeline:
     def least(self, start: float, end: float) -> int:
         """The least value from ``start`` to before ``end``, which is later."""
         heads = self.heads
-        at = max(0, bisect_right(heads, start) - 1)
+        at = bisect_right(heads, start)
+        if at:
+            at -= 1
         last = bisect_left(heads, end) - 1
         block = self.blocks[at]
-        place = max(0, bisect_right(block.starts, start) - 1)
+        place = bisect_right(block.starts, start)
+        if place:
+            place -= 1
         if at >= last:
-            return min(block.values[place : max(place + 1, bisect_left(block.starts, end))]) + (
-                block.plus
-            )
+            stop = bisect_left(block.starts, end, place + 1)
+            return min(block.values[place:stop]) + block.plus
         least = min(block.values[place:]) + block.plus
         for block in self.blocks[at + 1 : last]:
             if block.least < least:

@@ -161,7 +161,9 @@ class CountedStrategy(Strategy):
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        profile, count = self._find(request)
+        demand = self._demands[request.shape]
+        assert demand is not None
+        profile, count = self._profiles[demand.kind], demand.count
         if profile.free < count:
             return False
         own = self.promises.get(jobid) if jobid is not None else None

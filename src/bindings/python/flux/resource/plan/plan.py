@@ -98,22 +98,26 @@ class Plan:
     def _in_step(self) -> Strategy:
         """The strategy, once it has seen what happened to the pool since the last call."""
         strategy = self._strategy
-        if strategy.seen != self._pool.generation:
-            if not strategy.promises:
-                strategy = self._strategy = self._counted
-            if not strategy.sync():
-                strategy = self._bind_all()
-        return strategy
+        return strategy if strategy.seen == self._pool.generation else self._follow()
 
     def _strategy_for(self, request: ResourceRequest) -> Strategy:
-        """The strategy by which a request can be planned, where it is in step already."""
+        """The strategy by which a request can be planned, in step with the pool."""
         strategy = self._strategy
+        if strategy.seen != self._pool.generation:
+            strategy = self._follow()
         return strategy if strategy.accepts(request) else self._bind_all()
+
+    def _follow(self) -> Strategy:
+        """See what happened to the pool."""
+        strategy = self._strategy
+        if not strategy.promises:
+            strategy = self._strategy = self._counted
+        return strategy if strategy.sync() else self._bind_all()
 
     def _bind_all(self) -> Strategy:
         """Counting is not enough any more: bind all promises to ranks.
 
-        Together with ``_in_step()``, which goes back to counting after a change of the pool if
+        Together with ``_follow()``, which goes back to counting after a change of the pool if
         there is no promise left, this is all that ever changes the strategy.
         """
         seen = self._counted.seen
@@ -134,7 +138,6 @@ class Plan:
         Returns:
             The time, or None: it does not fit even when every job that has an end has ended.
         """
-        self._in_step()
         strategy = self._strategy_for(request)
         now = self._pool.clock()
         start = now if after is None else max(now, after)
@@ -152,7 +155,6 @@ class Plan:
             duration (float): for so many seconds, 0: without end; None: for the request's own
             jobid (int): the job whose promise does not count, since it would be over
         """
-        self._in_step()
         strategy = self._strategy_for(request)
         now = self._pool.clock()
         end = now + (length_of(request) if duration is None else duration or INFINITY)
@@ -161,7 +163,6 @@ class Plan:
     def has_free(self, request: ResourceRequest) -> bool:
         """Whether a request would fit now if nothing were promised. O(1) where promises are
         counted, else as looking for a place."""
-        self._in_step()
         return self._strategy_for(request).is_free(request)
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
@@ -177,7 +178,6 @@ class Plan:
             nodes) of the kind it wants are free together from now until that time, fewer for
             longer. The last ``until`` is now + horizon, or the end of the pool if that is earlier.
         """
-        self._in_step()
         answer = []
         for request in requests:
             strategy = self._strategy_for(request)
@@ -220,7 +220,6 @@ class Plan:
         Returns:
             A mask; None where ranks are chosen only then.
         """
-        self._in_step()
         strategy = self._strategy_for(request)
         now = self._pool.clock()
         if start > now:
@@ -312,7 +311,6 @@ class Plan:
             answer = self._pool.alloc(jobid, request)
             strategy.withdraw(jobid)
         else:
-            self._in_step()
             strategy = self._strategy_for(request)
             if not strategy.may_start(request):
                 self._refuse(request)

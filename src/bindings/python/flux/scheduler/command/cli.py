@@ -304,6 +304,13 @@ class Explain(Subcommand):
                 f"  reservation {one['name']}: {context.time(one['start'], now)} to "
                 f"{context.time(one['end'], now)}"
             )
+        for one in (job.get("rules") or ())[1:]:
+            lines.append(f"  and {one['reason']}")
+        if (job.get("limit") or {}).get("t_again"):
+            one = job["limit"]
+            when = context.time(one["t_again"], now)
+            after = f", when {one['job']} ends" if one.get("job") else ""
+            lines.append(f"  limit {one['name']}: again about {when}{after}")
         fits = job.get("fits") or {}
         if fits.get("limit"):
             lines.append(
@@ -601,6 +608,44 @@ class Reservations(Subcommand):
         return "; ".join(parts)
 
 
+class Limits(Subcommand):
+    help = "list limits and licences, and what is in use of them"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("-n", "--no-header", action="store_true", help="print no header")
+
+    def run(self, context: Context) -> None:
+        answer = context.ask("limits")
+        if context.options.json:
+            show_json(answer)
+            return
+        tables = []
+        rows: list[tuple[Any, ...]] = []
+        for one in answer.get("limits", ()):
+            used = [
+                "-" if most is None else f"{one['used'][what]}/{most}"
+                for what, most in one["max"].items()
+            ]
+            whose = one["whose"] or "all"
+            rows.append((one["limit"], whose, *used, one["waiting"]))
+        if rows:
+            head: tuple[str, ...] = ("LIMIT", "WHOSE", "NODES", "CORES", "GPUS", "JOBS", "WAITING")
+            tables.append((head, rows, head[2:]))
+        rows = [
+            (one["name"], one["used"], one["total"], one["reserved"], one["waiting"])
+            for one in answer.get("licenses", ())
+        ]
+        if rows:
+            head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING")
+            tables.append((head, rows, head[1:]))
+        for number, (head, rows, right) in enumerate(tables):
+            if number:
+                print()
+            lines = format_table(head, rows, right)
+            for line in lines[1:] if context.options.no_header else lines:
+                print(line)
+
+
 class Top(Subcommand):
     help = "show nodes, queue and plan, updated all the time"
 
@@ -626,6 +671,7 @@ COMMANDS: dict[str, Subcommand] = {
     "reserve": Reserve(),
     "unreserve": Unreserve(),
     "reservations": Reservations(),
+    "limits": Limits(),
 }
 
 

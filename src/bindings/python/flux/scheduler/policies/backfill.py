@@ -443,7 +443,8 @@ class Backfill(PolicyScheduler):
             self.wake_at(when)
         self.blocked.drop(job)
         self._backlog.spend(PROMISE_EFFORT)
-        self.show_estimate(job, when, self.promise_kind)
+        certain = not self.admission.engaged or self.admission.keeps_promise(job)
+        self.show_estimate(job, when, self.promise_kind if certain else "planned")
 
     def renew(self, job: PendingJob) -> None:
         """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""
@@ -653,6 +654,34 @@ class Backfill(PolicyScheduler):
             job.jobid,
             job,
         )
+
+    def asked_order_now(self) -> Callable[[PendingJob], tuple[Any, ...]]:
+        """`asked_order` for a whole queue at this moment: the same keys, with the formula called
+        directly where nothing of a site's own says what ranks are."""
+        own = type(self)
+        if (
+            self._rank_function is not None
+            or self._prediction_function is not None
+            or own.asked_order is not Backfill.asked_order
+            or own.rank is not Backfill.rank
+            or own.expected_run is not Backfill.expected_run
+            or own.predicted is not Backfill.predicted
+        ):
+            return self.asked_order
+        formula, now, first = self._rank_formula, self.now(), self.first_submission
+        predict = self.history.predict if self._predicts else None
+
+        def key(job: PendingJob) -> tuple[Any, ...]:
+            submit, limit, size = job.t_submit, job.limit, job.size
+            guess = predict(job.userid, size, limit) if predict is not None else None
+            waited, since = now - submit, submit - first
+            expected = expected_run(guess, limit)
+            rank = formula(
+                waited if waited > 0 else 0.0, expected, size, since + 1 if since > 0 else 1.0
+            )
+            return job.order, rank if rank == rank else inf, job.jobid, job
+
+        return key
 
     def rank_facts(self, job: PendingJob) -> dict[str, Any]:
         if self.ranked is None:

@@ -101,6 +101,8 @@ class LatestStartPasses(RankedPasses):
         self._heads: list[PendingJob] = []
         #: pending jobs without a latest start: they came in, or wait for jobs that have no limit
         self._without: dict[int, PendingJob] = {}
+        #: whether a job could start and keep all promises, until something starts or is promised
+        self._kept: dict[int, bool] = {}
         self._timer: Timer | None = None
         #: whom a job goes ahead of that starts now
         self._ahead_of: PendingJob | None = None
@@ -130,6 +132,7 @@ class LatestStartPasses(RankedPasses):
             if self.must_begin_anew():
                 return
         self._free.clear()
+        self._kept.clear()
         self._ahead_of = None
         for number, job in enumerate(self.latest.due(policy.now()), 1):
             if not job.request.finalized:
@@ -212,7 +215,17 @@ class LatestStartPasses(RankedPasses):
 
     def keeps_promises(self, job: PendingJob) -> bool:
         """Whether all promises but a job's own can be kept if it starts now."""
-        return self.policy.plan.fits(job.resource_request, jobid=job.jobid)
+        kept = self._kept.get(job.jobid)
+        if kept is None:
+            kept = self.policy.plan.fits(job.resource_request, jobid=job.jobid)
+            self._kept[job.jobid] = kept
+        return kept
+
+    def try_to_start(self, job: PendingJob) -> bool:
+        left = super().try_to_start(job)
+        if left:
+            self._kept.clear()
+        return left
 
     def plan_for(self, heads: list[PendingJob]) -> Plan | None:
         """A plan of what running jobs leave, in which each head keeps the first time it fits; None:
@@ -330,10 +343,11 @@ class LatestStartPasses(RankedPasses):
             bool(lower)
             and not self.must_begin_anew()
             and not job.request.finalized
-            and self.keeps_promises(job)
+            and self.policy.plan.fits(job.resource_request, jobid=job.jobid)
             and self.try_to_start(job)
         )
         yield from self.put_back(lower, "priority")
+        self._kept.clear()
         self._unsure = True
         return left
 
@@ -391,6 +405,7 @@ class LatestStartPasses(RankedPasses):
         latest = self.latest.when(job) if job in self.latest else None
         aside = super().set_aside(job)
         if aside and latest is not None:
+            self._kept.clear()
             self.take_back(job, latest, "resources")
         return aside
 

@@ -255,7 +255,7 @@ class RankedPasses:
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
         """The pending jobs in the order of priorities and ranks, as the value of this generator,
         which yields now and then."""
-        return (yield from in_steps(self.backlog.heap[:], self.policy.asked_order))
+        return (yield from in_steps(self.backlog.heap[:], self.policy.asked_order_now()))
 
     def by_candidate_rank(
         self, jobs: list[PendingJob]

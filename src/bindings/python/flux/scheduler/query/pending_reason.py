@@ -91,7 +91,8 @@ class PendingReason:
 
         Returns:
             dict: as `line`, and what each part of its constraint leaves out, ``excluded``;
-            ``reservation``; `PolicyScheduler.rank_facts`; ``behind``, with ``behind_more`` if that
+            ``rules``: all reasons of admission rules, of which the first is the job's;
+            ``reservation`` and what other rules tell; `PolicyScheduler.rank_facts`; ``behind``, with ``behind_more`` if that
             is not all; what of it ``fits``
         """
         policy = self._policy
@@ -102,8 +103,12 @@ class PendingReason:
         heads = policy.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
         expected, _ = self._source.estimate_of(job)
+        answer["rules"] = [cause._asdict() for cause in policy.admission.all_reasons(job)]
         for rule in policy.admission.rules:
             answer.update(rule.facts(job, expected, first=not heads))
+        limit = answer.get("limit")
+        if limit is not None and not limit.pop("own") and not caller.owner:
+            limit["job"] = None  # somebody else's
         answer.update(policy.rank_facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool.masks import idset_text, members, popcount, take
+from flux.resource.pool.masks import idset_text, popcount, take
 from flux.scheduler.reservations.node_selector import NodeSelector
 from flux.scheduler.reservations.reservation import Window
 from flux.scheduler.reservations.state import ReservationState
@@ -82,8 +82,8 @@ class ActiveWindows:
             room = self._room_outside(entry, usable & idle & ~entry.ranks)
             entry.ranks |= take(room, min(missing, popcount(room)))
             missing = wanted - popcount(entry.ranks)
-        # Of ranks that others still use in part, the rest is kept, or new jobs would use them for
-        # ever.
+        # Where nobody knows when a rank that others use in part will be whole, the rest is kept, or
+        # new jobs would use it for ever.
         busy = 0
         if missing > 0:
             room = self._room_outside(entry, usable & ~idle & ~entry.ranks)
@@ -116,42 +116,37 @@ class ActiveWindows:
     # -- what is free of them ----------------------------------------------------------------------
 
     def _placeholder(self, entry: ReservationState, busy: int = 0) -> None:
-        """Allocate what is free on the chosen ranks, and on `busy` ones, to nobody."""
+        """Allocate what is free on the chosen ranks, and on `busy` ones that may be so for ever, to
+        nobody."""
         if entry.window is None:
             return
         jobid = self._selector.new_id()
         if self._host.resources.hold_free(jobid, entry.ranks, entry.window.end):
             entry.placeholder = jobid
-        for end, ranks in self._ends_on(busy, entry.window.end).items():
+        endless = self._endless_on(busy)
+        if endless:
             jobid = self._selector.new_id()
-            if self._host.resources.hold_free(jobid, ranks, end):
-                entry.fillers.append(jobid)
+            if self._host.resources.hold_free(jobid, endless, entry.window.end):
+                entry.filler = jobid
 
-    def _ends_on(self, busy: int, window_end: float) -> dict[float, int]:
-        """Masks of busy ranks by when they are wholly free, or the window is over.
+    def _endless_on(self, busy: int) -> int:
+        """Of some busy ranks, those on which a job without an end runs.
 
-        What is kept of a rank that others use in part has to end with them: only then does a plan
-        have whole nodes there, which it can keep for the rest of the window.
+        Of the others the plan knows from when on they are whole, and keeps them for the window from
+        then on. Who ends before may use what is left of them.
         """
+        endless = 0
         pool = self._host.resources
-        ends: dict[int, float] = {}
         for jobid, end in pool.job_end_times() if busy else ():
-            ranks = pool.held_ranks(jobid) & busy
-            for rank in members(ranks) if ranks else ():
-                ends[rank] = max(ends.get(rank, 0.0), min(end or window_end, window_end))
-        masks: dict[float, int] = {}
-        for rank in members(busy):
-            end = ends.get(rank, window_end)
-            masks[end] = masks.get(end, 0) | 1 << rank
-        return masks
+            if not end:
+                endless |= pool.held_ranks(jobid) & busy
+        return endless
 
     def _dismiss_placeholder(self, entry: ReservationState) -> None:
-        for jobid in entry.fillers:
-            self._host.resources.free(jobid)
-        entry.fillers = []
-        if entry.placeholder is not None:
-            self._host.resources.free(entry.placeholder)
-            entry.placeholder = None
+        for jobid in (entry.filler, entry.placeholder):
+            if jobid is not None:
+                self._host.resources.free(jobid)
+        entry.filler = entry.placeholder = None
 
     def dismiss(self, entry: ReservationState) -> None:
         """The window is over: nothing is kept any more."""
@@ -169,9 +164,7 @@ class ActiveWindows:
         if window is None or entry.placeholder is None:
             return None
         ranks = pool.held_ranks(entry.placeholder)
-        busy = 0
-        for filler in entry.fillers:
-            busy |= pool.held_ranks(filler)
+        busy = 0 if entry.filler is None else pool.held_ranks(entry.filler)
         self._dismiss_placeholder(entry)
         try:
             alloc = pool.alloc_on(job.jobid, job.resource_request, ranks)

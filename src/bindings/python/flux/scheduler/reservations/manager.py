@@ -244,8 +244,8 @@ class ReservationManager:
                     f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
                     f"which begins at {iso_time(entry.window.start, zone)}: allowed"
                 )
-        if any(entry.fillers for entry in self.entries.values()):
-            self.refill()  # what is kept beside this job has to last as long as it
+        if any(entry.active and not entry.whole for entry in self.entries.values()):
+            self.refill()  # a window may have been waiting for this job
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -285,6 +285,10 @@ class ReservationManager:
                 self.future.enter(entry)
             elif entry.active:
                 self.active.take_in(entry)
+        # A window that has begun may take other nodes than those that were planned for it: what is
+        # promised of these is void, and has to be before anyone is refused because of it.
+        if changed and not self.future.mend():
+            self._host.replan()
         if changed:
             self._wake()
         return changed

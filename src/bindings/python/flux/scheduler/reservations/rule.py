@@ -90,6 +90,10 @@ class ReservationRule(AdmissionRule):
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         return self._manager.allocate(job, plan)
 
+    def taken_back(self, jobid: int) -> None:
+        self._manager.active.ended(jobid)
+        self._manager.refill()
+
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         if self._manager.group_jobs.reservation_of(job) is None:
             return None

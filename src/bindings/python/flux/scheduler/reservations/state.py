@@ -17,8 +17,8 @@ class ReservationState:
         state (str): of its window, one of `flux.scheduler.states.WINDOW`
         ranks (int): mask of the ranks chosen; 0 before it began, unless they are pinned
         placeholder (int or None): the id of the allocation that keeps what is free of them
-        fillers (list): ids of the allocations that keep what is free of ranks which others still use
-            in part, and which are to be chosen when these have ended
+        filler (int or None): the id of the allocation that keeps what is left of ranks which a job
+            without an end uses in part, and which are to be chosen when it has ended
         keys (list): its promises in the plan
         parts (list): of its next window, pairs of a start and a number of nodes that these keep
         whole (bool): these keep all that it asks for; if not, they are made again at each release
@@ -26,7 +26,7 @@ class ReservationState:
 
     __slots__ = (
         "configured",
-        "fillers",
+        "filler",
         "keys",
         "parts",
         "ranks",
@@ -45,7 +45,7 @@ class ReservationState:
         self.state = PLANNED
         self.ranks = 0
         self.placeholder: int | None = None
-        self.fillers: list[int] = []
+        self.filler: int | None = None
         self.keys: list[int] = []
         self.parts: list[tuple[float, int]] = []
         self.whole = True

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.host import ask_job_attributes
+from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.site_policy.table_rule import SitePolicyHost, TableRule
 from flux.scheduler.site_policy.tables import PolicyTables
 
@@ -70,6 +71,24 @@ class RulesInForce:
         for rule in self.rules:
             if rule.table in changed or (renamed and self.tables.entries(rule.table)):
                 self._errors.guard(f"[{rule.table}]", self._change, rule)
+
+    def in_use(self, payload: Any, caller: Caller) -> Steps:
+        """What is in use of all limits, licences and the like, as far as `caller` may see it.
+
+        Returns:
+            dict: by the table of a rule, a list of objects
+        """
+        read(payload)
+        answer: dict[str, Any] = {"now": self._host.now()}
+        for rule in self.rules:
+            if rule.lists is not None:
+                entries = answer[rule.lists] = Entries()
+                for entry in rule.report(caller) if rule.entries else ():
+                    if entry is not None:
+                        entries.append(entry)
+                    yield
+        yield
+        return answer
 
     def _change(self, rule: TableRule) -> None:
         """Put the new entries of a rule in force, as soon as it is known what it has to know of

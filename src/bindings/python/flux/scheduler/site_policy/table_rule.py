@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flux.scheduler.admission import AdmissionHost, AdmissionRule
@@ -10,6 +11,7 @@ from flux.scheduler.admission import AdmissionHost, AdmissionRule
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.query.answering import Caller
     from flux.scheduler.request_facts import RequestFacts
     from flux.scheduler.site_policy.queue_names import QueueNames
 
@@ -48,6 +50,9 @@ class TableRule(AdmissionRule):
 
     #: Name of the table, as ``"limits"``.
     table = ""
+
+    #: Under which name `flux sched limits` lists what is in use, or None if it does not.
+    lists: str | None = None
 
     host: SitePolicyHost
 
@@ -98,6 +103,11 @@ class TableRule(AdmissionRule):
 
     def wants_eventlog(self) -> bool:
         return "eventlog" in self.needs(self.entries)
+
+    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        """What is in use, an object for each line, as far as `caller` may see it; None where the
+        answer may pause."""
+        return iter(())
 
     def configured(self) -> None:
         """All jobs were told anew after `configure`; not called at the start, where `ready` is."""

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Counting what jobs hold: nodes, cores, GPUs, jobs."""
+
+from __future__ import annotations
+
+import pwd
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flux.resource.pool.masks import popcount
+from flux.resource.pool.rv1 import object_of, read_lite
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
+
+
+class Amount(NamedTuple):
+    """So much of each thing that can be limited.
+
+    Attributes:
+        nodes, cores, gpus, jobs (int): how many
+    """
+
+    nodes: int = 0
+    cores: int = 0
+    gpus: int = 0
+    jobs: int = 0
+
+
+#: What is counted, in the order in which it is checked.
+DIMENSIONS = Amount._fields
+
+
+class Holding(NamedTuple):
+    """What a job holds.
+
+    Attributes:
+        ranks (int): mask of the ranks on which it holds something
+        cores, gpus (int): how many, in all
+    """
+
+    ranks: int = 0
+    cores: int = 0
+    gpus: int = 0
+
+
+NOTHING = Holding()
+
+
+def holding_of(pool: ResourcePool, jobid: int) -> Holding:
+    """What a job holds in a pool now.  O(kinds of what it holds on a rank)."""
+    try:
+        kinds = pool.held_kinds(jobid)
+    except KeyError:
+        return NOTHING
+    ranks = all_cores = all_gpus = 0
+    for cores, gpus, mask in kinds:
+        count = popcount(mask)
+        ranks |= mask
+        all_cores += count * cores
+        all_gpus += count * gpus
+    return Holding(ranks, all_cores, all_gpus)
+
+
+def left_of(holding: Holding, R: Any) -> Holding:
+    """What a job still holds when it has given back some of its ranks, as R (an object, or a
+    ResourcePool)."""
+    ranks, cores, gpus = holding
+    for mask, core_mask, gpu_mask in read_lite(object_of(R)):
+        count = popcount(mask)
+        ranks &= ~mask
+        cores -= count * popcount(core_mask)
+        gpus -= count * popcount(gpu_mask)
+    return Holding(ranks, cores, gpus)
+
+
+class RankCounts:
+    """How many jobs are on each rank, for the number of ranks on which there is any.
+
+    The counts are numbers in base 2, of which each digit is a mask of the ranks that have it: adding
+    a job to its ranks costs some operations on masks, however many ranks it has.
+
+    Attributes:
+        ranks (int): mask of the ranks with a job
+    """
+
+    __slots__ = ("_digits", "ranks")
+
+    def __init__(self) -> None:
+        self._digits: list[int] = []
+        self.ranks = 0
+
+    def add(self, ranks: int) -> None:
+        """One more job is on each of these ranks (a mask).  O(log jobs on a rank) masks."""
+        self.ranks |= ranks
+        digits = self._digits
+        carry = ranks
+        for at, digit in enumerate(digits):
+            digits[at] = digit ^ carry
+            carry &= digit
+            if not carry:
+                return
+        if carry:
+            digits.append(carry)
+
+    def remove(self, ranks: int) -> None:
+        """One job fewer is on each of these ranks, each of which has one.  O(log jobs on a rank)
+        masks."""
+        digits = self._digits
+        borrow = ranks
+        left = 0
+        for at, digit in enumerate(digits):
+            digits[at] = digit ^ borrow
+            borrow &= ~digit
+            left |= digits[at]
+        while digits and not digits[-1]:
+            digits.pop()
+        self.ranks = left
+
+    def __len__(self) -> int:
+        """The number of ranks with a job.  O(1) masks."""
+        return popcount(self.ranks)
+
+
+_names: dict[int, str] = {}
+
+
+def user_name(userid: int | None) -> str:
+    """The name of a user; the number where there is none. Looked up once."""
+    if userid is None:
+        return "nobody"
+    name = _names.get(userid)
+    if name is None:
+        try:
+            name = pwd.getpwuid(userid).pw_name
+        except (KeyError, OverflowError):
+            name = str(userid)
+        _names[userid] = name
+    return name
+
+
+def user_id(name: str) -> int:
+    """The id of a user, from the name or the number.
+
+    Raises:
+        ValueError: there is no such user
+    """
+    if name.isascii() and name.isdigit():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise ValueError(f"there is no user {name!r}") from None
+
+
+def least_of(request: Any, pool: ResourcePool, ranks: int) -> Amount:
+    """What a request takes at least, whatever the pool offers; of nodes 0 where it may share them
+    with other jobs.
+
+    Args:
+        request: as the pool has parsed it
+        pool (ResourcePool): where it is to be satisfied
+        ranks (int): mask of the ranks that it could use
+    """
+    cores, gpus = getattr(request, "ncores", 0), getattr(request, "ngpus", 0)
+    shape = getattr(request, "shape", None)
+    if shape is None or not shape.exclusive or shape.node_count is None:
+        return Amount(0, cores, gpus, 1)
+    nodes = shape.node_count.min
+    kinds = [kind for kind in pool.node_kinds() if kind[2] & ranks]
+    # It gets all there is on its nodes.
+    cores = max(cores, nodes * min([kind[0] for kind in kinds], default=0))
+    gpus = max(gpus, nodes * min([kind[1] for kind in kinds], default=0))
+    return Amount(nodes, cores, gpus, 1)

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Licences: counts of something that is not on a node, which jobs use while they run:
+``[licenses]``.
+
+A job says what it needs with ``system.licenses.NAME``, as ``--setattr=system.licenses.matlab=2``. It
+holds its licences from its start until the last of its resources is freed: until then its program
+may still run on some node.
+
+A job whose licences are in use is deferred: no node lies idle for it and nobody waits behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flux.scheduler.admission import Deferral
+from flux.scheduler.host import counted
+from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.table_rule import TableRule
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.query.answering import Caller
+    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+
+#: The most names of licences that a job may ask for.
+MAX_NAMES = 64
+
+
+class License(NamedTuple):
+    """A licence, as the table has it.
+
+    Attributes:
+        total (int): how many the site has
+        reserved (int): how many of them no job of this instance gets: they are for others
+    """
+
+    total: int
+    reserved: int = 0
+
+    @property
+    def usable(self) -> int:
+        """How many jobs may use together."""
+        return self.total - self.reserved
+
+
+def read_license(key: str, value: Any) -> License:
+    """Read one entry of ``[licenses]``: a number, or a table with ``total``.
+
+    Raises:
+        ValueError: what is wrong, beginning with its key
+    """
+    if not isinstance(value, dict):
+        if type(value) is not int or value < 0:
+            raise ValueError(
+                f"{value!r}: expected a number, 0 or more, or a table such as {{total=40}}"
+            )
+        return License(value)
+    table = Fields(value)
+    total = table.whole("total")
+    if total is None:
+        raise ValueError("total is missing: expected a whole number")
+    reserved = table.whole("reserved", 0) or 0
+    table.end()
+    if reserved > total:
+        raise ValueError(f"reserved={reserved}: of {total} there cannot be as many")
+    return License(total, reserved)
+
+
+def asked_for(attributes: SystemAttributes) -> dict[str, int]:
+    """The licences that a job asks for: numbers by name. A user writes them, so they are checked.
+
+    Raises:
+        ValueError: they are no numbers of 1 or more by name
+    """
+    asked = attributes.get("licenses", {})
+    if not isinstance(asked, dict):
+        raise ValueError(f"licenses={asked!r}: expected licenses.NAME=NUMBER")
+    if len(asked) > MAX_NAMES:
+        raise ValueError(f"licenses: {len(asked)} names: expected {MAX_NAMES} at most")
+    for name, count in asked.items():
+        if type(count) is not int or count < 1:
+            raise ValueError(f"licenses.{name}={count!r}: expected a number, 1 or more")
+    return asked
+
+
+class LicenseRule(TableRule):
+    """Keeps a job waiting as long as the licences that it needs are in use."""
+
+    name = "licenses"
+    table = "licenses"
+    lists = "licenses"
+    attributes = ("licenses",)
+
+    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+        super().__init__(host, errors)
+        self._licenses: dict[str, License] = {}
+        self._in_use: dict[str, int] = {}
+        #: what pending and running jobs ask for, by id
+        self._asked: dict[int, dict[str, int]] = {}
+        self._running: set[int] = set()
+        #: by name, what jobs that wait for it ask for: the keys of their deferrals
+        self._waiting: dict[str, set[Hashable]] = {}
+
+    # -- the table ---------------------------------------------------------------------------------
+
+    def parse(self, key: str, value: Any) -> License:
+        return read_license(key, value)
+
+    def configure(self, entries: dict[str, License]) -> None:
+        self._licenses = entries
+        self._in_use = dict.fromkeys(entries, 0)
+        self._asked.clear()
+        self._running.clear()
+        self._waiting.clear()
+
+    def needs(self, entries: dict[str, License]) -> tuple[str, ...]:
+        return ("jobspec",)
+
+    # -- a job that waits --------------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        asked = asked_for(attributes)
+        for name, count in asked.items():
+            self._may_ask(name, count)
+        self._asked[job.jobid] = asked
+
+    def _may_ask(self, name: str, count: int) -> None:
+        license = self._licenses.get(name)
+        if license is None:
+            known = ", ".join(sorted(self._licenses)) or "none"
+            raise ValueError(f"licenses: there is no licence {name}: there are {known}")
+        if count > license.usable:
+            raise ValueError(f"licenses: needs {count} of {name}, there are {license.usable}")
+
+    def signature(self, job: PendingJob) -> Hashable:
+        asked = self._asked.get(job.jobid)
+        return None if not asked else tuple(sorted(asked.items()))
+
+    def check(self, job: PendingJob) -> Deferral | None:
+        asked = self._asked.get(job.jobid)
+        if not asked:
+            return None
+        for name, count in asked.items():
+            if self._free(name) < count:
+                key = (name, count, tuple(asked.items()))
+                self._waiting.setdefault(name, set()).add(key)
+                return Deferral(self._sentence(name, count), key=key)
+        return None
+
+    def _free(self, name: str) -> int:
+        return self._licenses[name].usable - self._in_use[name]
+
+    def _sentence(self, name: str, count: int) -> str:
+        license = self._licenses[name]
+        reserved = f", {license.reserved} reserved" if license.reserved else ""
+        return (
+            f"licenses: {name} {self._in_use[name]} of {license.total} in use{reserved}; "
+            f"needs {count}"
+        )
+
+    def does_not_fit(self, job: PendingJob) -> Deferral | None:
+        # It leaves its licences to others until there are nodes for it.
+        for name in self._asked.get(job.jobid, ()):
+            self._let_in(name)
+        return None
+
+    def keeps_promise(self, job: PendingJob) -> bool:
+        return not self._asked.get(job.jobid)
+
+    def forget(self, jobid: int) -> None:
+        self._asked.pop(jobid, None)
+
+    # -- a job that runs ---------------------------------------------------------------------------
+
+    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+        self._runs(job.jobid)
+
+    def _runs(self, jobid: int) -> None:
+        asked = self._asked.get(jobid)
+        if asked:
+            self._running.add(jobid)
+            for name, count in asked.items():
+                self._in_use[name] = self._in_use.get(name, 0) + count
+
+    def found_running(self, job: RunningJob) -> None:
+        try:
+            asked = asked_for(job.attributes)
+        except ValueError:
+            return  # it was started while nobody asked for licences
+        # One that has left the table since is not counted any more.
+        self._asked[job.jobid] = {
+            name: count for name, count in asked.items() if name in self._licenses
+        }
+        self._runs(job.jobid)
+
+    def freed(self, jobid: int, R: Any, final: bool) -> None:
+        if not final or jobid not in self._running:
+            return
+        self._running.discard(jobid)
+        asked = self._asked.pop(jobid)
+        for name, count in asked.items():
+            self._in_use[name] -= count
+        for name in asked:
+            self._let_in(name)
+
+    def _let_in(self, name: str) -> None:
+        """Have jobs come back that wait for a licence: as many as there may be enough for."""
+        admission = self.host.admission
+        keys = self._waiting.get(name, set())
+        for key in list(keys):
+            count = key[1]  # type: ignore[index]
+            free = self._free(name)
+            if count <= free:
+                self.host.readmit(self, key, free // count)
+            if not admission.waiting(self, key):
+                keys.discard(key)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def why(self, job: PendingJob) -> str | None:
+        if not self.host.admission.is_deferred(job.jobid):
+            return None
+        deferral = self.check(job)
+        return None if deferral is None else deferral.reason
+
+    def start_of_newcomer(
+        self, request: Any, attributes: SystemAttributes, userid: int
+    ) -> tuple[float | None, str] | None:
+        try:
+            asked = asked_for(attributes)
+            for name, count in asked.items():
+                self._may_ask(name, count)
+        except ValueError as exc:
+            return None, str(exc)
+        for name, count in asked.items():
+            if self._free(name) < count:
+                return None, self._sentence(name, count)
+        return None
+
+    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        for name, license in sorted(self._licenses.items()):
+            waiting = sum(
+                self.host.admission.waiting(self, key) for key in self._waiting.get(name, ())
+            )
+            yield {
+                "name": name,
+                "total": license.total,
+                "reserved": license.reserved,
+                "used": self._in_use[name],
+                "waiting": waiting,
+            }
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "licenses": (
+                {"name": name, "total": license.total, "used": self._in_use[name]}
+                for name, license in sorted(self._licenses.items())
+            )
+        }
+
+    def most_exceeded(self) -> list[str]:
+        """The licences of which more are in use than there are, in words: after a smaller number
+        was set, or by a bug."""
+        return [
+            f"{name}: {counted(self._in_use[name], 'licence')} in use"
+            for name, license in self._licenses.items()
+            if self._in_use[name] > license.usable
+        ]

@@ -1,0 +1,641 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Limits on what the jobs of a user, a bank or a queue hold at a time: ``[limits.NAME]``.
+
+What counts is what jobs hold by their R, from the start to the last ``sched.free``, so clean-up
+included. A limit is checked twice: first against what a request takes at least, before the pool is
+asked, and then exactly, against what the pool offers. So a limit of nodes holds although nobody
+knows beforehand how many nodes a job will get.
+
+A job over a limit is deferred: it gets no promise and nobody waits behind it. Such jobs are parked
+by what they need of which limit and key. When the count of the key falls, as many come back as could
+be let in; if one of these turns out not to fit the pool, the next ones are let out in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.ResourceCount import ResourceCount
+from flux.scheduler.admission import Deferral
+from flux.scheduler.host import counted, name_of
+from flux.scheduler.site_policy.counts import (
+    DIMENSIONS,
+    NOTHING,
+    Amount,
+    Holding,
+    holding_of,
+    least_of,
+    left_of,
+    user_name,
+)
+from flux.scheduler.site_policy.limit import Limit, Use, read_limit
+from flux.scheduler.site_policy.table_rule import TableRule
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.query.answering import Caller
+    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+
+#: Jobs that are let out of those that wait for a limit in place of one that does not fit the pool,
+#: or that come back to see what else the pool offers.
+LET_OUT = 32
+
+#: Shapes of requests of which it is remembered what they take at least.
+MAX_REMEMBERED = 4096
+
+#: What one thing is called.
+NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}
+
+
+class Counted:
+    """What is kept of a job that a limit is for.
+
+    Attributes:
+        uses (tuple): where it counts, in the order of the limits
+        least (Amount): what it takes at least
+        waits (bool): it is pending, and counts in `Use.pending`
+        holds (Holding): what it holds
+    """
+
+    __slots__ = ("holds", "least", "uses", "userid", "waits")
+
+    def __init__(self, uses: tuple[Use, ...], userid: int) -> None:
+        self.uses = uses
+        self.userid = userid
+        self.least = Amount()
+        self.waits = False
+        self.holds = NOTHING
+
+
+class LimitRule(TableRule):
+    """Keeps a job waiting as long as it would take its user, bank or queue over a limit."""
+
+    name = "limit"
+    table = "limits"
+    lists = "limits"
+
+    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+        super().__init__(host, errors)
+        self._limits: list[Limit] = []
+        self._uses: dict[tuple[str, tuple[Any, ...]], Use] = {}
+        self._jobs: dict[int, Counted] = {}
+        #: by key of a deferral, the `Use` that does not let in what the pool has offered
+        self._offers: dict[Hashable, Use] = {}
+        #: by `Use` and shape, why what the pool offers now is too much; void when it may offer
+        #: something else
+        self._too_much: dict[tuple[Use, Any], str] = {}
+        #: by shape, what a request takes at least
+        self._leasts: dict[Any, Amount] = {}
+        #: jobs that are about to go behind all others
+        self._to_demote: list[int] = []
+
+    # -- the table ---------------------------------------------------------------------------------
+
+    def parse(self, key: str, value: Any) -> Limit:
+        return read_limit(key, value)
+
+    def configure(self, entries: dict[str, Limit]) -> None:
+        for use in self._uses.values():
+            self._promote(use)
+        self._limits = list(entries.values())
+        self._uses.clear()
+        self._jobs.clear()
+        self._offers.clear()
+        self._too_much.clear()
+
+    def needs(self, entries: dict[str, Limit]) -> tuple[str, ...]:
+        for limit in entries.values():
+            if limit.per not in ("user", "instance") or not limit.in_reservations:
+                return ("jobspec",)
+            if limit.queues or limit.banks or limit.exempt_banks:
+                return ("jobspec",)
+        return ()
+
+    # -- whose job it is ---------------------------------------------------------------------------
+
+    def _uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Use, ...]:
+        """Where a job counts."""
+        queue, bank = attributes.queue, attributes.bank or ""
+        uses = []
+        for limit in self._limits:
+            if limit.queues and not self.host.queue_names.any_covers(limit.queues, queue):
+                continue
+            if limit.users and userid not in limit.users or userid in limit.exempt_users:
+                continue
+            if limit.banks and bank not in limit.banks or bank in limit.exempt_banks:
+                continue
+            if not limit.in_reservations and attributes.reservation is not None:
+                continue
+            # A virtual queue is another name of its parent, and counts as that.
+            place = self.host.queue_names.parent(queue) or queue or ""
+            whose = {"user": userid, "bank": bank, "queue": place}
+            key = tuple(whose[part] for part in limit.per.split("+") if part in whose)
+            use = self._uses.get((limit.name, key))
+            if use is None:
+                use = self._uses[limit.name, key] = Use(limit, key)
+            uses.append(use)
+        return tuple(uses)
+
+    # -- a job that waits --------------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        userid = -1 if job.userid is None else job.userid
+        uses = self._uses_of(userid, attributes)
+        if not uses:
+            return
+        known = Counted(uses, userid)
+        known.least = self._least(job.resource_request)
+        for use in uses:
+            at = self._alone_too_much(use.limit, job)
+            if at is not None and use.limit.deny:
+                raise ValueError(self._too_large(use.limit, at, job))
+        known.waits = True
+        self._jobs[job.jobid] = known
+        for use in uses:
+            use.expect(known.least, 1)
+            if use.limit.strict and use.over(known.least) is not None:
+                self._heads(use, job)
+
+    def _least(self, request: Any) -> Amount:
+        """What a request takes at least.  O(1) once seen."""
+        shape = getattr(request, "shape", None)
+        least = None if shape is None else self._leasts.get(shape)
+        if least is None:
+            ranks = self.host.facts.ranks_of(request) if shape is not None else 0
+            least = least_of(request, self.host.resources, ranks)
+            if shape is not None:
+                if len(self._leasts) >= MAX_REMEMBERED:
+                    self._leasts.clear()
+                self._leasts[shape] = least
+        return least
+
+    def _alone_too_much(self, limit: Limit, job: PendingJob) -> int | None:
+        """Which of `DIMENSIONS` a job alone is over the limit in; None: none."""
+        least = self._alone(job)
+        for at, most in enumerate(limit.most):
+            if most is not None and least[at] > most:
+                return at
+        return None
+
+    def _alone(self, job: PendingJob) -> Amount:
+        """What a job takes at least if it is the only one; shared nodes count as well then."""
+        request = job.resource_request
+        return self._least(request)._replace(nodes=max(1, getattr(request, "nnodes", 1)))
+
+    def _too_large(self, limit: Limit, at: int, job: PendingJob) -> str:
+        most = limit.most[at]
+        noun = NOUNS[DIMENSIONS[at]]
+        return (
+            f"limit {limit.name}: needs {counted(self._alone(job)[at], noun)}, "
+            f"at most {most} {'is' if most == 1 else 'are'} allowed"
+        )
+
+    def signature(self, job: PendingJob) -> Hashable:
+        known = self._jobs.get(job.jobid)
+        return None if known is None else tuple([(use.limit.name, use.key) for use in known.uses])
+
+    def check(self, job: PendingJob) -> Deferral | None:
+        known = self._jobs.get(job.jobid)
+        if known is None:
+            return None
+        least = self._least(job.resource_request)
+        for use in known.uses:
+            head = use.head
+            kept = None
+            if head is not None and head is not job and head < job:
+                kept = self._least_of(head)
+            more = least
+            if not least.nodes and use.limit.most[0] is not None:
+                # On nodes that may be shared it can come beside other jobs of the key, but it may
+                # ask for more nodes than these are on.
+                missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
+                more = least._replace(nodes=max(0, missing))
+            at = use.over(more, kept)
+            if at is not None:
+                return self._defer(use, job, at, more)
+            shape = getattr(job.resource_request, "shape", None)
+            refused = self._too_much.get((use, shape))
+            if refused is not None:
+                return self._wait_for_offer(use, shape, refused)
+        return None
+
+    def _least_of(self, job: PendingJob) -> Amount:
+        known = self._jobs.get(job.jobid)
+        return Amount() if known is None else known.least
+
+    def _defer(self, use: Use, job: PendingJob, at: int, more: Amount) -> Deferral | None:
+        """A job is over a limit."""
+        limit = use.limit
+        if limit.soft:
+            if job.demoted:
+                return None
+            use.demoted.add(job.jobid)
+            if not self._to_demote:
+                self.host.call_at(self.host.now(), self._demote)
+            self._to_demote.append(job.jobid)
+            return Deferral(self._reason(use, job, at), key="soft")
+        if limit.strict:
+            self._heads(use, job)
+        shape = getattr(job.resource_request, "shape", None)
+        key = (limit.name, use.key, more, shape)
+        use.waiting[key] = more
+        return Deferral(self._reason(use, job, at), key=key)
+
+    def _heads(self, use: Use, job: PendingJob) -> None:
+        """A job waits for a limit of which later jobs are to leave it what it needs; not if it would
+        wait for ever."""
+        if (use.head is None or job < use.head) and self._alone_too_much(use.limit, job) is None:
+            use.head = job
+
+    def _reason(self, use: Use, job: PendingJob, at: int) -> str:
+        limit = use.limit
+        alone = self._alone_too_much(limit, job)
+        if alone is not None:
+            return self._too_large(limit, alone, job)
+        head = use.head
+        if head is not None and head is not job and head < job:
+            return f"limit {limit.name}: behind {head.name}, which waits for it"
+        return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
+
+    def _sentence(self, use: Use, at: int, needs: int) -> str:
+        """Who has how much of what, and how much a job needs."""
+        limit = use.limit
+        what = NOUNS[DIMENSIONS[at]] + "s"
+        where = f" in {', '.join(limit.queues)}" if limit.queues else ""
+        text = f"{use.used[at]} of {limit.most[at]} {what}{where}"
+        whose = self.whose(use)
+        has = f"{whose} has {text}" if whose else f"{text} are in use"
+        return f"limit {limit.name}: {has}; needs {needs}"
+
+    def whose(self, use: Use) -> str:
+        """Whose jobs are counted, for people; empty: everybody's."""
+        parts = []
+        for what, value in zip(use.limit.per.split("+"), use.key):
+            if what == "user":
+                parts.append(user_name(value))
+            elif what == "bank":
+                parts.append(f"bank {value}" if value else "no bank")
+            elif value:
+                parts.append(f"queue {value}")
+            else:
+                parts.append("no queue")
+        return ", ".join(parts)
+
+    # -- what the pool offers ----------------------------------------------------------------------
+
+    def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:
+        known = self._jobs.get(job.jobid)
+        if known is None:
+            return None
+        offered: Holding | None = None
+        for use in known.uses:
+            if use.limit.soft:
+                continue
+            if offered is None:
+                offered = holding_of(self.host.resources, job.jobid)
+            more = Amount(
+                popcount(offered.ranks & ~use.ranks.ranks), offered.cores, offered.gpus, 1
+            )
+            head = use.head
+            kept = None
+            if head is not None and head is not job and head < job:
+                kept = self._least_of(head)
+            at = use.over(more, kept)
+            if at is not None:
+                shape = getattr(job.resource_request, "shape", None)
+                reason = self._sentence(use, at, more[at]) + " as nodes are free now"
+                self._too_much[use, shape] = reason
+                return self._wait_for_offer(use, shape, reason)
+        return None
+
+    def _wait_for_offer(self, use: Use, shape: Any, reason: str) -> Deferral:
+        key = (use.limit.name, use.key, "offer", shape)
+        self._offers[key] = use
+        return Deferral(reason, key=key)
+
+    def other_requests(self, job: PendingJob) -> Iterator[Any]:
+        """No more than is left, where the job takes a range; and nodes on which jobs of the key are,
+        where it need not have whole ones."""
+        known = self._jobs.get(job.jobid)
+        request = job.resource_request
+        shape = getattr(request, "shape", None)
+        if known is None or shape is None:
+            return
+        left: list[int | None] = [None, None, None]
+        own = -1
+        for use in known.uses:
+            if use.limit.soft:
+                continue
+            used = use.used
+            for at in range(3):
+                most = use.limit.most[at]
+                if most is not None:
+                    rest = max(0, most - used[at])
+                    before = left[at]
+                    left[at] = rest if before is None else min(before, rest)
+            if use.limit.most[0] is not None:
+                own &= use.ranks.ranks
+        fewer = _no_more(request, left)
+        if fewer is not None:
+            yield fewer
+        if own > 0 and not shape.exclusive and left[0] is not None:
+            on_own = {"ranks": [idset_text(own)]}
+            constraint = {"and": [shape.constraint, on_own]} if shape.constraint else on_own
+            yield request.with_shape(shape.replace(constraint=constraint))
+
+    def does_not_fit(self, job: PendingJob) -> Deferral | None:
+        # It may be let in, and leaves the allowance to others until there are resources for it.
+        known = self._jobs.get(job.jobid)
+        if known is not None:
+            for use in known.uses:
+                if use.waiting and use.head is None:
+                    self._let_in(use, LET_OUT)
+        return None
+
+    def keeps_promise(self, job: PendingJob) -> bool:
+        known = self._jobs.get(job.jobid)
+        if known is None:
+            return True
+        # Nothing can keep it from starting if all that wait were let in at a time.
+        return all(use.limit.soft or use.over(use.pending) is None for use in known.uses)
+
+    def forget(self, jobid: int) -> None:
+        known = self._jobs.pop(jobid, None)
+        if known is not None:
+            self._waits_no_more(jobid, known)
+            for use in known.uses:
+                self._drop_if_idle(use)
+
+    def _waits_no_more(self, jobid: int, known: Counted) -> None:
+        if not known.waits:
+            return
+        known.waits = False
+        for use in known.uses:
+            use.expect(known.least, -1)
+            use.demoted.discard(jobid)
+            if use.head is not None and use.head.jobid == jobid:
+                use.head = None
+                self._let_in(use, None)
+
+    def _drop_if_idle(self, use: Use) -> None:
+        if use.idle:
+            self._uses.pop((use.limit.name, use.key), None)
+
+    # -- a job that runs ---------------------------------------------------------------------------
+
+    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+        self._too_much.clear()
+        known = self._jobs.get(job.jobid)
+        if known is not None:
+            self._runs(job.jobid, known)
+            self._waits_no_more(job.jobid, known)
+
+    def _runs(self, jobid: int, known: Counted) -> None:
+        known.holds = holding_of(self.host.resources, jobid)
+        for use in known.uses:
+            use.change(NOTHING, known.holds, 1)
+
+    def found_running(self, job: RunningJob) -> None:
+        userid = job.userid if isinstance(job.userid, int) else -1
+        uses = self._uses_of(userid, job.attributes)
+        if uses:
+            known = self._jobs[job.jobid] = Counted(uses, userid)
+            self._runs(job.jobid, known)
+
+    def freed(self, jobid: int, R: Any, final: bool) -> None:
+        self._too_much.clear()
+        known = self._jobs.get(jobid)
+        if known is not None and not known.waits:
+            # Ranks that have left the instance are still the job's, until it is freed.
+            holds = NOTHING if final else left_of(known.holds, R)
+            for use in known.uses:
+                use.change(known.holds, holds, -1 if final else 0)
+                self._fallen(use)
+            known.holds = holds
+            if final:
+                del self._jobs[jobid]
+                for use in known.uses:
+                    self._drop_if_idle(use)
+        self._ask_again()
+
+    def ranks_changed(self, lost: bool) -> None:
+        self._leasts.clear()
+        self._too_much.clear()
+        self._ask_again()
+
+    def _fallen(self, use: Use) -> None:
+        """The count of a key has fallen."""
+        if use.demoted and use.over(Amount(jobs=1)) is None:
+            self._promote(use)
+        self._let_in(use, None)
+
+    def _let_in(self, use: Use, most: int | None) -> None:
+        """Have jobs come back that wait for a key: as many as could be let in, and no more than
+        `most`."""
+        admission = self.host.admission
+        for key, amount in list(use.waiting.items()):
+            if not admission.waiting(self, key):
+                del use.waiting[key]
+                continue
+            if use.over(amount) is not None:
+                continue
+            room = use.room(amount)
+            if most is not None:
+                room = most if room is None else min(room, most)
+            if room == 0:
+                continue
+            self.host.readmit(self, key, room)
+            if not admission.waiting(self, key):
+                del use.waiting[key]
+
+    def _ask_again(self) -> None:
+        """The pool may offer something else now."""
+        for key in list(self._offers):
+            self.host.readmit(self, key, LET_OUT)
+            if not self.host.admission.waiting(self, key):
+                del self._offers[key]
+
+    # -- soft limits -------------------------------------------------------------------------------
+
+    def _demote(self) -> None:
+        """Have jobs that are over a soft limit go behind all others."""
+        jobids, self._to_demote = self._to_demote, []
+        for jobid in jobids:
+            job = self.host.pending(jobid)
+            if job is not None and self.host.admission.is_deferred(jobid):
+                job.demoted = True
+                self.host.prioritize([[jobid, job.priority]])
+        self.host.readmit(self, "soft")
+
+    def _promote(self, use: Use) -> None:
+        """The jobs of a key are not over its soft limit any more."""
+        jobids, use.demoted = use.demoted, set()
+        for jobid in jobids:
+            job = self.host.pending(jobid)
+            if job is not None and job.demoted:
+                job.demoted = False
+                self.host.prioritize([[jobid, job.priority]])
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def why(self, job: PendingJob) -> str | None:
+        if not self.host.admission.is_deferred(job.jobid):
+            return None
+        deferral = self.check(job)
+        return None if deferral is None else deferral.reason
+
+    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+        """The limit that keeps `job` from starting: name, whose, what, used, most, needs, and when
+        enough of it may be free again, ``t_again``, with ``job``; or None."""
+        known = self._jobs.get(job.jobid)
+        if known is None:
+            return {}
+        for use in known.uses:
+            at = use.over(known.least)
+            if at is None or use.limit.soft:
+                continue
+            when, jobid = self._again(use, at, known.least)
+            return {
+                "limit": {
+                    "name": use.limit.name,
+                    "whose": self.whose(use),
+                    "what": DIMENSIONS[at],
+                    "used": use.used[at],
+                    "max": use.limit.most[at],
+                    "needs": known.least[at],
+                    "t_again": when,
+                    "job": None if jobid is None else name_of(jobid),
+                    "own": jobid is not None and self._jobs[jobid].userid == known.userid,
+                }
+            }
+        return {"limit": None}
+
+    def _again(self, use: Use, at: int, least: Amount) -> tuple[float | None, int | None]:
+        """When so many of the jobs of a key have ended that there is room for another, and which is
+        the last of these. O(running jobs that limits count)."""
+        pool = self.host.resources
+        ends = []
+        for jobid, known in self._jobs.items():
+            if not known.waits and use in known.uses:
+                try:
+                    end = pool.job_end(jobid)
+                except KeyError:
+                    continue
+                ends.append((end or float("inf"), jobid))
+        most = use.limit.most[at]
+        assert most is not None
+        missing = use.used[at] + least[at] - most
+        ranks = [self._jobs[jobid].holds.ranks for _, jobid in sorted(ends)] if at == 0 else []
+        for number, (end, jobid) in enumerate(sorted(ends)):
+            if end == float("inf"):
+                break
+            if at == 0:
+                still = 0
+                for mask in ranks[number + 1 :]:
+                    still |= mask
+                freed = use.used[0] - popcount(still)
+            else:
+                holds = self._jobs[jobid].holds
+                missing -= (0, holds.cores, holds.gpus, 1)[at]
+                freed = 0
+            if freed >= missing:
+                return end, jobid
+        return None, None
+
+    def start_of_newcomer(
+        self, request: Any, attributes: SystemAttributes, userid: int
+    ) -> tuple[float | None, str] | None:
+        for use in self._uses_of(userid, attributes):
+            at = None if use.limit.soft else use.over(self._least(request))
+            if at is not None:
+                self._drop_if_idle(use)
+                return None, self._sentence(use, at, self._least(request)[at])
+            self._drop_if_idle(use)
+        return None
+
+    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        """What is in use of each limit, as far as `caller` may see it; None now and then, where the
+        answer may pause."""
+        own = {
+            use for known in self._jobs.values() if known.userid == caller.userid
+            for use in known.uses
+        }  # fmt: skip
+        yield None
+        order = {limit.name: number for number, limit in enumerate(self._limits)}
+        uses = sorted(self._uses.values(), key=lambda use: (order[use.limit.name], str(use.key)))
+        for use in uses:
+            parts = use.limit.per.split("+")
+            if not (caller.owner or use in own or parts in (["queue"], ["instance"])):
+                continue
+            waiting = sum(self.host.admission.waiting(self, key) for key in use.waiting)
+            if caller.private and parts != ["user"] and parts != ["user", "queue"]:
+                continue  # not even how much others have
+            yield {
+                "limit": use.limit.name,
+                "per": use.limit.per,
+                "whose": self.whose(use),
+                "queues": list(use.limit.queues),
+                "soft": use.limit.soft,
+                "used": dict(zip(DIMENSIONS, use.used)),
+                "max": dict(zip(DIMENSIONS, use.limit.most)),
+                "waiting": waiting,
+            }
+
+    def stats(self) -> dict[str, Any]:
+        limits = {}
+        for limit in self._limits:
+            uses = [use for use in self._uses.values() if use.limit.name == limit.name]
+            limits[limit.name] = {
+                "name": limit.name,
+                "keys": len(uses),
+                "waiting": sum(
+                    self.host.admission.waiting(self, key) for use in uses for key in use.waiting
+                ),
+            }
+        return {"limits": limits.values()}
+
+    def most_exceeded(self) -> list[str]:
+        """The limits that are exceeded, in words: after a lower maximum was set, or by a bug."""
+        return [
+            self._sentence(use, at, 0)
+            for use in self._uses.values()
+            if not use.limit.soft
+            for at in [use.over(Amount())]
+            if at is not None
+        ]
+
+
+def _no_more(request: Any, left: list[int | None]) -> Any:
+    """A request that takes a range, cut down to what is left of nodes, cores and GPUs; None if it
+    takes none, or even the least of it is too much."""
+    shape = request.shape
+    counts = {"node_count": shape.node_count, "slot_count": shape.slot_count}
+    ranges = {key: count for key, count in counts.items() if count is not None and not count.fixed}
+    if not ranges:
+        return None
+    nodes, cores, gpus = left
+    # What one of each count takes, with the other at its least.
+    least_nodes = 1 if shape.node_count is None else shape.node_count.min
+    least_slots = shape.slot_count.min
+    changes = {}
+    for key, count in ranges.items():
+        most = None
+        per = least_slots if key == "node_count" else least_nodes
+        for rest, size in ((cores, shape.slot_size), (gpus, shape.gpu_per_slot)):
+            if rest is not None and size:
+                most = min(rest // (size * per), rest if most is None else most)
+        if key == "node_count" and nodes is not None:
+            most = nodes if most is None else min(most, nodes)
+        chosen = count.floor(most) if most is not None else count.min
+        if chosen is None:
+            return None
+        # With two ranges the slots keep to their least: what is sure to be within the limit.
+        if len(ranges) == 2 and key == "slot_count":
+            chosen = count.min
+        changes[key] = ResourceCount.parse(chosen)
+    return request.with_shape(shape.replace(**changes))

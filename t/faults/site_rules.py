@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a site enforces by tables of its configuration, and what must hold of it.
+
+`SiteRules.started` is called for each job that starts, with what all jobs hold then:
+
+- no limit is exceeded by the start of a job that it is for;
+- no licence is given to more than there are.
+
+It counts from what was given and freed, and takes nothing over from the scheduler.
+"""
+
+from eventlog_rules import Violation
+
+#: Banks of jobs.
+BANKS = ("red", "blue")
+
+#: Most licences that a job asks for.
+MOST_LICENSES = 2
+
+#: The tables that a history may put in force.
+TABLES = [
+    {},
+    {"limits": {"bank": {"per": "bank", "max": {"nodes": 2}}}},
+    {
+        "limits": {
+            "bank": {"per": "bank", "max": {"nodes": 3, "cores": 6}},
+            "all": {"per": "instance", "max": {"jobs": 4, "gpus": 5}},
+        },
+        "licenses": {"matlab": 3},
+    },
+    {
+        "limits": {
+            "strict": {"per": "bank", "max": {"cores": 8}, "order": "strict"},
+            "soft": {"per": "instance", "max": {"jobs": 2}, "soft": True},
+        },
+        "licenses": {"matlab": {"total": 4, "reserved": 2}},
+    },
+    {"licenses": {"matlab": 2}},
+]
+
+
+class SiteRules:
+    """The tables in force, and what they forbid.
+
+    Attributes:
+        tables (list): those that the scheduler may have; two while the configuration is loaded anew
+    """
+
+    def __init__(self, tables=None):
+        self.tables = [tables or {}]
+
+    def started(self, jobid, jobs, held):
+        """A job has started.
+
+        Args:
+            jobid (int): which
+            jobs (dict): by id, jobs of the history
+            held (dict): by id, what jobs hold: a set of (rank, kind, number), this one's included
+
+        Raises:
+            Violation: it may not, by any of the tables in force
+        """
+        wrong = [self._wrong(tables, jobid, jobs, held) for tables in self.tables]
+        if all(wrong):
+            raise Violation(wrong[0])
+
+    def allows(self, jobid, jobs, held, most=None):
+        """Whether a pending job may be let in as it is, by all tables in force.
+
+        Args:
+            most (dict): what it would hold at most: nodes, cores, gpus
+        """
+        return not any(self._wrong(tables, jobid, jobs, held, most) for tables in self.tables)
+
+    def _wrong(self, tables, jobid, jobs, held, most=None):
+        """What a start breaks, in words; None: nothing."""
+        job = jobs.get(jobid)
+        if job is None or "bank" not in job:
+            return None
+        for name, limit in tables.get("limits", {}).items():
+            if limit.get("soft"):
+                continue
+            bank = job["bank"] if limit["per"] == "bank" else None
+            together = [
+                other
+                for other in held
+                if bank is None or jobs.get(other, {}).get("bank") == bank
+            ]  # fmt: skip
+            used = count(held[other] for other in together)
+            if most is not None:  # it does not hold anything yet
+                used = {what: used[what] + most[what] for what in used}
+            for what, limited in limit["max"].items():
+                if used[what] > limited:
+                    return f"job {jobid}: limit {name}: {used[what]} of {limited} {what} ({bank})"
+        wanted = job.get("licenses", 0)
+        entry = tables.get("licenses", {}).get("matlab")
+        if wanted and entry is not None:
+            total = entry if isinstance(entry, int) else entry["total"] - entry.get("reserved", 0)
+            used = sum(jobs.get(other, {}).get("licenses", 0) for other in held)
+            if most is not None:
+                used += wanted
+            if used > total:
+                return f"job {jobid}: {used} of {total} licences"
+        return None
+
+
+def count(holdings):
+    """What some jobs hold together: nodes (each once), cores, gpus, jobs."""
+    holdings = list(holdings)
+    return {
+        "nodes": len({resource[0] for held in holdings for resource in held}),
+        "cores": sum(resource[1] == "core" for held in holdings for resource in held),
+        "gpus": sum(resource[1] == "gpu" for held in holdings for resource in held),
+        "jobs": len(holdings),
+    }

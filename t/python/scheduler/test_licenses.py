@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Licences: ``[licenses]``."""
+
+import random
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.site_policy.licenses import License, read_license
+
+POLICIES = pytest.mark.parametrize(
+    "policy, args",
+    [
+        (Fifo, ("queue-depth=unlimited",)),
+        (Fifo, ("order=queue",)),
+        (Simple, ("queue-depth=unlimited",)),
+        (Backfill, ()),
+        (Backfill, ("promises=unlimited",)),
+        (Backfill, ("promise=all",)),
+    ],
+    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all"],
+)
+
+
+def load(policy, args, rig=None, **licenses):
+    rig = rig or Rig(R(4, 4))
+    rig.instance.config = {"licenses": licenses or {"matlab": 2}}
+    rig.load(policy, *args, name="sched-site")
+    return rig
+
+
+def reload(rig, **licenses):
+    config = {"licenses": licenses} if licenses else {}
+    assert rig.ask("sched-site.config-reload", config)[0] == 0
+    rig.settle()
+
+
+def wants(count, slots=1, name="matlab", **keys):
+    keys.setdefault("duration", 100)
+    return jobspec(slots, licenses={name: count}, **keys)
+
+
+def rule(rig):
+    (found,) = [rule for rule in rig.sched.admission.rules if rule.name == "licenses"]
+    return found
+
+
+def used(rig):
+    _, answer = rig.ask("sched.limits")
+    return {one["name"]: one["used"] for one in answer["licenses"] if one["used"]}
+
+
+def reason(rig, jobid):
+    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
+
+
+def check(rig):
+    rig.sched._requests._check()
+    rig.sched.admission._check()
+    assert rule(rig).most_exceeded() == []
+
+
+@POLICIES
+def test_a_job_waits_while_its_licences_are_in_use(policy, args):
+    rig = load(policy, args, matlab={"total": 4, "reserved": 1})
+    rig.alloc(1, wants(2))
+    rig.alloc(2, wants(2))
+    rig.alloc(3, jobspec(1, duration=100))
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 3]
+    assert reason(rig, 2) == "licenses: matlab 2 of 4 in use, 1 reserved; needs 2"
+    check(rig)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3, 2]
+    rig.free(2)
+    rig.settle()
+    assert used(rig) == {}
+    check(rig)
+
+
+@POLICIES
+def test_one_licence_does_not_wait_for_another(policy, args):
+    rig = load(policy, args, matlab=1, ansys=1)
+    rig.alloc(1, wants(1))
+    rig.alloc(2, wants(1, name="ansys"))
+    rig.alloc(3, wants(1))
+    rig.alloc(4, jobspec(1, duration=9, licenses={"matlab": 1, "ansys": 1}))
+    rig.settle()
+    assert rig.started() == [1, 2]
+    for ended, started in ((2, []), (1, [3]), (3, [4])):
+        before = len(rig.started())
+        rig.free(ended)
+        rig.settle()
+        assert rig.started()[before:] == started
+    assert used(rig) == {"matlab": 1, "ansys": 1}
+    check(rig)
+
+
+@POLICIES
+def test_one_that_does_not_fit_leaves_its_licences_to_others(policy, args):
+    rig = load(policy, args, matlab=2)
+    rig.alloc(1, wants(2, slots=1))
+    rig.alloc(2, jobspec(8, duration=1000))
+    rig.settle()
+    rig.alloc(3, wants(2, slots=12, duration=100), priority=20)
+    rig.alloc(4, wants(2, slots=1, duration=10))
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == ([1, 2, 4] if policy is Backfill else [1, 2])
+    check(rig)
+    rig.free(2)
+    rig.settle()
+    if policy is Backfill:
+        rig.free(4)
+        rig.settle()
+    assert 3 in rig.started()
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "licenses, note",
+    [
+        ("matlab", "licenses='matlab': expected licenses.NAME=NUMBER"),
+        ({"matlab": "two"}, "licenses.matlab='two': expected a number, 1 or more"),
+        ({"matlab": True}, "licenses.matlab=True: expected a number, 1 or more"),
+        ({"matlab": 0}, "licenses.matlab=0: expected a number, 1 or more"),
+        ({"matlab": 3}, "licenses: needs 3 of matlab, there are 2"),
+        ({"maple": 1}, "licenses: there is no licence maple: there are matlab"),
+        ({f"l{n}": 1 for n in range(65)}, "licenses: 65 names: expected 64 at most"),
+    ],
+)
+def test_what_can_never_be_had_is_denied(policy, args, licenses, note):
+    rig = load(policy, args)
+    rig.alloc(1, jobspec(1, licenses=licenses))
+    rig.alloc(2, wants(2))
+    rig.settle()
+    assert rig.denied(1) == note
+    assert rig.started() == [2]
+    assert not rig.logged(3)
+    check(rig)
+
+
+@POLICIES
+def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
+    rig = Rig(R(4, 4))
+    for jobid, licenses in ((8, {"matlab": 1}), (9, None), (10, "nonsense"), (11, {"maple": 1})):
+        rig.manager.running.append(
+            {"id": jobid, "priority": 16, "userid": 500, "t_submit": 1.0, "free": ""}
+        )
+        held = R(4, 4)
+        held["execution"]["R_lite"] = [{"rank": str(jobid - 8), "children": {"core": "0-3"}}]
+        held["execution"]["nodelist"] = [f"n{jobid - 8}"]
+        rig.info.R[jobid] = held
+        rig.info.jobspecs[jobid] = jobspec(4, **({"licenses": licenses} if licenses else {}))
+    load(policy, args, rig)
+    assert used(rig) == {"matlab": 1}
+    assert not rig.logged(3)
+    rig.free(9, rig.info.R[9])
+    rig.alloc(1, wants(1))
+    rig.alloc(2, wants(1))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.free(8, rig.info.R[8])
+    for jobid in (10, 11):
+        rig.free(jobid, rig.info.R[jobid])
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert used(rig) == {"matlab": 2}
+
+
+@POLICIES
+def test_other_numbers_by_a_reload_of_the_configuration(policy, args):
+    rig = load(policy, args, matlab=1)
+    for jobid in (1, 2, 3):
+        rig.info.jobspecs[jobid] = wants(1)
+        rig.alloc(jobid, wants(1))
+    rig.settle()
+    assert rig.started() == [1]
+    reload(rig, matlab=2)
+    assert rig.started() == [1, 2]
+    reload(rig, matlab={"total": -1})
+    assert rig.logged(3) == [
+        "configuration: [licenses.matlab] total=-1: expected a whole number, 0 or more"
+    ]
+    reload(rig, matlab=1)
+    assert used(rig) == {"matlab": 2}
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    reload(rig)
+    assert rig.started() == [1, 2, 3]
+
+
+@POLICIES
+def test_a_partial_free_gives_no_licence_back(policy, args):
+    rig = load(policy, args)
+    rig.alloc(1, jobspec(1, nodes=2, exclusive=True, licenses={"matlab": 2}))
+    rig.alloc(2, wants(1))
+    rig.settle()
+    whole = rig.success(1)["R"]
+    for rank, final, started in ((0, False, [1]), (1, True, [1, 2])):
+        part = {"version": 1, "execution": dict(whole["execution"])}
+        part["execution"]["R_lite"] = [{"rank": str(rank), "children": {"core": "0-3"}}]
+        part["execution"]["nodelist"] = [f"n{rank}"]
+        del part["execution"]["nslots"]
+        rig.free(1, part, final=final)
+        rig.settle()
+        assert rig.started() == started
+        check(rig)
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        ("x", "'x': expected a number, 0 or more, or a table"),
+        (-1, "-1: expected a number"),
+        (True, "True: expected a number"),
+        ({}, "total is missing"),
+        ({"total": 3, "reserved": 4}, "reserved=4: of 3 there cannot be as many"),
+        ({"total": 3, "used": 4}, "used: unknown key"),
+    ],
+)
+def test_what_is_wrong_with_an_entry(value, text):
+    with pytest.raises(ValueError) as raised:
+        read_license("matlab", value)
+    assert str(raised.value).startswith(text)
+
+
+def test_entries():
+    assert read_license("matlab", 4) == License(4)
+    assert read_license("matlab", {"total": 4, "reserved": 1}).usable == 3
+
+
+def test_answers():
+    rig = load(Backfill, (), matlab={"total": 3, "reserved": 1}, ansys=0)
+    rig.alloc(1, wants(2))
+    rig.alloc(2, wants(1))
+    rig.settle()
+    _, answer = rig.ask("sched.limits")
+    assert answer["licenses"] == [
+        {"name": "ansys", "total": 0, "reserved": 0, "used": 0, "waiting": 0},
+        {"name": "matlab", "total": 3, "reserved": 1, "used": 2, "waiting": 1},
+    ]
+    _, stats = rig.ask("sched.stats")
+    assert stats["licenses"] == [
+        {"name": "ansys", "total": 0, "used": 0},
+        {"name": "matlab", "total": 3, "used": 2},
+    ]
+    _, answer = rig.ask("sched.explain", {"id": 2})
+    (job,) = answer["jobs"]
+    assert job["rules"] == [
+        {"rule": "licenses", "reason": "licenses: matlab 2 of 3 in use, 1 reserved; needs 1"}
+    ]
+    for asked, text in ((wants(1), "matlab 2 of 3"), (wants(1, name="ansys"), "there are 0")):
+        _, answer = rig.ask("sched.when", {"jobspec": asked})
+        assert answer["verdict"] == "unknown" and text in answer["reason"]
+
+
+@POLICIES
+@pytest.mark.parametrize("seed", range(3))
+def test_at_every_moment_no_licence_is_oversold(policy, args, seed):
+    draw = random.Random(seed)
+    rig = load(policy, args, matlab=5, ansys={"total": 3, "reserved": 1})
+    total = {"matlab": 5, "ansys": 2}
+    asked, seen, running = {}, set(), set()
+    for jobid in range(1, 80):
+        licenses = {
+            name: draw.randrange(1, most + 1) for name, most in total.items() if draw.random() < 0.6
+        }
+        asked[jobid] = licenses
+        keys = {"licenses": licenses} if licenses else {}
+        spec = jobspec(draw.randrange(1, 8), duration=draw.choice([10, 100]), **keys)
+        rig.alloc(jobid, spec, priority=draw.randrange(31))
+        if draw.random() < 0.1:
+            rig.cancel(draw.randrange(1, jobid + 1))
+        if draw.random() < 0.5:
+            rig.settle()
+        for started in set(rig.started()) - seen:
+            seen.add(started)
+            running.add(started)
+        for name, most in total.items():
+            assert sum(asked[job].get(name, 0) for job in running) <= most
+        if running and draw.random() < 0.6:
+            done = draw.choice(sorted(running))
+            running.discard(done)
+            rig.free(done)
+    for _ in range(100):
+        rig.settle()
+        for started in set(rig.started()) - seen:
+            seen.add(started)
+            running.add(started)
+        check(rig)
+        if not running:
+            break
+        rig.free(running.pop())
+    assert not list(rig.sched.pending_jobs())
+    assert used(rig) == {}

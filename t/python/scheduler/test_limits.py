@@ -1,0 +1,837 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Limits of users, banks and queues: ``[limits.NAME]``."""
+
+import random
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux.idset import IDset
+from flux.resource.pool.masks import members
+from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.site_policy import counts
+from flux.scheduler.site_policy.counts import RankCounts
+from flux.scheduler.site_policy.limit import read_limit
+
+POLICIES = pytest.mark.parametrize(
+    "policy, args",
+    [
+        (Fifo, ("queue-depth=unlimited",)),
+        (Fifo, ("order=queue",)),
+        (Simple, ("queue-depth=unlimited",)),
+        (Backfill, ()),
+        (Backfill, ("promises=unlimited",)),
+        (Backfill, ("promise=all",)),
+    ],
+    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all"],
+)
+BACKFILL = pytest.mark.parametrize(
+    "policy, args", [(Backfill, ()), (Backfill, ("promise=all",))], ids=["easy", "promise-all"]
+)
+
+
+@pytest.fixture(autouse=True)
+def users(monkeypatch):
+    """User names that do not depend on the machine."""
+    monkeypatch.setattr(counts, "_names", {0: "root", 7: "ann", 8: "bob", 9: "cid"})
+
+
+def load(policy, args, limits, rig=None, nodes=4, cores=4, **config):
+    rig = rig or Rig(R(nodes, cores))
+    rig.instance.config = {"limits": limits, **config}
+    rig.load(policy, *args, name="sched-site")
+    return rig
+
+
+def reload(rig, limits, **config):
+    config = {"limits": limits, **config}
+    rig.instance.config = config
+    assert rig.ask("sched-site.config-reload", config)[0] == 0
+    rig.settle()
+
+
+def spec(slots=1, **keys):
+    keys.setdefault("duration", 100)
+    return jobspec(slots, **keys)
+
+
+def nodes(count, **keys):
+    return spec(count, nodes=count, exclusive=True, **keys)
+
+
+def rule(rig):
+    (found,) = [rule for rule in rig.sched.admission.rules if rule.name == "limit"]
+    return found
+
+
+def used(rig, name="one"):
+    """What is in use, by key."""
+    return {
+        use.key: tuple(use.used) for use in rule(rig)._uses.values() if use.limit.name == name
+    }  # fmt: skip
+
+
+def reason(rig, jobid):
+    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
+
+
+def check(rig):
+    rig.sched._requests._check()
+    rig.sched.admission._check()
+    assert rule(rig).most_exceeded() == []
+
+
+PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
+
+# -- what is counted -------------------------------------------------------------------------------
+
+
+def test_counts_of_ranks_are_those_of_a_plain_count():
+    draw = random.Random(1)
+    on_ranks, plain, held = RankCounts(), {}, []
+    for _ in range(2000):
+        if held and draw.random() < 0.5:
+            mask = held.pop(draw.randrange(len(held)))
+            on_ranks.remove(mask)
+            for rank in members(mask):
+                plain[rank] -= 1
+        else:
+            mask = draw.getrandbits(12)
+            held.append(mask)
+            on_ranks.add(mask)
+            for rank in members(mask):
+                plain[rank] = plain.get(rank, 0) + 1
+        assert members(on_ranks.ranks) == sorted(rank for rank, count in plain.items() if count)
+
+
+@POLICIES
+def test_nobody_gets_more_nodes_than_the_limit(policy, args):
+    rig = load(policy, args, PER_USER)
+    for jobid, userid in ((1, 7), (2, 7), (3, 7), (4, 8)):
+        rig.alloc(jobid, nodes(1), userid=userid)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 2, 4]
+    assert used(rig) == {(7,): (2, 8, 0, 2), (8,): (1, 4, 0, 1)}
+    assert reason(rig, 3) == "limit one: ann has 2 of 2 nodes; needs 1"
+    check(rig)
+    rig.free(4)
+    rig.settle()
+    assert rig.started() == [1, 2, 4]  # not his count
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 4, 3]
+    for jobid in (2, 3):
+        rig.free(jobid)
+    rig.settle()
+    assert used(rig) == {}
+    check(rig)
+
+
+@POLICIES
+def test_jobs_beside_each_other_are_on_one_node(policy, args):
+    """Four jobs of a core on a node are one node; the next is not put on another one."""
+    rig = load(policy, args, {"one": {"per": "user", "max": {"nodes": 1}}})
+    for jobid in range(1, 7):
+        rig.alloc(jobid, spec(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]
+    assert used(rig) == {(7,): (1, 4, 0, 4)}
+    check(rig)
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4, 5]
+    check(rig)
+
+
+@POLICIES
+def test_what_the_pool_offers_counts_not_what_is_asked(policy, args):
+    """Six cores anywhere are two nodes at least; with a core in use on each, three."""
+    rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
+    for jobid in (1, 2, 3, 4):
+        rig.alloc(jobid, spec(2), userid=8)
+    rig.settle()
+    rig.alloc(5, spec(6), userid=7)
+    rig.alloc(6, spec(1), userid=8)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 2, 3, 4, 6]
+    assert reason(rig, 5) == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
+    check(rig)
+    rig.free(1)
+    rig.free(6)
+    rig.settle()
+    assert rig.started()[-1] == 5
+    assert used(rig)[(7,)][0] == 2
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "most, each, together",
+    [
+        ({"cores": 5}, spec(2), 2),
+        ({"jobs": 3}, spec(1), 3),
+        ({"gpus": 2}, spec(1, gpus=1), 2),
+        ({"nodes": 3, "cores": 8}, nodes(1), 2),
+        ({"cores": 0}, spec(1), 0),
+    ],
+    ids=["cores", "jobs", "gpus", "two", "none"],
+)
+def test_all_that_can_be_limited(policy, args, most, each, together):
+    rig = Rig(R(4, 4, gpus=1) if "gpus" in most else R(4, 4))
+    load(policy, args, {"one": {"per": "user", "max": most}}, rig)
+    for jobid in range(1, 5):
+        rig.alloc(jobid, each, userid=7)
+    rig.settle()
+    assert len(rig.started()) == together
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "per, started",
+    [
+        ("user", [1, 2, 4]),
+        ("bank", [1, 2, 3]),
+        ("queue", [1, 2]),
+        ("user+queue", [1, 2, 4]),
+        ("bank+queue", [1, 2, 3]),
+        ("instance", [1]),
+    ],
+)
+def test_whose_jobs_are_counted_together(policy, args, per, started):
+    rig = load(policy, args, {"one": {"per": per, "max": {"jobs": 1}}})
+    for jobid, userid, bank, queue in (
+        (1, 7, "red", "a"),
+        (2, 8, "blue", "b"),
+        (3, 7, None, "a"),
+        (4, 9, "red", "a"),
+        (5, 7, "red", "a"),
+    ):
+        keys = {"bank": bank, "queue": queue}
+        keys = {key: value for key, value in keys.items() if value}
+        rig.alloc(jobid, spec(1, **keys), userid=userid)
+    rig.settle()
+    assert rig.started() == started
+    check(rig)
+
+
+@POLICIES
+def test_for_whom_a_limit_is(policy, args):
+    limits = {
+        "one": {
+            "per": "instance",
+            "queues": ["batch"],
+            "banks": ["red"],
+            "users": ["7", "8", "root"],
+            "exempt": {"users": ["8"], "banks": ["blue"]},
+            "max": {"jobs": 0},
+        }
+    }
+    queues = {"batch": {}, "expedite": {"parent": "batch"}}
+    rig = load(policy, args, limits, queues=queues)
+    jobs = [
+        (1, 7, "red", "batch", True),
+        (2, 7, "red", "expedite", True),  # the name of the parent covers it
+        (3, 7, "red", "other", False),
+        (4, 7, "blue", "batch", False),
+        (5, 8, "red", "batch", False),
+        (6, 9, "red", "batch", False),
+        (7, 0, "red", "batch", True),
+    ]
+    for jobid, userid, bank, queue, _ in jobs:
+        rig.alloc(jobid, spec(1, bank=bank, queue=queue), userid=userid)
+    rig.settle()
+    assert rig.started() == [jobid for jobid, *_, counts in jobs if not counts]
+
+
+@POLICIES
+def test_a_child_counts_as_its_parent_and_its_own_limit_is_its_own(policy, args):
+    limits = {
+        "both": {"per": "queue", "queues": ["batch"], "max": {"jobs": 2}},
+        "child": {"per": "queue", "queues": ["expedite"], "max": {"jobs": 1}},
+    }
+    rig = load(policy, args, limits, queues={"batch": {}, "expedite": {"parent": "batch"}})
+    for jobid, queue in ((1, "expedite"), (2, "expedite"), (3, "batch"), (4, "batch")):
+        rig.alloc(jobid, spec(1, queue=queue), userid=jobid)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 3]
+    assert reason(rig, 4) == "limit both: queue batch has 2 of 2 jobs in batch; needs 1"
+    assert reason(rig, 2).startswith("limit both: ")
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 3, 4]
+
+
+@POLICIES
+def test_all_that_apply_must_hold(policy, args):
+    limits = {
+        "user": {"per": "user", "max": {"jobs": 1}},
+        "bank": {"per": "bank", "max": {"cores": 3}},
+    }
+    rig = load(policy, args, limits)
+    for jobid, userid, cores in ((1, 7, 2), (2, 7, 1), (3, 8, 2), (4, 9, 1)):
+        rig.alloc(jobid, spec(cores, bank="red"), userid=userid)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 4]
+    assert reason(rig, 2) == "limit user: ann has 1 of 1 jobs; needs 1"
+    assert reason(rig, 3) == "limit bank: bank red has 3 of 3 cores; needs 2"
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 4, 2]  # two cores of the bank are left, one is used then
+    check(rig)
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+@POLICIES
+def test_nobody_waits_behind_it_and_no_node_is_kept(policy, args):
+    rig = load(policy, args, PER_USER)
+    rig.alloc(1, nodes(2), userid=7)
+    rig.settle()
+    rig.alloc(2, nodes(2), userid=7, priority=30)
+    rig.alloc(3, nodes(2), userid=8)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert "t_estimate" not in rig.annotations(2).get("sched", {})
+
+
+@POLICIES
+def test_one_that_does_not_fit_lets_others_use_the_allowance(policy, args):
+    """All of a user's jobs wait for the limit. When it falls, one comes back that waits for nodes
+    then; what it does not use is not lost."""
+    rig = load(policy, args, {"one": {"per": "user", "max": {"jobs": 1}}})
+    rig.alloc(1, nodes(1), userid=7)
+    rig.alloc(2, nodes(1), userid=8)
+    rig.settle()
+    for jobid in (3, 4):
+        rig.alloc(jobid, nodes(3, duration=10 + jobid), userid=7, priority=20)
+    rig.alloc(5, nodes(1, duration=5), userid=7)
+    rig.alloc(6, nodes(3, duration=5), userid=9)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.free(1)
+    rig.settle()
+    if policy is Backfill:
+        assert 5 in rig.started() or 3 in rig.started() or 6 in rig.started()
+    rig.wait(200)
+    for jobid in (2,):
+        rig.free(jobid)
+    rig.settle()
+    for _ in range(8):
+        for jobid in set(rig.started()) - getattr(rig, "over", {1, 2}):
+            rig.over = getattr(rig, "over", {1, 2}) | {jobid}
+            rig.free(jobid)
+            rig.settle()
+    assert set(rig.started()) == {1, 2, 3, 4, 5, 6}
+    assert used(rig) == {}
+    check(rig)
+
+
+@POLICIES
+def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
+    limits = {
+        "one": {"per": "user", "queues": ["a"], "max": {"nodes": 2}},
+        "two": {"per": "user", "queues": ["b"], "max": {"nodes": 2, "cores": 1}, "deny": True},
+    }
+    rig = load(policy, args, limits)
+    rig.alloc(1, nodes(3, queue="a"), userid=7)
+    rig.alloc(2, nodes(3, queue="b"), userid=7)
+    rig.alloc(3, spec(2, queue="b"), userid=7)
+    rig.alloc(4, spec(3, nodes=3, queue="a"), userid=7)  # not whole nodes, but three
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == []
+    assert reason(rig, 1) == "limit one: needs 3 nodes, at most 2 are allowed"
+    assert reason(rig, 4) == "limit one: needs 3 nodes, at most 2 are allowed"
+    assert rig.denied(2) == "limit two: needs 3 nodes, at most 2 are allowed"
+    assert rig.denied(3) == "limit two: needs 2 cores, at most 1 is allowed"
+    check(rig)
+
+
+@POLICIES
+def test_a_range_takes_no_more_than_is_left(policy, args):
+    limits = {"one": {"per": "user", "max": {"nodes": 3, "cores": 9}}}
+    rig = load(policy, args, limits)
+    slot = {"type": "slot", "count": 1, "label": "x", "with": [{"type": "core", "count": 4}]}
+    ranged = spec(1)
+    ranged["resources"] = [
+        {"type": "node", "count": {"min": 1, "max": 4}, "exclusive": True, "with": [slot]}
+    ]
+    rig.alloc(1, ranged, userid=7)
+    rig.settle()
+    assert rig.started() == [1]
+    assert used(rig) == {(7,): (2, 8, 0, 1)}
+    check(rig)
+
+
+@POLICIES
+def test_order_strict_keeps_the_allowance_for_the_first(policy, args):
+    limits = {"one": {"per": "user", "max": {"nodes": 3}, "order": "strict"}}
+    rig = load(policy, args, limits)
+    rig.alloc(1, nodes(1), userid=7)
+    rig.alloc(2, nodes(1), userid=7)
+    rig.settle()
+    rig.alloc(3, nodes(3), userid=7)
+    rig.alloc(4, nodes(1), userid=7)
+    rig.alloc(5, nodes(1), userid=8)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 2, 5]
+    assert reason(rig, 4) == "limit one: behind ƒ4, which waits for it"
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 5]
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 5, 3]
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 2, 5, 3, 4]
+    check(rig)
+
+
+@POLICIES
+def test_who_waits_for_one_that_is_withdrawn(policy, args):
+    limits = {"one": {"per": "user", "max": {"nodes": 3}, "order": "strict"}}
+    rig = load(policy, args, limits)
+    rig.alloc(1, nodes(1), userid=7)
+    rig.settle()
+    rig.alloc(3, nodes(3), userid=7)
+    rig.alloc(4, nodes(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1]
+    rig.cancel(3)
+    rig.settle()
+    assert rig.started() == [1, 4]
+    check(rig)
+
+
+@POLICIES
+def test_over_a_soft_limit_a_job_goes_behind_all_others(policy, args):
+    limits = {"one": {"per": "user", "max": {"nodes": 2}, "soft": True}}
+    rig = load(policy, args, limits)
+    rig.alloc(1, nodes(2), userid=7)
+    rig.alloc(2, nodes(2), userid=8)
+    rig.settle()
+    rig.alloc(3, nodes(1), userid=7, priority=31)
+    rig.settle()
+    rig.alloc(4, nodes(2), userid=9)
+    rig.settle()
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 4]
+    rig.free(4)
+    rig.settle()
+    assert rig.started() == [1, 2, 4, 3]
+    rig.sched.admission._check()
+
+
+@POLICIES
+def test_no_longer_over_a_soft_limit(policy, args):
+    limits = {"one": {"per": "user", "max": {"nodes": 2}, "soft": True}}
+    rig = load(policy, args, limits)
+    rig.alloc(1, nodes(2), userid=7)
+    rig.alloc(2, nodes(2), userid=8)
+    rig.settle()
+    rig.alloc(3, nodes(2), userid=7, priority=31)
+    rig.alloc(4, nodes(4), userid=9)
+    rig.settle()
+    rig.free(1)  # none is over it: 3 is ahead of 4 again
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+
+
+@BACKFILL
+def test_ten_thousand_that_wait_come_back_one_by_one(policy, args):
+    """Nothing walks over all of them when one may start."""
+    rig = load(policy, args, {"one": {"per": "user", "max": {"jobs": 1}}})
+    for jobid in range(1, 502):
+        rig.alloc(jobid, spec(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1]
+    admitted = []
+    admission = rig.sched.admission
+    readmit = admission.readmit
+
+    def count(*args):
+        jobs = readmit(*args)
+        admitted.append(len(jobs))
+        return jobs
+
+    admission.readmit = count
+    for jobid in range(1, 30):
+        rig.free(jobid)
+        rig.settle()
+    assert rig.started() == list(range(1, 31))
+    assert sum(admitted) == 29
+    check(rig)
+
+
+# -- promises --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jobs, kind", [(3, "promised"), (2, "planned")])
+def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
+    """Two jobs wait for nodes; together with what runs they are over the limit, or not."""
+    rig = load(Backfill, ("promises=2",), {"one": {"per": "user", "max": {"jobs": jobs}}})
+    rig.alloc(1, nodes(4), userid=8)
+    rig.alloc(9, nodes(4), userid=7)
+    rig.settle()
+    rig.alloc(2, nodes(2, duration=50), userid=7)
+    rig.alloc(3, nodes(2, duration=50), userid=7)
+    rig.settle()
+    rig.wait(3)
+    assert rig.annotations(2)["sched"]["t_estimate_kind"] == kind
+
+
+# -- reservations, reload --------------------------------------------------------------------------
+
+
+@POLICIES
+@pytest.mark.parametrize("counts", [True, False])
+def test_jobs_in_a_reservation(policy, args, counts):
+    limits = {"one": {"per": "user", "max": {"nodes": 1}, "in-reservations": counts}}
+    rig = Rig(R(4, 4))
+    table = {"start": "2020-01-01T00:00:00Z", "duration": "30000d", "nodes": 2, "users": ["7"]}
+    load(policy, args, limits, rig, reservations={"class": table})
+    rig.alloc(1, nodes(1), userid=7)
+    rig.alloc(2, nodes(1, reservation="class"), userid=7)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == ([1] if counts else [1, 2])
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    check(rig)
+
+
+@pytest.mark.parametrize(
+    "policy, args", [(Fifo, ("queue-depth=unlimited",)), (Simple, ()), (Backfill, ())]
+)
+def test_what_a_window_has_given_comes_back_to_it(policy, args):
+    """In a window a job is offered more nodes than its limit allows: they are the window's again."""
+    limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}}
+    rig = Rig(R(4, 4))
+    table = {"start": "2020-01-01T00:00:00Z", "duration": "30000d", "nodes": 4, "users": ["7", "8"]}
+    load(policy, args, limits, rig, reservations={"class": table})
+    for jobid in (1, 2, 3, 4):
+        rig.alloc(jobid, spec(2, reservation="class"), userid=8)
+    rig.settle()
+    rig.alloc(5, spec(6, reservation="class"), userid=7)
+    rig.alloc(6, spec(1), userid=9)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4, 5]
+    check(rig)
+
+
+def runs(rig, jobid, node, userid=7, **keys):
+    """A job runs on a node when the scheduler is loaded."""
+    rig.manager.running.append(
+        {"id": jobid, "priority": 16, "userid": userid, "t_submit": 1.0, "free": ""}
+    )
+    held = R(4, 4)
+    held["execution"]["R_lite"] = [{"rank": str(node), "children": {"core": "0-3"}}]
+    held["execution"]["nodelist"] = [f"n{node}"]
+    rig.info.R[jobid] = held
+    if keys is not None:
+        rig.info.jobspecs[jobid] = nodes(1, **keys)
+
+
+@POLICIES
+def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
+    rig = Rig(R(4, 4))
+    runs(rig, 8, 0, bank="red")
+    runs(rig, 9, 1, bank="blue")
+    runs(rig, 10, 2, bank="red")
+    del rig.info.jobspecs[10]
+    limits = {
+        "bank": {"per": "bank", "max": {"nodes": 1}},
+        "user": {"per": "user", "max": {"nodes": 4}},
+    }
+    load(policy, args, limits, rig)
+    assert used(rig, "bank") == {
+        ("red",): (1, 4, 0, 1),
+        ("blue",): (1, 4, 0, 1),
+        ("",): (1, 4, 0, 1),
+    }
+    assert used(rig, "user") == {(7,): (3, 12, 0, 3)}
+    assert rig.logged(4) == [
+        "ƒB: jobspec cannot be read: [Errno 22] jobspec of job 10 is not known"
+    ]
+    rig.alloc(1, nodes(1, bank="red"), userid=7)
+    rig.settle()
+    assert rig.started() == []
+    rig.free(8, rig.info.R[8])
+    rig.settle()
+    assert rig.started() == [1]
+    check(rig)
+
+
+def test_without_a_limit_that_needs_it_nothing_is_looked_up():
+    rig = Rig(R(4, 4))
+    runs(rig, 8, 0)
+    rig.manager.methods["getattr"] = None
+    load(Backfill, (), PER_USER, rig)
+    assert used(rig) == {(7,): (1, 4, 0, 1)}
+    assert not rig.logged(4)
+
+
+@POLICIES
+def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
+    rig = load(policy, args, PER_USER)
+    for jobid in (1, 2, 3, 4):
+        rig.alloc(jobid, nodes(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    reload(rig, {"one": {"per": "user", "max": {"nodes": 3}}})
+    assert rig.started() == [1, 2, 3]
+    assert used(rig) == {(7,): (3, 12, 0, 3)}
+    reload(rig, {"one": {"per": "user", "max": {"nodes": "x"}}})
+    assert rig.logged(3) == [
+        "configuration: [limits.one] max.nodes='x': expected a whole number, 0 or more"
+    ]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]  # the limit as it was
+    reload(rig, {"one": {"per": "user", "max": {"nodes": 1}}})
+    assert used(rig) == {(7,): (3, 12, 0, 3)}  # nothing dies
+    for jobid in (2, 3):
+        rig.free(jobid)
+    rig.alloc(5, nodes(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]
+    reload(rig, {})
+    assert rig.started() == [1, 2, 3, 4, 5]
+
+
+@POLICIES
+def test_a_partial_free_gives_the_node_back(policy, args):
+    rig = load(policy, args, PER_USER)
+    rig.alloc(1, nodes(2), userid=7)
+    rig.alloc(2, nodes(1), userid=7)
+    rig.settle()
+    whole = rig.success(1)["R"]
+    for rank, final in ((0, False), (1, True)):
+        part = {"version": 1, "execution": dict(whole["execution"])}
+        part["execution"]["R_lite"] = [{"rank": str(rank), "children": {"core": "0-3"}}]
+        part["execution"]["nodelist"] = [f"n{rank}"]
+        del part["execution"]["nslots"]
+        rig.free(1, part, final=final)
+        rig.settle()
+        assert rig.started() == [1, 2]
+        check(rig)
+    assert used(rig) == {(7,): (1, 4, 0, 1)}
+
+
+@POLICIES
+def test_a_start_that_cannot_be_answered_does_not_count(policy, args):
+    class Broken:
+        def alloc_success(self, msg, R, annotations=None):
+            if msg.payload["id"] == 1:
+                raise RuntimeError("a bug of the site")
+            super().alloc_success(msg, R, annotations)
+
+    rig = load(type(policy.__name__, (Broken, policy), {}), args, PER_USER)
+    rig.alloc(1, nodes(2), userid=7)
+    rig.settle()
+    assert "a bug of the site" in rig.denied(1)
+    rig.alloc(2, nodes(2), userid=7)
+    rig.settle()
+    assert rig.started() == [2]
+    check(rig)
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "table, text",
+    [
+        ({}, "per is missing: expected 'user' or 'bank' or"),
+        ({"per": "user"}, "max is missing: expected a table such as {nodes=64}"),
+        ({"per": "user", "max": {}}, "max: expected one of nodes, cores, gpus, jobs"),
+        ({"per": "user", "max": {"nodes": -1}}, "max.nodes=-1: expected a whole number"),
+        ({"per": "user", "max": {"slots": 1}}, "max.slots: unknown key"),
+        ({"per": "user", "max": {"jobs": 1}, "users": ["nobody-x"]}, "users: there is no user"),
+        (
+            {"per": "user", "max": {"jobs": 1}, "exempt": {"users": ["nobody-x"]}},
+            "exempt.users: there is no user 'nobody-x'",
+        ),
+        ({"per": "user", "max": {"jobs": 1}, "exempt": {"queues": []}}, "exempt.queues: unknown"),
+        ({"per": "user", "max": {"jobs": 1}, "order": "fair"}, "order='fair': expected 'pass'"),
+        ({"per": "user", "max": {"jobs": 1}, "soft": True, "deny": True}, "soft: a job over"),
+    ],
+)
+def test_what_is_wrong_with_a_table(table, text):
+    with pytest.raises(ValueError) as raised:
+        read_limit("one", table)
+    assert str(raised.value).startswith(text)
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+@POLICIES
+def test_what_explain_says(policy, args):
+    rig = load(policy, args, {"one": {"per": "user", "queues": ["batch"], "max": {"nodes": 2}}})
+    rig.alloc(1, nodes(1, duration=100, queue="batch"), userid=7)
+    rig.alloc(2, nodes(1, duration=300, queue="batch"), userid=7)
+    rig.settle()
+    rig.alloc(3, nodes(2, duration=10, queue="batch"), userid=7)
+    rig.settle()
+    errnum, answer = rig.ask("sched.explain", {"id": 3})
+    assert errnum == 0
+    (job,) = answer["jobs"]
+    assert job["reason"] == "limit one: ann has 2 of 2 nodes in batch; needs 2"
+    assert job["limit"] == {
+        "name": "one",
+        "whose": "ann",
+        "what": "nodes",
+        "used": 2,
+        "max": 2,
+        "needs": 2,
+        "t_again": rig.now + 300,
+        "job": "ƒ3",
+    }
+    assert job["rules"] == [{"rule": "limit", "reason": job["reason"]}]
+
+
+def test_what_is_in_use_for_the_owner_and_for_a_guest():
+    limits = {
+        "user": {"per": "user", "max": {"nodes": 2}},
+        "bank": {"per": "bank", "max": {"cores": 8, "jobs": 9}},
+        "all": {"per": "instance", "max": {"jobs": 4}},
+    }
+    rig = load(Backfill, (), limits)
+    for jobid, userid in ((1, 7), (2, 8), (3, 7)):
+        rig.alloc(jobid, nodes(1, bank=f"b{userid}"), userid=userid)
+    rig.alloc(4, nodes(1, bank="b7"), userid=7)
+    rig.settle()
+    errnum, answer = rig.ask("sched.limits")
+    assert errnum == 0
+    rows = {(one["limit"], one["whose"]): one for one in answer["limits"]}
+    assert set(rows) == {
+        ("user", "ann"),
+        ("user", "bob"),
+        ("bank", "bank b7"),
+        ("bank", "bank b8"),
+        ("all", ""),
+    }
+    assert rows["user", "ann"] == {
+        "limit": "user",
+        "per": "user",
+        "whose": "ann",
+        "queues": [],
+        "soft": False,
+        "used": {"nodes": 2, "cores": 8, "gpus": 0, "jobs": 2},
+        "max": {"nodes": 2, "cores": None, "gpus": None, "jobs": None},
+        "waiting": 1,
+    }
+    rig.client.userid, rig.client.rolemask = 8, 2
+    errnum, answer = rig.ask("sched.limits")
+    assert {(one["limit"], one["whose"]) for one in answer["limits"]} == {
+        ("user", "bob"),
+        ("bank", "bank b8"),
+        ("all", ""),
+    }
+    rig.client.userid, rig.client.rolemask = 0, 1
+    _, stats = rig.ask("sched.stats")
+    assert {one["name"]: one["waiting"] for one in stats["limits"]} == {
+        "user": 1,
+        "bank": 0,
+        "all": 0,
+    }
+
+
+def test_a_newcomer_is_told_of_its_limit():
+    rig = load(Backfill, (), PER_USER)
+    rig.alloc(1, nodes(2), userid=0)
+    rig.settle()
+    errnum, answer = rig.ask("sched.when", {"jobspec": nodes(1)})
+    assert errnum == 0
+    assert answer["verdict"] == "unknown"
+    assert answer["reason"] == "limit one: root has 2 of 2 nodes; needs 1"
+
+
+# -- random jobs -----------------------------------------------------------------------------------
+
+
+@POLICIES
+@pytest.mark.parametrize("seed", range(4))
+def test_at_every_moment_no_limit_is_exceeded(policy, args, seed):
+    """Random jobs of three users and two banks come, end, are withdrawn; counts are compared with a
+    plain count of what the scheduler has answered."""
+    draw = random.Random(seed)
+    limits = {
+        "user": {"per": "user", "max": {"nodes": 3, "cores": 9}},
+        "bank": {"per": "bank", "max": {"jobs": 3}, "order": draw.choice(["pass", "strict"])},
+        "soft": {"per": "user", "max": {"jobs": 1}, "soft": True},
+    }
+    rig = load(policy, args, limits, nodes=6)
+    whose, running = {}, set()
+    for jobid in range(1, 80):
+        userid, bank = draw.randrange(3), draw.choice(["red", "blue"])
+        whose[jobid] = userid, bank
+        kind = draw.random()
+        count = draw.randrange(1, 4)
+        if kind < 0.4:
+            asked = nodes(count, bank=bank, duration=draw.choice([10, 50, 200]))
+        elif kind < 0.7:
+            asked = spec(count * 2, bank=bank)
+        else:
+            asked = spec(count, nodes=count, bank=bank, duration=draw.choice([10, 50]))
+        rig.alloc(jobid, asked, userid=userid, priority=draw.randrange(31))
+        if draw.random() < 0.1:
+            rig.cancel(draw.randrange(1, jobid + 1))
+        if running and draw.random() < 0.5:
+            done = draw.choice(sorted(running))
+            running.discard(done)
+            rig.free(done)
+        if draw.random() < 0.6:
+            rig.settle()
+        over = rig.__dict__.setdefault("over", set())
+        for started in rig.started():
+            if started not in over:
+                over.add(started)
+                running.add(started)
+        if not draw.random() < 0.3:
+            continue
+        rig.settle()
+        for started in set(rig.started()) - over:
+            over.add(started)
+            running.add(started)
+        check(rig)
+        ranks, cores = {}, {}
+        jobs = {"red": 0, "blue": 0}
+        for job in running:
+            userid, bank = whose[job]
+            jobs[bank] += 1
+            for entry in rig.success(job)["R"]["execution"]["R_lite"]:
+                its = set(IDset(entry["rank"]))
+                ranks.setdefault(userid, set()).update(its)
+                each = IDset(entry["children"]["core"]).count()
+                cores[userid] = cores.get(userid, 0) + each * len(its)
+        assert all(len(its) <= 3 for its in ranks.values())
+        assert all(count <= 9 for count in cores.values())
+        assert all(count <= 3 for count in jobs.values())
+    for _ in range(100):
+        rig.settle()
+        for job in set(rig.started()) - over:
+            over.add(job)
+            running.add(job)
+        if not running:
+            break
+        rig.free(running.pop())
+    rig.wait(1)
+    waiting = list(rig.sched.pending_jobs())
+    # What is left asks for more than its limit.
+    assert all("at most" in (rig.sched.why(job) or "") for job in waiting)
+    check(rig)

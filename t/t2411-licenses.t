@@ -1,0 +1,101 @@
+#!/bin/sh
+
+test_description='licences: [licenses]
+
+Four nodes of two cores.
+'
+
+. "$(dirname "$0")/sharness.sh"
+test_under_flux 4 job
+
+command -v jq >/dev/null || { skip_all="no jq"; test_done; }
+
+started() {
+	flux job wait-event -t 20 "$1" alloc >/dev/null
+}
+reason() {
+	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.reason_pending} $1)\"" &&
+	flux jobs -no "{annotations.sched.reason_pending}" $1
+}
+# job COUNT [OPTION...]: a job that uses so many of matlab
+job() {
+	count=$1
+	shift
+	flux submit -n1 -t 10m --setattr=system.licenses.matlab=$count "$@" sleep 300
+}
+used() {
+	flux sched limits --json | jq ".licenses[] | select(.name == \"$1\") | .used"
+}
+guest() {
+	FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"
+}
+
+test_expect_success 'sched-backfill is loaded, and a job runs that names a licence nobody counts yet' '
+	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
+	flux module remove sched-simple &&
+	flux module load sched-backfill &&
+	early=$(job 2) && started $early
+'
+test_expect_success 'with the table it counts' '
+	cat >licenses.toml <<-EOT &&
+	[licenses]
+	matlab = 4
+	ansys = {total = 3, reserved = 1}
+	EOT
+	flux config load <licenses.toml &&
+	test_wait_until "test \$(used matlab) = 2"
+'
+test_expect_success 'a job waits while its licences are in use, and nobody behind it' '
+	one=$(job 2) && started $one &&
+	two=$(job 1) &&
+	reason $two >reason && cat reason &&
+	echo "licenses: matlab 4 of 4 in use; needs 1" >expected &&
+	test_cmp expected reason &&
+	other=$(flux submit -n1 -t 10m sleep 300) && started $other
+'
+test_expect_success 'what can never be had is denied, with a note' '
+	for asked in "matlab=5|needs 5 of matlab, there are 4" "matlab=two|matlab=.two.: expected a number" \
+	    "maple=1|there is no licence maple: there are ansys, matlab" "ansys=3|needs 3 of ansys, there are 2"; do
+		id=$(flux submit -n1 -t 1m --setattr=system.licenses.${asked%%|*} true) &&
+		flux job wait-event -t 20 $id exception >exception && cat exception &&
+		grep "${asked#*|}" exception || return 1
+	done
+'
+test_expect_success 'flux sched limits lists them, for guests too' '
+	flux sched limits >out && cat out &&
+	grep "^LICENCE *USED *TOTAL *RESERVED *WAITING" out &&
+	grep "^matlab *4 *4 *0 *1" out && grep "^ansys *0 *3 *1 *0" out &&
+	guest flux sched limits >guest && test_cmp out guest
+'
+test_expect_success 'flux sched when and explain know of them' '
+	flux sched when -n1 --setattr=system.licenses.matlab=1 >when 2>&1 || true; cat when &&
+	flux sched explain --json $two | jq -e ".jobs[0].rules[0].rule == \"licenses\""
+'
+test_expect_success 'a reload of the scheduler finds what runs' '
+	flux module reload sched-backfill &&
+	test "$(used matlab)" = 4 &&
+	reason $two | grep "matlab 4 of 4 in use" &&
+	flux cancel $early && started $two &&
+	flux cancel --all && flux job wait-event -t 20 $two clean >/dev/null &&
+	test_wait_until "test \$(used matlab) = 0"
+'
+test_expect_success 'a fault is one line, and the number stays as it was' '
+	sed "s/matlab = 4/matlab = \"many\"/" licenses.toml | flux config load &&
+	flux dmesg | grep "configuration: \[licenses.matlab\] .many.: expected a number, 0 or more" &&
+	id=$(job 4) && started $id && flux cancel $id &&
+	flux job wait-event -t 20 $id clean >/dev/null
+'
+test_expect_success 'sched-fifo and sched-simple keep to them, too' '
+	flux config load <licenses.toml &&
+	for name in sched-fifo sched-simple; do
+		flux module remove $(flux module list | grep -o "sched-[a-z]*" | head -n1) &&
+		flux module load $name queue-depth=unlimited &&
+		one=$(job 3) && started $one &&
+		two=$(job 2) &&
+		reason $two | grep "matlab 3 of 4 in use; needs 2" &&
+		flux cancel $one && started $two && flux cancel $two &&
+		flux job wait-event -t 20 $two clean >/dev/null || return 1
+	done
+'
+
+test_done
