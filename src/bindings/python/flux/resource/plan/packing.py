@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 #: Units for each item, in the order of the items.
 Vector = tuple[int, ...]
-#: For each vector that may remain to be given, how that comes about: what remained before, and
-#: which rank gave what.
-Ways = dict[Vector, tuple[Vector, int, Vector]]
+#: For each vector that may remain to be given, as a number of `_Fields`, how that comes about: what
+#: remained before, and which rank gave what.
+Ways = dict[int, tuple[int, int, Vector]]
 
 #: Steps after which pack() gives up, each of a microsecond or two: some 25 ms, which a pass over
 #: the queue can spend on a job or two. That many on up to RANKS_FOR_ALL_STEPS ranks; on more, an
@@ -214,7 +214,6 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
 
     if too_few(items, {full for _, full, _ in groups}, free_at):
         return False
-    goal: Vector = (0,) * len(items)
     wanted = tuple([item.count for item in items])
     given: list[tuple[int, list[Vector]]] = []  # a rank, its offers
     for mask, full, free in groups:
@@ -226,28 +225,78 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
     effort = 0
     limit = MAX_PACKING_STEPS if len(given) <= RANKS_FOR_ALL_STEPS else MAX_PACKING_STEPS // 8
     # What all ranks from one on can give at most, to each item alone.
-    rest = [goal]
+    rest = [(0,) * len(items)]
     for _, offers in reversed(given):
-        rest.append(tuple([max(each) + more for each, more in zip(zip(*offers), rest[-1])]))
+        most = [max(each) + more for each, more in zip(zip(*offers), rest[-1])]
+        rest.append(tuple(map(min, most, wanted)))
     rest.reverse()
-    ways: Collection[Vector] = [wanted]
-    trail = []
-    for (rank, offers), most in zip(given, rest[1:]):
+    fields = _Fields(wanted)
+    encode, guards, bits = fields.encode, fields.guards, fields.bits
+    ways: Collection[int] = [encode(wanted)]
+    trail: list[Ways] = []
+    known: dict[int, list[tuple[int, Vector]]] = {}  # by id, offers with their numbers
+    for (rank, offers), most_then in zip(given, rest[1:]):
         effort += len(ways) * len(offers)
         if effort > limit:
             return False
+        numbers = known.get(id(offers))
+        if numbers is None:
+            numbers = known[id(offers)] = [(encode(offer), offer) for offer in offers]
+        bound = encode(most_then) | guards
         after: Ways = {}
         for left in ways:
-            for offer in offers:
-                new = tuple([a - b if a > b else 0 for a, b in zip(left, offer)])
-                if new not in after and all(a <= b for a, b in zip(new, most)):
+            guarded = left | guards
+            for number, offer in numbers:
+                # Less what is offered, but not below nothing; and no more than others can give.
+                less = guarded - number
+                whole = less & guards
+                new = less & (whole - (whole >> bits))
+                if new not in after and (bound - new) & guards == guards:
                     after[new] = (left, rank, offer)
         trail.append(after)
-        if goal in after:
-            _settle(items, trail, goal)
+        if 0 in after:
+            _settle(items, trail)
             return True
-        ways = _best(after)
+        ways = fields.best(after)
     return False
+
+
+class _Fields:
+    """Vectors as whole numbers, so that one operation does for all of their items: each has a field
+    of some bits, with one above it that is borrowed from where a field would fall below zero.
+
+    Args:
+        wanted (tuple): the largest vector there is
+    """
+
+    def __init__(self, wanted: Vector) -> None:
+        #: bits of a field, which holds the sum of a vector
+        self.bits = sum(wanted).bit_length() + 1
+        self._shifts = [at * (self.bits + 1) for at in range(len(wanted))]
+        #: the bits above all fields
+        self.guards = sum(1 << shift + self.bits for shift in self._shifts)
+
+    def encode(self, vector: Vector) -> int:
+        """A vector as a number."""
+        return sum(value << shift for value, shift in zip(vector, self._shifts))
+
+    def best(self, ways: Collection[int]) -> Collection[int]:
+        """The ways that leave no more of everything than another one; all, if there are very
+        many."""
+        if len(ways) > 400:
+            return ways
+        guards = self.guards
+        digit = (1 << self.bits + 1) - 1
+        best: list[int] = []
+        # A number's remainder is the sum of its fields, as in the rule about nines.
+        for left in sorted(ways, key=digit.__rmod__):
+            guarded = left | guards
+            for one in best:
+                if (guarded - one) & guards == guards:
+                    break
+            else:
+                best.append(left)
+        return best
 
 
 def _offers(
@@ -343,20 +392,9 @@ def _during(free: Sequence[Step], item: Item) -> Iterator[tuple[int, int]]:
         yield before
 
 
-def _best(ways: Collection[Vector]) -> Collection[Vector]:
-    """The ways that leave no more of everything than another one; all, if there are very many."""
-    if len(ways) > 400:
-        return ways
-    best: list[Vector] = []
-    for left in sorted(ways, key=sum):
-        if not any(all(a <= b for a, b in zip(one, left)) for one in best):
-            best.append(left)
-    return best
-
-
-def _settle(items: list[Item], trail: list[Ways], goal: Vector) -> None:
-    """Go back from the goal to the start, and note which rank gives what."""
-    left = goal
+def _settle(items: list[Item], trail: list[Ways]) -> None:
+    """Go back from where nothing remains to the start, and note which rank gives what."""
+    left = 0
     surplus = [-item.count for item in items]
     steps = []
     for after in reversed(trail):
