@@ -67,21 +67,31 @@ class ActiveWindows:
             instead = f"rank {come} instead" if come else "no other instead"
             self._host.log.warning(f"reservation {entry.name}: rank {gone} is down: {instead}")
 
-    def take_in(self, entry: ReservationState) -> None:
-        """Choose ranks that are still missing, and keep what is free of those chosen."""
+    def take_in(self, entry: ReservationState, planned: int) -> bool:
+        """Choose ranks that are still missing, and keep what is free of those chosen.
+
+        Args:
+            entry: the reservation
+            planned: mask of the ranks that the plan keeps for it; they are chosen first
+
+        Returns:
+            whether others were chosen as well, which may be promised to jobs
+        """
         pool = self._host.resources
         usable = self._selector.ranks_up(entry.reservation)
         held = self.held_inside(entry)
         self._dismiss_placeholder(entry)
         idle = pool.idle_ranks
         # A rank that others still use does not count yet, even if it was chosen before.
-        entry.ranks = (entry.ranks & usable & idle) | held
+        before = entry.ranks = (entry.ranks & usable & idle) | held
         wanted = self._selector.nodes(entry.reservation)
         missing = wanted - popcount(entry.ranks)
         if missing > 0:
             room = self._room_outside(entry, usable & idle & ~entry.ranks)
-            entry.ranks |= take(room, min(missing, popcount(room)))
-            missing = wanted - popcount(entry.ranks)
+            for some in (room & planned, room & ~planned):
+                chosen = take(some, min(missing, popcount(some)))
+                entry.ranks |= chosen
+                missing -= popcount(chosen)
         # Where nobody knows when a rank that others use in part will be whole, the rest is kept, or
         # new jobs would use it for ever.
         busy = 0
@@ -90,6 +100,7 @@ class ActiveWindows:
             busy = take(room, min(missing, popcount(room)))
         self._placeholder(entry, busy)
         self._warn(entry, wanted)
+        return bool(entry.ranks & ~before & ~planned)
 
     def _room_outside(self, entry: ReservationState, idle: int) -> int:
         """Of idle ranks, those that no other reservation has chosen for a time that overlaps."""

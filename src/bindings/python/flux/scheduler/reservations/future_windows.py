@@ -96,6 +96,21 @@ class FutureWindows:
         if again:
             self.enter(entry)
 
+    def ranks_planned(self, entry: ReservationState) -> int:
+        """Mask of the ranks that the plan keeps for the window that lasts or comes next; 0 where it
+        only counts."""
+        ranks = 0
+        if self._plan is not None and entry.window is not None:
+            starts = self._plan.promises()
+            for key in entry.keys:
+                if key in starts and starts[key][0] < entry.window.end:
+                    ranks |= self._plan.ranks_of(key) or 0
+        return ranks
+
+    def breaks_a_promise(self) -> bool:
+        """Whether a job can no longer have what it was promised. O(promises)."""
+        return self._plan is not None and any(key >= 0 for key in self._plan.stale())
+
     def mend(self) -> bool:
         """Something was released or came up: enter again the windows that could not be had whole.
 

@@ -272,7 +272,7 @@ class ReservationManager:
         if not self._open:
             return False
         now = self._host.now()
-        changed = False
+        changed = surprise = False
         for entry in self.entries.values():
             while entry.window is not None and entry.window.end <= now:
                 changed = True
@@ -280,14 +280,16 @@ class ReservationManager:
             if entry.window is not None and not entry.active and entry.window.start <= now:
                 changed = True
                 entry.begin()
+                planned = self.future.ranks_planned(entry)
                 self.future.withdraw(entry)
-                self.active.take_in(entry)
+                surprise |= self.active.take_in(entry, planned)
                 self.future.enter(entry)
             elif entry.active:
-                self.active.take_in(entry)
+                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
         # A window that has begun may take other nodes than those that were planned for it: what is
         # promised of these is void, and has to be before anyone is refused because of it.
-        if changed and not self.future.mend():
+        short = changed and not self.future.mend()
+        if short or (surprise and self.future.breaks_a_promise()):
             self._host.replan()
         if changed:
             self._wake()
@@ -326,10 +328,11 @@ class ReservationManager:
     def refill(self) -> None:
         """Something was released or came up: what is reserved of it is taken before anyone
         looks."""
+        surprise = False
         for entry in self.entries.values():
             if entry.active:
-                self.active.take_in(entry)
-        if not self.future.mend():
+                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+        if not self.future.mend() or (surprise and self.future.breaks_a_promise()):
             self._host.replan()
 
     def _wake(self) -> None:
