@@ -44,6 +44,13 @@ html_show_sourcelink = False
 man_pages = [
     ("man/flux-scheduler", "flux-scheduler", "Flux schedulers in Python", author, "7"),
     ("man/flux-sched", "flux-sched", "ask the scheduler, and reserve ahead of time", author, "1"),
+    (
+        "man/flux-config-sched",
+        "flux-config-sched",
+        "configure limits, licences and sharing of nodes",
+        author,
+        "5",
+    ),
     ("man/flux-sched-fifo", "flux-sched-fifo", "first come, first served scheduler", author, "7"),
     (
         "man/flux-sched-simple",

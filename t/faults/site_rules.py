@@ -4,7 +4,8 @@
 `SiteRules.started` is called for each job that starts, with what all jobs hold then:
 
 - no limit is exceeded by the start of a job that it is for;
-- no licence is given to more than there are.
+- no licence is given to more than there are;
+- where nodes are shared within a bank, no job starts beside one of another bank.
 
 It counts from what was given and freed, and takes nothing over from the scheduler.
 """
@@ -35,7 +36,13 @@ TABLES = [
         },
         "licenses": {"matlab": {"total": 4, "reserved": 2}},
     },
-    {"licenses": {"matlab": 2}},
+    {"licenses": {"matlab": {"total": 2, "plan": True}}},
+    {"sharing": {"all": {"mode": "bank"}}},
+    {
+        "sharing": {"all": {"mode": "bank"}},
+        "limits": {"bank": {"per": "bank", "max": {"nodes": 2}}},
+        "licenses": {"matlab": 3},
+    },
 ]
 
 
@@ -92,6 +99,15 @@ class SiteRules:
             for what, limited in limit["max"].items():
                 if used[what] > limited:
                     return f"job {jobid}: limit {name}: {used[what]} of {limited} {what} ({bank})"
+        if "sharing" in tables:
+            if most is not None:
+                return "it depends on where it is put"
+            mine = {resource[0] for resource in held[jobid]}
+            for other, resources in held.items():
+                if jobs.get(other, {}).get("bank") != job["bank"]:
+                    shared = mine & {resource[0] for resource in resources}
+                    if shared:
+                        return f"job {jobid} is on ranks {shared} beside job {other}, a stranger"
         wanted = job.get("licenses", 0)
         entry = tables.get("licenses", {}).get("matlab")
         if wanted and entry is not None:

@@ -390,6 +390,14 @@ def test_a_licence_that_is_oversold_is_found():
         rules(licenses={"matlab": {"total": 3, "reserved": 1}}).started(2, jobs, held)
 
 
+def test_a_stranger_on_a_claimed_node_is_found():
+    jobs = {1: {"bank": "red"}, 2: {"bank": "red"}, 3: {"bank": "blue"}}
+    shared = rules(sharing={"all": {"mode": "bank"}})
+    shared.started(2, jobs, {1: held_by(0), 2: held_by(0, 1), 3: held_by(2)})
+    with pytest.raises(Violation, match="beside job 1, a stranger"):
+        shared.started(3, jobs, {1: held_by(0), 3: held_by(0, 1)})
+
+
 def test_while_tables_change_either_may_be_in_force():
     jobs = {1: {"bank": "red"}}
     both = rules(**BANK_LIMIT)
@@ -399,24 +407,28 @@ def test_while_tables_change_either_may_be_in_force():
 
 
 @pytest.mark.parametrize("scheduler", ["sched-fifo", "sched-backfill"])
-@pytest.mark.parametrize("defect", ["limit", "licence"])
+@pytest.mark.parametrize("defect", ["limit", "licence", "sharing"])
 def test_a_scheduler_that_does_not_count_is_caught(scheduler, defect, monkeypatch):
     """The defect is planted in the rule: it takes every job for one that may start."""
     from faults import run_history
 
     from flux.scheduler.site_policy.licenses import LicenseRule
     from flux.scheduler.site_policy.limits import LimitRule
+    from flux.scheduler.site_policy.sharing import SharingRule
 
     job = {"shape": 9, "constraint": 0, "duration": 20, "run": 20, "urgency": 16, "bank": "red"}
     steps = [["configure", 1], ["submit", [job] * 3], ["advance", 3]]
     if defect == "licence":
         job["licenses"] = 2
         steps[0] = ["configure", 4]
+    if defect == "sharing":
+        wide, other = {**job, "shape": 8}, {**job, "shape": 0, "bank": "blue"}
+        steps[:2] = [["configure", 5], ["submit", [wide]], ["submit", [other]]]
     assert run_history(steps, scheduler, "rv1") is None
-    rule = LimitRule if defect == "limit" else LicenseRule
+    rule = {"limit": LimitRule, "licence": LicenseRule, "sharing": SharingRule}[defect]
     monkeypatch.setattr(rule, "check", lambda self, job: None)
-    if defect == "limit":
-        monkeypatch.setattr(rule, "second_look", lambda self, job, alloc: None)
+    monkeypatch.setattr(rule, "second_look", lambda self, job, alloc: None)
     found = run_history(steps, scheduler, "rv1")
     assert found is not None
-    assert ("3 of 2 nodes" if defect == "limit" else "4 of 2 licences") in found
+    said = {"limit": "3 of 2 nodes", "licence": "4 of 2 licences", "sharing": "a stranger"}
+    assert said[defect] in found

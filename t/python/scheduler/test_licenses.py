@@ -4,8 +4,9 @@
 import random
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import START_TIME, R, Rig, jobspec
 
+from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.site_policy.licenses import License, read_license
 
@@ -244,8 +245,8 @@ def test_answers():
     rig.settle()
     _, answer = rig.ask("sched.limits")
     assert answer["licenses"] == [
-        {"name": "ansys", "total": 0, "reserved": 0, "used": 0, "waiting": 0},
-        {"name": "matlab", "total": 3, "reserved": 1, "used": 2, "waiting": 1},
+        {"name": "ansys", "total": 0, "reserved": 0, "plan": False, "used": 0, "waiting": 0},
+        {"name": "matlab", "total": 3, "reserved": 1, "plan": False, "used": 2, "waiting": 1},
     ]
     _, stats = rig.ask("sched.stats")
     assert stats["licenses"] == [
@@ -266,7 +267,8 @@ def test_answers():
 @pytest.mark.parametrize("seed", range(3))
 def test_at_every_moment_no_licence_is_oversold(policy, args, seed):
     draw = random.Random(seed)
-    rig = load(policy, args, matlab=5, ansys={"total": 3, "reserved": 1})
+    planned = {"total": 5, "plan": bool(seed % 2)}
+    rig = load(policy, args, matlab=planned, ansys={"total": 3, "reserved": 1})
     total = {"matlab": 5, "ansys": 2}
     asked, seen, running = {}, set(), set()
     for jobid in range(1, 80):
@@ -301,3 +303,152 @@ def test_at_every_moment_no_licence_is_oversold(policy, args, seed):
         rig.free(running.pop())
     assert not list(rig.sched.pending_jobs())
     assert used(rig) == {}
+
+
+# -- in the plan -----------------------------------------------------------------------------------
+
+PLANNED = {"total": 3, "plan": True}
+IN_ORDER = pytest.mark.parametrize(
+    "args",
+    [(), ("promises=unlimited",), ("guarantee=none",)],
+    ids=["easy", "conservative", "no-guarantee"],
+)
+
+
+def told(rig, jobid):
+    sched = rig.annotations(jobid).get("sched", {})
+    when = sched.get("t_estimate")
+    return None if when is None else (round(when - START_TIME), sched.get("t_estimate_kind"))
+
+
+@IN_ORDER
+def test_a_job_is_promised_when_nodes_and_licences_are_there(args):
+    rig = load(Backfill, args, matlab=PLANNED)
+    rig.alloc(1, wants(2, duration=100))
+    rig.settle()
+    rig.alloc(2, wants(3, duration=100))
+    rig.settle()
+    rig.wait(2)
+    assert told(rig, 2) == (100, "promised")
+    assert reason(rig, 2) == "licenses: matlab 2 of 3 in use; needs 3"
+    rig.alloc(3, wants(1, duration=200))  # would not be back by then
+    rig.alloc(4, wants(1, duration=50))
+    rig.alloc(5, jobspec(1, duration=1000))
+    rig.settle()
+    assert rig.started() == [1, 4, 5]
+    rig.free(4)
+    rig.settle()
+    assert rig.started() == [1, 4, 5]
+    rig.wait(50)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 4, 5, 2]
+    check(rig)
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 4, 5, 2, 3]
+    check(rig)
+
+
+@IN_ORDER
+def test_nodes_that_come_later_than_licences(args):
+    rig = load(Backfill, args, matlab=PLANNED)
+    rig.alloc(1, wants(3, duration=100))
+    rig.alloc(2, jobspec(12, duration=150))
+    rig.settle()
+    rig.alloc(3, wants(2, slots=14, duration=100))
+    rig.settle()
+    rig.wait(2)
+    assert told(rig, 3) == (150, "promised")
+    rig.alloc(4, jobspec(3, duration=120))  # leaves it its nodes
+    rig.settle()
+    assert rig.started() == [1, 2, 4]
+
+
+@pytest.mark.parametrize("duration", [0, 500])
+def test_licences_that_never_come_back_keep_no_nodes(duration):
+    """With a time limit it is promised; without one no time is known, and nothing is kept for it."""
+    rig = load(Backfill, (), matlab=PLANNED)
+    rig.alloc(1, jobspec(1, duration=duration, licenses={"matlab": 2}))
+    rig.settle()
+    rig.alloc(2, wants(2, slots=15))
+    rig.alloc(3, jobspec(15, duration=100 if duration else 0))
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 3]
+    assert told(rig, 2) == ((500, "promised") if duration else None)
+    assert rig.sched.admission.is_deferred(2) == (duration == 0)
+    rig.free(1)
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 3, 2]
+    check(rig)
+
+
+def test_a_running_job_gets_more_time():
+    rig = load(Backfill, (), matlab=PLANNED)
+    rig.alloc(1, wants(2, duration=100))
+    rig.alloc(2, wants(3, duration=100))
+    rig.settle()
+    rig.expire(1, rig.now + 300)
+    rig.settle()
+    rig.wait(120)
+    assert rig.started() == [1]
+    assert told(rig, 2) == (300, "promised")
+
+
+@pytest.mark.parametrize("policy, args", [(Fifo, ()), (Backfill, ("promise=all",))])
+def test_where_no_plan_goes_by_the_queue_it_is_any_licence(policy, args):
+    rig = load(policy, args, matlab=PLANNED)
+    rig.alloc(1, wants(2))
+    rig.settle()
+    rig.alloc(2, wants(3))
+    rig.alloc(3, wants(1))
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert rig.sched.admission.is_deferred(2)
+    check(rig)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_planned_times_are_those_of_a_search_second_by_second(seed):
+    draw = random.Random(seed)
+    ends = {jobid: draw.randrange(-2, 30) for jobid in range(4)}
+    running = {jobid: {"a": draw.randrange(1, 3), "b": draw.randrange(2)} for jobid in ends}
+    ends[0] = 0  # nobody knows
+    tokens = TokenPlan({"a": 9, "b": 4}, running, lambda jobid: ends[jobid])
+    for jobid in range(10, 13):
+        start = draw.randrange(20)
+        tokens.promised[jobid] = ({"a": 1, "b": 1}, start, start + draw.randrange(1, 10))
+
+    def free(name, time):
+        used = sum(
+            one.get(name, 0) for job, one in running.items() if not ends[job] or ends[job] > time
+        )
+        used += sum(
+            one.get(name, 0)
+            for one, since, until in tokens.promised.values()
+            if since <= time < until
+        )
+        return {"a": 9, "b": 4}[name] - used
+
+    for _ in range(50):
+        wanted = {"a": draw.randrange(1, 9), "b": draw.randrange(1, 4)}
+        length, start = draw.randrange(1, 10), draw.randrange(10)
+        found = next(
+            (
+                time
+                for time in range(start, 80)
+                if all(
+                    free(name, second) >= count
+                    for name, count in wanted.items()
+                    for second in range(time, time + length)
+                )
+            ),
+            float("inf"),
+        )
+        assert tokens.earliest(wanted, start, length, 0) == found
+        if found < float("inf"):
+            assert tokens.fits(wanted, found, found + length, 0)
+            if found > start:
+                assert not tokens.fits(wanted, found - 1, found - 1 + length, 0)

@@ -632,6 +632,45 @@ def test_a_partial_free_gives_the_node_back(policy, args):
 
 
 @POLICIES
+def test_a_straggler_of_housekeeping_a_new_queue_and_a_reload(policy, args):
+    """The history of core#7794: one rank of two is back from housekeeping, a queue is added, the
+    scheduler is loaded anew. The other rank is given to nobody, and counts, until it is freed."""
+    limits = {"one": {"per": "user", "max": {"nodes": 2}}}
+    rig = load(policy, args, limits, nodes=2)
+    rig.alloc(1, nodes(2), userid=7)
+    rig.settle()
+    whole = rig.success(1)["R"]
+    parts = []
+    for rank in (0, 1):
+        part = {"version": 1, "execution": dict(whole["execution"])}
+        part["execution"]["R_lite"] = [{"rank": str(rank), "children": {"core": "0-3"}}]
+        part["execution"]["nodelist"] = [f"n{rank}"]
+        del part["execution"]["nslots"]
+        parts.append(part)
+    rig.free(1, parts[0], final=False)
+    rig.settle()
+    rig.unload()
+    entry = {"id": 1, "priority": 16, "userid": 7, "t_submit": rig.now, "free": "0"}
+    rig.manager.running.append(entry)
+    rig.info.R[1] = whole
+    rig.resource.R = R(2, 4, properties={"new": "0-1"})
+    load(policy, args, limits, rig, queues={"new": {"requires": ["new"]}})
+    assert used(rig) == {(7,): (1, 4, 0, 1)}
+    for jobid in (2, 3):
+        asked = nodes(1, queue="new", constraints={"properties": ["new"]})
+        rig.alloc(jobid, asked, userid=7)
+    rig.alloc(4, nodes(1), userid=8)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert rig.success(2)["R"]["execution"]["R_lite"][0]["rank"] == "0"
+    rig.free(1, parts[1])
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    assert rig.success(3)["R"]["execution"]["R_lite"][0]["rank"] == "1"
+    check(rig)
+
+
+@POLICIES
 def test_a_start_that_cannot_be_answered_does_not_count(policy, args):
     class Broken:
         def alloc_success(self, msg, R, annotations=None):

@@ -6,6 +6,7 @@
 - a job starts after it was submitted, and ends by its limit
 - a scheduler that does not backfill starts the jobs of a queue in order
 - a promise is kept
+- no limit of the configuration is exceeded
 - what is written of a job adds up: its times, its run time and its profile, its size and its units
 - the totals of a result are those of its jobs, and none of them is missing
 - eventlogs follow RFC 21, and R is a resource set as RFC 20 has it, on ranks that were up
@@ -23,6 +24,7 @@ import os
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import eventlog, idset, rset, states
+from flux_embedded.simulate.limit_check import exceeded
 from flux_embedded.simulate.results import reading
 from flux_embedded.simulate.results.files import busy_changes
 
@@ -117,6 +119,7 @@ def check_result(result):
                     raise Violation(
                         f"{result.name}: job {row.id} was promised a start at {row.promise:g} s and started at {row.start:g} s"
                     )
+    _check_limits(result, rows)
     for row in rows:
         _check_sums(result, row, calm)
     _check_number_of_jobs(result, rows)
@@ -125,6 +128,15 @@ def check_result(result):
     if os.path.isdir(directory):
         _check_eventlogs(directory)
     return len(rows)
+
+
+def _check_limits(result, rows):
+    limits = result.provenance.get("limits")
+    if limits:
+        unit = result.provenance["machine"]["unit"]
+        found = exceeded(rows, limits, unit, result.provenance.get("parents") or {})
+        if found is not None:
+            raise Violation(f"{result.name}: {found}")
 
 
 def _units(result, row):

@@ -66,6 +66,7 @@ class ResourcePoolImplementation:
             up, or properties changed.
         log: object with ``debug()``, ``info()`` and so on; the scheduler's.
         clock: callable that tells the time, in seconds since the epoch.
+        nslots (int or None): of the pool of an allocation, how many slots it has
         placement (Placement): the policy, for ``place_shape()``.
     """
 
@@ -77,6 +78,7 @@ class ResourcePoolImplementation:
     log: Any = NO_LOG
     clock: Callable[[], float] = staticmethod(time.time)
     placement: Placement = WORST_FIT
+    nslots: int | None = None
 
     InsufficientResources = InsufficientResources
     InfeasibleRequest = InfeasibleRequest

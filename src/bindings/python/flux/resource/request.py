@@ -346,13 +346,15 @@ class ResourceRequest:
         ValueError: a bad constraint or count.
     """
 
-    __slots__ = ("shape", "duration", "_jobspec")
+    __slots__ = ("shape", "duration", "tokens", "_jobspec")
 
     #: Whether an exclusive vertex of another type is a request of its own.
     takes_containers = False
 
     shape: Shape
     duration: float
+    #: What a plan has to find beside resources (see `flux.resource.plan.tokens`); None: nothing.
+    tokens: dict[str, int] | None
     _jobspec: Any
 
     def __init__(
@@ -377,6 +379,7 @@ class ResourceRequest:
             **more,
         )
         self.duration = duration
+        self.tokens = None
         self._jobspec = jobspec
 
     node_count = _shared("node_count", "Accepted numbers of nodes, or None.")
@@ -404,6 +407,7 @@ class ResourceRequest:
         new = object.__new__(type(self))
         new.shape = self.shape
         new.duration = self.duration
+        new.tokens = self.tokens
         new._jobspec = jobspec
         return new
 
@@ -413,11 +417,18 @@ class ResourceRequest:
         new.shape = shape
         return new
 
+    def with_tokens(self, tokens: dict[str, int] | None) -> Self:
+        """The same request, with what a plan has to find beside resources."""
+        new = self.with_jobspec(self._jobspec)
+        new.tokens = tokens
+        return new
+
     @classmethod
     def _made(cls, shape: Shape, duration: float, jobspec: Any) -> Self:
         self = cls.__new__(cls)
         self.shape = shape
         self.duration = duration
+        self.tokens = None
         self._jobspec = jobspec
         return self
 

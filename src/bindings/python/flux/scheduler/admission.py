@@ -161,6 +161,8 @@ class AdmissionRule:
 
         Raises:
             InfeasibleRequest: it may never start; the job is denied
+            InsufficientResources: not now, and it waits in the queue as for resources: a plan knows
+                when it can start
         """
         return None
 
@@ -573,7 +575,11 @@ class AdmissionControl:
         """All that keeps a job from starting on account of rules, in the order of checks."""
         for rule in self.rules:
             if rule.engaged:
-                deferral = rule.check(job)
+                try:
+                    deferral = rule.check(job)
+                except InsufficientResources as exc:
+                    yield Cause(rule.name, str(exc))
+                    continue
                 if deferral is not None:
                     yield Cause(rule.name, deferral.reason)
 
@@ -610,7 +616,8 @@ class AdmissionControl:
     def expected_starts(self, most: int) -> Iterator[tuple[PendingJob, float | None]]:
         """When the first of the deferred jobs are expected to start; None if that is not known."""
         by_rule: dict[AdmissionRule, list[tuple[PendingJob, Deferral]]] = {}
-        for job in self.deferred()[:most]:
+        first = heapq.nsmallest(most, (job for job, _, _ in self._deferred.values()))
+        for job in first:
             _, rule, deferral = self._deferred[job.jobid]
             by_rule.setdefault(rule, []).append((job, deferral))
         for rule, jobs in by_rule.items():

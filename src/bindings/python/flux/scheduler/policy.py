@@ -253,6 +253,11 @@ class PolicyScheduler(Scheduler):
             self.predictions.compare(job.predicted, job.limit, run)
         self.ended(job, run, result)
 
+    @property
+    def plans_in_order(self) -> bool:
+        """Whether jobs are promised starts in the order of the queue, and others backfilled."""
+        return False
+
     # -- the pool, and the plan --------------------------------------------------------------------
 
     def pool_can(self, operation: str) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.promise import Promise
     from flux.resource.plan.strategy import Strategy
+    from flux.resource.plan.tokens import TokenPlan
     from flux.resource.request import ResourceRequest
     from flux.resource.ResourcePool import ResourcePool
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -75,6 +76,8 @@ class Plan:
         self._counted = CountedStrategy(pool)
         self._strategy: Strategy = self._counted
         self._frozen = False  # promises stay on the ranks they are bound to
+        #: tokens that requests may need beside resources; None: there are none
+        self.tokens: TokenPlan | None = None
 
     def copy(self) -> Self:
         """An independent plan of the same pool with the same promises, to look ahead with.
@@ -86,6 +89,8 @@ class Plan:
         new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
         counted = self._strategy is self._counted
         new._strategy = new._counted if counted else self._strategy.copy()
+        if self.tokens is not None:
+            new.tokens = self.tokens.copy()
         return new
 
     # -- the strategy -------------------------------------------------------
@@ -142,6 +147,13 @@ class Plan:
         now = self._pool.clock()
         start = now if after is None else max(now, after)
         found = strategy.earliest(request, start, now)
+        if self.tokens is not None and request.tokens:
+            # Nodes and tokens at the same time: each is asked from where the other one is.
+            while found != INFINITY:
+                there = self.tokens.earliest(request.tokens, found, length_of(request), now)
+                if there == found:
+                    break
+                found = INFINITY if there == INFINITY else strategy.earliest(request, there, now)
         return None if found == INFINITY else found
 
     def fits(
@@ -250,12 +262,21 @@ class Plan:
         Raises:
             InsufficientResources: it does not fit then for its duration; the plan is as before.
         """
+        now = self._pool.clock()
+        start = max(start, now)
+        tokens = self.tokens
+        if tokens is not None and request.tokens:
+            if not tokens.fits(request.tokens, start, start + length_of(request), now, jobid):
+                raise InsufficientResources(lambda: _no_promise(jobid))
         before = self._in_step().withdraw(jobid)
         strategy = self._strategy_for(request)
-        start = max(start, self._pool.clock())
         if not strategy.reserve(jobid, request, start, start + length_of(request)):
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
+        if tokens is not None:
+            tokens.promised.pop(jobid, None)
+            if request.tokens:
+                tokens.promised[jobid] = (request.tokens, start, start + length_of(request))
 
     def advance(self, jobid: int) -> float:
         """Move the promise of a job to the earliest time that keeps all others.
@@ -275,9 +296,25 @@ class Plan:
         now = self._pool.clock()
         if promise.end <= now or not strategy.keeps(jobid, now):
             raise InsufficientResources(lambda: _broken_promise(jobid))
+        tokens = self.tokens
+        if tokens is not None and jobid in tokens.promised:
+            wanted, start, end = tokens.promised[jobid]
+            if not tokens.fits(wanted, max(start, now), end, now, jobid):
+                raise InsufficientResources(lambda: _broken_promise(jobid))
+            if promise.start <= now:
+                return promise.start
+            return self._advance_with_tokens(jobid, promise)
         if promise.start <= now:
             return promise.start
         return strategy.advance(jobid, now)
+
+    def _advance_with_tokens(self, jobid: int, promise: Promise) -> float:
+        """As ``advance()``, for a promise of tokens as well, which is not due yet."""
+        self.cancel(jobid)
+        when = self.earliest(promise.request)
+        start = promise.start if when is None else min(when, promise.start)
+        self.reserve(jobid, promise.request, start)
+        return start
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
         """Make an open promise: keep resources for a job from now on, without end.
@@ -291,6 +328,7 @@ class Plan:
                 ranks that are down. The plan is as before.
         """
         before = self._in_step().withdraw(jobid)
+        self._forget_tokens(jobid)
         if not self._strategy_for(request).hold(jobid, request, self._pool.clock()):
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
@@ -321,6 +359,7 @@ class Plan:
                 self._put_back(jobid, before)
                 raise
         strategy.started(jobid)
+        self._forget_tokens(jobid)
         granted: ResourcePool = self.wrap(answer)
         return granted
 
@@ -328,10 +367,17 @@ class Plan:
         """Tell the plan that a job was started on the pool itself: its promise is over."""
         self._strategy.withdraw(jobid)
         self._strategy.started(jobid)
+        self._forget_tokens(jobid)
 
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if it has one; nothing else moves."""
         self._strategy.withdraw(jobid)
+        self._forget_tokens(jobid)
+
+    def _forget_tokens(self, jobid: int) -> None:
+        """A job has no promise any more, or none of tokens."""
+        if self.tokens is not None:
+            self.tokens.promised.pop(jobid, None)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
         """Make the promises to jobs that they have in another plan of the pool, as far as they fit

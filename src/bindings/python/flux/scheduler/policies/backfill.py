@@ -287,6 +287,10 @@ class Backfill(PolicyScheduler):
         queue = self._backlog.heap
         return bool(queue) and queue[0].order != queue[-1].order
 
+    @property
+    def plans_in_order(self) -> bool:
+        return self.ranked is None and self.promises_limit != 0
+
     # -- a pass ------------------------------------------------------------------------------------
 
     def schedule(self) -> Iterator[float | None]:

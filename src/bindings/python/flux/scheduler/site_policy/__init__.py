@@ -12,6 +12,7 @@ it costs nothing.
 - `tables` is the one reader of the tables, `fields` helps to read what is in one;
 - `limits` with `limit` are limits on what jobs hold at a time; `counts` is what can be limited;
 - `licenses` are counts of what is on no node;
+- `sharing` says who may be on a node together;
 - `queue_names` knows which queues a name covers: a parent covers its virtual queues.
 """
 
@@ -19,9 +20,10 @@ from __future__ import annotations
 
 from flux.scheduler.site_policy.licenses import LicenseRule
 from flux.scheduler.site_policy.limits import LimitRule
+from flux.scheduler.site_policy.sharing import SharingRule
 from flux.scheduler.site_policy.table_rule import TableRule
 
 #: The rules of this package, in the order in which they are asked, after the reservations: limit,
 #: licence, sharing, preemption, placement. The first that keeps a job from starting is the reason
 #: that its user is told.
-RULES: tuple[type[TableRule], ...] = (LimitRule, LicenseRule)
+RULES: tuple[type[TableRule], ...] = (LimitRule, LicenseRule, SharingRule)

@@ -7,19 +7,27 @@ holds its licences from its start until the last of its resources is freed: unti
 may still run on some node.
 
 A job whose licences are in use is deferred: no node lies idle for it and nobody waits behind it.
+With ``plan = true`` a licence is a dimension of the plan as well, where a policy backfills by the order
+of the queue: a job whose turn it is for a promise gets one for the time at which nodes and licences are
+there, and jobs that come later leave it what it needs. Other policies treat it as any other licence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flux.resource.errors import InsufficientResources
+from flux.resource.plan.promise import length_of
+from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter
@@ -37,10 +45,12 @@ class License(NamedTuple):
     Attributes:
         total (int): how many the site has
         reserved (int): how many of them no job of this instance gets: they are for others
+        plan (bool): whether it is a dimension of the plan
     """
 
     total: int
     reserved: int = 0
+    plan: bool = False
 
     @property
     def usable(self) -> int:
@@ -65,10 +75,11 @@ def read_license(key: str, value: Any) -> License:
     if total is None:
         raise ValueError("total is missing: expected a whole number")
     reserved = table.whole("reserved", 0) or 0
+    plan = table.flag("plan")
     table.end()
     if reserved > total:
         raise ValueError(f"reserved={reserved}: of {total} there cannot be as many")
-    return License(total, reserved)
+    return License(total, reserved, plan)
 
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
@@ -102,7 +113,10 @@ class LicenseRule(TableRule):
         self._in_use: dict[str, int] = {}
         #: what pending and running jobs ask for, by id
         self._asked: dict[int, dict[str, int]] = {}
-        self._running: set[int] = set()
+        #: by id, what running jobs use
+        self._running: dict[int, dict[str, int]] = {}
+        #: by name, how many there are of licences that are planned; empty: none are
+        self._planned: dict[str, int] = {}
         #: by name, what jobs that wait for it ask for: the keys of their deferrals
         self._waiting: dict[str, set[Hashable]] = {}
 
@@ -117,6 +131,11 @@ class LicenseRule(TableRule):
         self._asked.clear()
         self._running.clear()
         self._waiting.clear()
+        self._planned = {}
+        if self.host.plans_in_order:
+            self._planned = {name: one.usable for name, one in entries.items() if one.plan}
+        # The plan is made anew, with the tokens that there are now.
+        self.host.replan()
 
     def needs(self, entries: dict[str, License]) -> tuple[str, ...]:
         return ("jobspec",)
@@ -128,6 +147,11 @@ class LicenseRule(TableRule):
         for name, count in asked.items():
             self._may_ask(name, count)
         self._asked[job.jobid] = asked
+        request = job.resource_request
+        if hasattr(request, "with_tokens"):
+            tokens = {name: count for name, count in asked.items() if name in self._planned}
+            if tokens or request.tokens:
+                job.resource_request = request.with_tokens(tokens or None)
 
     def _may_ask(self, name: str, count: int) -> None:
         license = self._licenses.get(name)
@@ -146,11 +170,53 @@ class LicenseRule(TableRule):
         if not asked:
             return None
         for name, count in asked.items():
-            if self._free(name) < count:
+            if self._free(name) < count and not (name in self._planned and self._has_time(job)):
                 key = (name, count, tuple(asked.items()))
                 self._waiting.setdefault(name, set()).add(key)
                 return Deferral(self._sentence(name, count), key=key)
+        short = self._short_of(job)
+        if short is not None:
+            raise InsufficientResources(short)
         return None
+
+    def _has_time(self, job: PendingJob) -> bool:
+        """Whether it is known when there are licences for a job, so that it may be promised that
+        time."""
+        plan = self.host.current_plan()
+        request = job.resource_request
+        tokens = getattr(request, "tokens", None)
+        if plan is None or plan.tokens is None or not tokens:
+            return False
+        now = self.host.now()
+        return plan.tokens.earliest(tokens, now, length_of(request), now) < inf
+
+    def _short_of(self, job: PendingJob) -> str | None:
+        """Why planned licences keep a job from starting now, although it waits for a promise; None:
+        they do not."""
+        request = job.resource_request
+        tokens = getattr(request, "tokens", None)
+        if not tokens:
+            return None
+        for name, count in tokens.items():
+            if self._free(name) < count:
+                return self._sentence(name, count)
+        plan = self.host.current_plan()
+        if plan is not None and plan.tokens is not None:
+            now = self.host.now()
+            if not plan.tokens.fits(tokens, now, now + length_of(request), now, job.jobid):
+                names = ", ".join(sorted(tokens))
+                return f"licenses: {names}: promised to another job"
+        return None
+
+    def enter_plan(self, plan: Plan) -> None:
+        if self._planned:
+            plan.tokens = TokenPlan(self._planned, self._running, self._end_of)
+
+    def _end_of(self, jobid: int) -> float:
+        try:
+            return self.host.resources.job_end(jobid)
+        except KeyError:
+            return 0.0
 
     def _free(self, name: str) -> int:
         return self._licenses[name].usable - self._in_use[name]
@@ -170,7 +236,7 @@ class LicenseRule(TableRule):
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        return not self._asked.get(job.jobid)
+        return all(name in self._planned for name in self._asked.get(job.jobid, ()))
 
     def forget(self, jobid: int) -> None:
         self._asked.pop(jobid, None)
@@ -183,7 +249,7 @@ class LicenseRule(TableRule):
     def _runs(self, jobid: int) -> None:
         asked = self._asked.get(jobid)
         if asked:
-            self._running.add(jobid)
+            self._running[jobid] = asked
             for name, count in asked.items():
                 self._in_use[name] = self._in_use.get(name, 0) + count
 
@@ -201,7 +267,7 @@ class LicenseRule(TableRule):
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         if not final or jobid not in self._running:
             return
-        self._running.discard(jobid)
+        del self._running[jobid]
         asked = self._asked.pop(jobid)
         for name, count in asked.items():
             self._in_use[name] -= count
@@ -224,8 +290,11 @@ class LicenseRule(TableRule):
 
     def why(self, job: PendingJob) -> str | None:
         if not self.host.admission.is_deferred(job.jobid):
-            return None
-        deferral = self.check(job)
+            return self._short_of(job)
+        try:
+            deferral = self.check(job)
+        except InsufficientResources as exc:
+            return str(exc)
         return None if deferral is None else deferral.reason
 
     def start_of_newcomer(
@@ -251,6 +320,7 @@ class LicenseRule(TableRule):
                 "name": name,
                 "total": license.total,
                 "reserved": license.reserved,
+                "plan": license.plan,
                 "used": self._in_use[name],
                 "waiting": waiting,
             }

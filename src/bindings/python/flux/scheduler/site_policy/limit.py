@@ -102,6 +102,8 @@ class Use:
         waiting (dict): what jobs that wait for this take at least, by the keys of their deferrals
         pending (Amount): what all pending jobs of the key take at least, together
         head (PendingJob or None): where order is strict, the first job that waits for this
+        let_out (set): of `waiting`, what was let out since the count has changed last in place of
+            jobs that did not fit the pool
         demoted (set): ids of pending jobs that are over a soft limit
     """
 
@@ -112,6 +114,7 @@ class Use:
         "head",
         "jobs",
         "key",
+        "let_out",
         "limit",
         "pending",
         "ranks",
@@ -126,6 +129,7 @@ class Use:
         self.waiting: dict[Hashable, Amount] = {}
         self.pending = Amount()
         self.head: PendingJob | None = None
+        self.let_out: set[Hashable] = set()
         self.demoted: set[int] = set()
 
     @property

@@ -195,10 +195,6 @@ class LimitRule(TableRule):
             f"at most {most} {'is' if most == 1 else 'are'} allowed"
         )
 
-    def signature(self, job: PendingJob) -> Hashable:
-        known = self._jobs.get(job.jobid)
-        return None if known is None else tuple([(use.limit.name, use.key) for use in known.uses])
-
     def check(self, job: PendingJob) -> Deferral | None:
         known = self._jobs.get(job.jobid)
         if known is None:
@@ -209,12 +205,7 @@ class LimitRule(TableRule):
             kept = None
             if head is not None and head is not job and head < job:
                 kept = self._least_of(head)
-            more = least
-            if not least.nodes and use.limit.most[0] is not None:
-                # On nodes that may be shared it can come beside other jobs of the key, but it may
-                # ask for more nodes than these are on.
-                missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
-                more = least._replace(nodes=max(0, missing))
+            more = self._more(use, job, least)
             at = use.over(more, kept)
             if at is not None:
                 return self._defer(use, job, at, more)
@@ -223,6 +214,14 @@ class LimitRule(TableRule):
             if refused is not None:
                 return self._wait_for_offer(use, shape, refused)
         return None
+
+    def _more(self, use: Use, job: PendingJob, least: Amount) -> Amount:
+        """What a job adds to a count at least. On nodes that may be shared it can come beside other
+        jobs of the key, but it may ask for more nodes than these are on."""
+        if least.nodes or use.limit.most[0] is None:
+            return least
+        missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
+        return least._replace(nodes=max(0, missing))
 
     def _least_of(self, job: PendingJob) -> Amount:
         known = self._jobs.get(job.jobid)
@@ -241,10 +240,16 @@ class LimitRule(TableRule):
             return Deferral(self._reason(use, job, at), key="soft")
         if limit.strict:
             self._heads(use, job)
-        shape = getattr(job.resource_request, "shape", None)
-        key = (limit.name, use.key, more, shape)
+        key = self._group(use, job, more)
         use.waiting[key] = more
         return Deferral(self._reason(use, job, at), key=key)
+
+    def _group(self, use: Use, job: PendingJob, more: Amount) -> Hashable:
+        """What jobs have in common that come back together: what they need, and within a factor of
+        two for how long."""
+        request = job.resource_request
+        length = int(getattr(request, "duration", 0.0)).bit_length()
+        return use.limit.name, use.key, more, getattr(request, "shape", None), length
 
     def _heads(self, use: Use, job: PendingJob) -> None:
         """A job waits for a limit of which later jobs are to leave it what it needs; not if it would
@@ -354,7 +359,7 @@ class LimitRule(TableRule):
         if known is not None:
             for use in known.uses:
                 if use.waiting and use.head is None:
-                    self._let_in(use, LET_OUT)
+                    self._let_out(use, job)
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
@@ -380,7 +385,7 @@ class LimitRule(TableRule):
             use.demoted.discard(jobid)
             if use.head is not None and use.head.jobid == jobid:
                 use.head = None
-                self._let_in(use, None)
+                self._let_in(use)
 
     def _drop_if_idle(self, use: Use) -> None:
         if use.idle:
@@ -432,26 +437,35 @@ class LimitRule(TableRule):
         """The count of a key has fallen."""
         if use.demoted and use.over(Amount(jobs=1)) is None:
             self._promote(use)
-        self._let_in(use, None)
+        self._let_in(use)
 
-    def _let_in(self, use: Use, most: int | None) -> None:
-        """Have jobs come back that wait for a key: as many as could be let in, and no more than
-        `most`."""
+    def _let_in(self, use: Use) -> None:
+        """Have jobs come back that wait for a key: as many as could be let in."""
+        use.let_out.clear()
         admission = self.host.admission
         for key, amount in list(use.waiting.items()):
             if not admission.waiting(self, key):
                 del use.waiting[key]
-                continue
-            if use.over(amount) is not None:
-                continue
-            room = use.room(amount)
-            if most is not None:
-                room = most if room is None else min(room, most)
-            if room == 0:
-                continue
-            self.host.readmit(self, key, room)
-            if not admission.waiting(self, key):
-                del use.waiting[key]
+            elif use.over(amount) is None:
+                room = use.room(amount)
+                if room != 0:
+                    self.host.readmit(self, key, room)
+                if not admission.waiting(self, key):
+                    del use.waiting[key]
+
+    def _let_out(self, use: Use, job: PendingJob) -> None:
+        """A job that the limit lets in does not fit the pool: others of the key may, if they want
+        something else or for less time. Once for each change of the count."""
+        use.let_out.add(
+            self._group(use, job, self._more(use, job, self._least(job.resource_request)))
+        )
+        admission = self.host.admission
+        for key, amount in list(use.waiting.items()):
+            if key not in use.let_out and use.over(amount) is None:
+                use.let_out.add(key)
+                self.host.readmit(self, key, LET_OUT)
+                if not admission.waiting(self, key):
+                    del use.waiting[key]
 
     def _ask_again(self) -> None:
         """The pool may offer something else now."""
@@ -484,6 +498,15 @@ class LimitRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
+        # A job that is refused together with others of its shape was not asked about.
+        known = self._jobs.get(job.jobid)
+        if known is None or not known.waits:
+            return None
+        for use in known.uses:
+            if not use.limit.soft:
+                at = use.over(self._more(use, job, self._least(job.resource_request)))
+                if at is not None:
+                    return self._reason(use, job, at)
         if not self.host.admission.is_deferred(job.jobid):
             return None
         deferral = self.check(job)

@@ -23,6 +23,9 @@ class SitePolicyHost(AdmissionHost, Protocol):
     queue_names: QueueNames
 
     @property
+    def plans_in_order(self) -> bool: ...
+
+    @property
     def handle(self) -> Any: ...
 
     def current_plan(self) -> Plan | None: ...

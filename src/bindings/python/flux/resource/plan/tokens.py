@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Tokens in a plan: what jobs need beside nodes and cores, as licences, of which there are so many."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Callable
+
+#: How many a job needs, by name.
+Tokens = dict[str, int]
+
+
+class TokenPlan:
+    """How many tokens there are at times to come, with those that are promised.
+
+    Times are seconds since the epoch. What a running job uses comes back when it ends; one that ran
+    past its end is taken to end now.
+
+    Args:
+        totals (dict): by name, how many there are; other names are not planned
+        running (dict): by job id, what running jobs use; it is read at each question
+        end_of: gives, for a running job's id, when it ends; 0: nobody knows
+
+    Attributes:
+        promised (dict): by job id, ``(tokens, start, end)`` of promises
+    """
+
+    def __init__(
+        self, totals: Tokens, running: dict[int, Tokens], end_of: Callable[[int], float]
+    ) -> None:
+        self._totals = totals
+        self._running = running
+        self._end_of = end_of
+        self.promised: dict[int, tuple[Tokens, float, float]] = {}
+
+    def copy(self) -> TokenPlan:
+        """An independent plan of the same running jobs with the same promises."""
+        new = TokenPlan(self._totals, self._running, self._end_of)
+        new.promised = self.promised.copy()
+        return new
+
+    def earliest(self, wanted: Tokens, start: float, length: float, now: float) -> float:
+        """The first time from `start` on at which there are so many for so many seconds; infinity:
+        never, as far as is known.  O(jobs with tokens, log) for each name."""
+        time = start
+        while True:
+            before = time
+            for name, count in wanted.items():
+                time = self._first(name, count, time, length, now)
+            if time in (before, inf):
+                return time
+
+    def fits(self, wanted: Tokens, start: float, end: float, now: float, jobid: int = -1) -> bool:
+        """Whether there are so many in a span of time, beside all promises but a job's own."""
+        return all(
+            free >= count
+            for name, count in wanted.items()
+            for since, until, free in self._spans(name, now, jobid)
+            if since < end and until > start
+        )
+
+    def _first(self, name: str, count: int, start: float, length: float, now: float) -> float:
+        begin = start
+        for _, until, free in self._spans(name, now, -1):
+            if until <= begin:
+                continue
+            if free < count:
+                begin = until
+            elif until - begin >= length:
+                return begin
+        return inf if begin == inf else begin
+
+    def _spans(self, name: str, now: float, jobid: int) -> list[tuple[float, float, int]]:
+        """``(since, until, free)`` from now on, in order, without a gap."""
+        total = self._totals.get(name)
+        if total is None:
+            return []
+        changes: dict[float, int] = {}
+        free = total
+        for other, tokens in self._running.items():
+            count = tokens.get(name)
+            if count:
+                free -= count
+                end = self._end_of(other) or inf
+                changes[max(end, now)] = changes.get(max(end, now), 0) + count
+        for other, (tokens, start, end) in self.promised.items():
+            count = tokens.get(name)
+            if count and other != jobid:
+                start = max(start, now)
+                changes[start] = changes.get(start, 0) - count
+                changes[end] = changes.get(end, 0) + count
+        spans = []
+        since = now
+        for time in sorted(changes):
+            if time > since:
+                spans.append((since, time, free))
+                since = time
+            free += changes[time]
+        if since < inf:
+            spans.append((since, inf, free))
+        return spans

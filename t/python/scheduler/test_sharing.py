@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Who may be on a node together: ``[sharing.NAME]``."""
+
+import random
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux.idset import IDset
+from flux.resource.request import ResourceRequest
+from flux.resource.Rv1Pool import Rv1Pool
+from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.site_policy.sharing import whole_nodes
+
+POLICIES = pytest.mark.parametrize(
+    "policy, args",
+    [
+        (Fifo, ("queue-depth=unlimited",)),
+        (Fifo, ("order=queue",)),
+        (Simple, ("queue-depth=unlimited",)),
+        (Backfill, ()),
+        (Backfill, ("promises=unlimited",)),
+        (Backfill, ("promise=all",)),
+    ],
+    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all"],
+)
+
+
+def load(policy, args, sharing, rig=None, nodes=4, cores=4, **config):
+    rig = rig or Rig(R(nodes, cores, properties={"shared": "0-1"}))
+    rig.instance.config = {"sharing": sharing, **config}
+    rig.load(policy, *args, name="sched-site")
+    return rig
+
+
+def reload(rig, sharing):
+    assert rig.ask("sched-site.config-reload", {"sharing": sharing})[0] == 0
+    rig.settle()
+
+
+def spec(slots=1, **keys):
+    keys.setdefault("duration", 100)
+    return jobspec(slots, **keys)
+
+
+def on(rig, jobid):
+    ranks = set()
+    for entry in rig.success(jobid)["R"]["execution"]["R_lite"]:
+        ranks |= set(IDset(entry["rank"]))
+    return ranks
+
+
+def cores(rig, jobid):
+    return sum(
+        IDset(entry["children"]["core"]).count() * IDset(entry["rank"]).count()
+        for entry in rig.success(jobid)["R"]["execution"]["R_lite"]
+    )
+
+
+def reason(rig, jobid):
+    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
+
+
+def check(rig):
+    rig.sched._requests._check()
+    rig.sched.admission._check()
+    rig.sched.resources.check()
+
+
+USER = {"all": {"mode": "user"}}
+
+
+@POLICIES
+def test_the_jobs_on_a_node_are_one_users(policy, args):
+    rig = load(policy, args, USER)
+    for jobid in range(1, 5):
+        rig.alloc(jobid, spec(1), userid=7)
+    for jobid in range(5, 8):
+        rig.alloc(jobid, spec(1), userid=8)
+    rig.settle()
+    assert rig.started() == list(range(1, 8))
+    assert set().union(*(on(rig, jobid) for jobid in (1, 2, 3, 4))) == {0}, "own nodes are filled"
+    assert len(set().union(*(on(rig, jobid) for jobid in (5, 6, 7)))) == 1
+    for jobid in (8, 9):
+        rig.alloc(jobid, spec(4), userid=9)
+    rig.alloc(10, spec(1), userid=9)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == list(range(1, 10))
+    rig.alloc(11, spec(1), userid=8)
+    rig.settle()
+    assert 11 in rig.started() and on(rig, 11) == on(rig, 5)
+    rig.free(5)
+    rig.settle()
+    assert 10 not in rig.started()
+    check(rig)
+    for jobid in (6, 7):
+        rig.free(jobid)
+    rig.settle()
+    assert 10 not in rig.started()
+    rig.free(11)  # the last one there
+    rig.settle()
+    assert 10 in rig.started()
+    check(rig)
+
+
+@POLICIES
+def test_what_a_job_is_told_that_waits_for_strangers(policy, args):
+    rig = load(policy, args, USER, nodes=2)
+    rig = load(policy, args, USER, rig=Rig(R(2, 4)))
+    rig.alloc(1, spec(1), userid=7)
+    rig.alloc(2, spec(4), userid=8)
+    rig.settle()
+    rig.alloc(3, spec(1), userid=9)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 2]
+    assert reason(rig, 3) == "1 node has room but is another user's"
+
+
+@POLICIES
+def test_banks(policy, args):
+    rig = load(policy, args, {"all": {"mode": "bank"}}, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(1, bank="red"), userid=7)
+    rig.alloc(2, spec(1, bank="red"), userid=8)
+    rig.alloc(3, spec(1, bank="blue"), userid=8)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 2]
+    assert reason(rig, 3) == "1 node has room but is another bank's"
+    for jobid in (1, 2):
+        rig.free(jobid)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "asked, nodes",
+    [
+        (spec(1), 1),
+        (spec(4), 1),
+        (spec(5), 2),
+        (spec(1, nodes=2), 2),
+        (spec(2, cores=3), 2),
+        (spec(1, nodes=1, exclusive=True), 1),
+    ],
+    ids=["core", "node", "five", "nodes", "large", "exclusive"],
+)
+def test_whole_nodes(policy, args, asked, nodes):
+    rig = load(policy, args, {"all": {"mode": "node"}})
+    rig.alloc(1, asked, userid=7)
+    rig.settle()
+    assert len(on(rig, 1)) == nodes and cores(rig, 1) == 4 * nodes
+    slots = asked["resources"][0]["count"] if asked["resources"][0]["type"] == "slot" else None
+    if slots is not None:
+        assert rig.success(1)["R"]["execution"]["nslots"] == slots
+    rig.free(1)
+    rig.settle()
+    check(rig)
+
+
+def test_the_fewest_nodes_of_several_kinds():
+    pool = Rv1Pool(
+        {
+            "version": 1,
+            "execution": {
+                "R_lite": [
+                    {"rank": "0", "children": {"core": "0-7"}},
+                    {"rank": "1-4", "children": {"core": "0-3"}},
+                ]
+            },
+        }
+    )
+    for slots, nodes in ((1, 1), (8, 1), (9, 3), (12, 3), (20, 5)):
+        request = ResourceRequest(slot_count=slots)
+        shape = whole_nodes(request.shape, pool, pool.ranks)
+        assert (shape.node_count.min, shape.exclusive) == (nodes, True), slots
+    shape = ResourceRequest(slot_count=21).shape
+    assert whole_nodes(shape, pool, pool.ranks) is shape, "the pool says that it never fits"
+
+
+@POLICIES
+def test_by_queue_and_beside_jobs_of_other_queues(policy, args):
+    """A job of another queue keeps off claimed nodes, and a claiming one off nodes with strangers."""
+    queues = {"ci": {"policy": {"scheduler": {"sharing": "user"}}}, "kid": {"parent": "ci"}}
+    rig = load(policy, args, {}, rig=Rig(R(2, 4)), queues=queues)
+    rig.alloc(1, spec(1, queue="kid"), userid=7)
+    rig.alloc(2, spec(1), userid=8)
+    rig.alloc(3, spec(1), userid=9)
+    rig.settle()
+    assert on(rig, 1) == {0} and on(rig, 2) == on(rig, 3) == {1}
+    rig.alloc(4, spec(1, queue="ci"), userid=9)
+    rig.alloc(5, spec(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 5]
+    rig.free(2)
+    rig.free(3)
+    rig.settle()
+    assert 4 in rig.started() and on(rig, 4) == {1}
+    check(rig)
+
+
+@POLICIES
+def test_the_rule_of_a_node_beats_that_of_a_queue(policy, args):
+    sharing = {
+        "ci": {"mode": "node", "queues": ["ci"]},
+        "shared": {"mode": "free", "properties": ["shared"]},
+    }
+    rig = load(policy, args, sharing)
+    only = {"properties": ["shared"]}
+    for jobid, userid in ((1, 7), (2, 8)):
+        rig.alloc(jobid, spec(3, queue="ci", constraints=only), userid=userid)
+    rig.alloc(3, spec(1, queue="ci", constraints={"properties": ["^shared"]}), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    assert cores(rig, 1) == 3 and cores(rig, 3) == 4
+
+
+@POLICIES
+def test_claims_outlive_a_partial_free_and_a_reload(policy, args):
+    rig = load(policy, args, USER, rig=Rig(R(2, 4)))
+    rig.alloc(1, spec(1, nodes=2), userid=7)
+    rig.settle()
+    whole = rig.success(1)["R"]
+    part = {"version": 1, "execution": dict(whole["execution"])}
+    part["execution"]["R_lite"] = [{"rank": "0", "children": {"core": "0"}}]
+    part["execution"]["nodelist"] = ["n0"]
+    del part["execution"]["nslots"]
+    rig.free(1, part, final=False)
+    rig.settle()
+    rig.unload()
+    rig.manager.running.append({"id": 1, "priority": 16, "userid": 7, "t_submit": 1.0, "free": "0"})
+    rig.info.R[1] = whole
+    load(policy, args, USER, rig=rig)
+    rig.alloc(2, spec(4), userid=8)
+    rig.alloc(3, spec(1), userid=8)
+    rig.alloc(4, spec(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 2, 4]
+    assert on(rig, 2) == {0} and on(rig, 4) == {1}
+    check(rig)
+
+
+@POLICIES
+def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args):
+    rig = load(policy, args, {}, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(1), userid=7)
+    rig.alloc(2, spec(1), userid=8)
+    rig.settle()
+    reload(rig, USER)
+    assert "sharing: jobs of several keys are on 1 node: they stay" in rig.logged(4)
+    rig.alloc(3, spec(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    reload(rig, {"all": {"mode": "nobody"}})
+    assert rig.logged(3)[-1].startswith("configuration: [sharing.all] mode='nobody': expected")
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize("seed", range(4))
+def test_at_every_moment_no_stranger_is_on_a_claimed_node(policy, args, seed):
+    draw = random.Random(seed)
+    mode = draw.choice(["user", "bank"])
+    rig = load(policy, args, {"all": {"mode": mode}}, rig=Rig(R(5, 4)))
+    key, seen, running = {}, set(), set()
+    for jobid in range(1, 90):
+        userid, bank = draw.randrange(3), draw.choice(["red", "blue"])
+        key[jobid] = userid if mode == "user" else bank
+        keys = {"nodes": draw.randrange(1, 4)} if draw.random() < 0.3 else {}
+        asked = spec(max(keys.get("nodes", 1), draw.randrange(1, 6)), bank=bank, **keys)
+        rig.alloc(jobid, asked, userid=userid, priority=draw.randrange(31))
+        if draw.random() < 0.1:
+            rig.cancel(draw.randrange(1, jobid + 1))
+        if draw.random() < 0.6:
+            rig.settle()
+        for started in set(rig.started()) - seen:
+            seen.add(started)
+            running.add(started)
+        whose = {}
+        for job in running:
+            for rank in on(rig, job):
+                assert whose.setdefault(rank, key[job]) == key[job]
+        if running and draw.random() < 0.6:
+            done = draw.choice(sorted(running))
+            running.discard(done)
+            rig.free(done)
+    for _ in range(120):
+        rig.settle()
+        for started in set(rig.started()) - seen:
+            seen.add(started)
+            running.add(started)
+        check(rig)
+        if not running:
+            break
+        rig.free(running.pop())
+    assert not list(rig.sched.pending_jobs())
