@@ -25,8 +25,9 @@ for kind, options, body in re.findall(pattern, text, re.MULTILINE):
     with open(f"block.{number:02}.sh", "w", encoding="utf-8") as stream:
         if kind == "python":
             name = re.search(r":caption: (\S+)", options).group(1)
-            stream.write(f"cat >{name} <<'END OF FILE'\n{body}END OF FILE\n")
+            stream.write(f"# the file {name}\ncat >{name} <<'END OF FILE'\n{body}END OF FILE\n")
             continue
+        stream.write("# " + body.partition("\n")[0].lstrip("$ ") + "\n")
         for command in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
             command, *shown = command.rstrip("\n").split("\n")
             stream.write(f"{command} >output 2>&1 || {{ cat output; exit 1; }}\ncat output\n")
@@ -44,7 +45,7 @@ test_expect_success 'the page has its steps' '
 for block in block.*.sh; do
 	prereq=
 	grep -q "flux simulate" "$block" && prereq=SIMULATE
-	test_expect_success $prereq "$block: $(grep -m1 . "$block" | cut -c1-60)" '
+	test_expect_success $prereq "$(sed -n "1s/^# //p" "$block" | cut -c1-60)" '
 		run_timeout 120 sh "./'"$block"'"
 	'
 done

@@ -546,7 +546,7 @@ def acquire_ends(rig):
     rig.h.respond_error(rig.acquire, errno.ENODATA, "the conformance kit ends the stream")
     check(rig.until(lambda: not rig.is_there()), "resource.acquire has ended; it goes on")
     rig.loaded = False
-    rig.until(rig._is_gone)
+    rig.until(rig.is_gone)
 
 
 # -- questions ---------------------------------------------------------------------------------------

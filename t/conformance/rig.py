@@ -259,7 +259,7 @@ class Rig:
         process = self._start("load", self.module, *self.args)
         self._end(process)
         check(self.until(lambda: not self.is_there()), "the module goes on, after", self.topics)
-        self.until(lambda: self._is_gone())
+        self.until(self.is_gone)
 
     def _start(self, *words):
         return subprocess.Popen(
@@ -276,12 +276,11 @@ class Rig:
         return process.communicate()[0]
 
     def unload(self):
-        output = self._end(self._start("remove", self.name))
+        self._end(self._start("remove", self.name))
         self.loaded = False
-        self.until(self._is_gone)
-        return output
 
-    def _is_gone(self):
+    def is_gone(self):
+        """Whether a module that has ended by itself has left the list, so that it can be loaded again."""
         return (
             self.name
             not in subprocess.run(
