@@ -124,9 +124,9 @@ class LatestStartPasses(RankedPasses):
             if self.wait_for_known():
                 return
             yield from self.keep_known()
-        yield from self.start_kept()
+        kept = set(self.kept_jobs())
         for number, job in enumerate(self.backlog.newcomers(), 1):
-            if job not in self.latest and job.queued and not job.request.finalized:
+            if job not in self.latest and job.jobid not in kept:
                 yield from self.promise(job)
             if number % PROMISED_PER_TURN == 0:
                 yield
