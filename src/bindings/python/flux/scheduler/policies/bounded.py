@@ -447,6 +447,7 @@ class LatestStartPasses(RankedPasses):
                 self.latest.overdue[job.jobid] = True  # it can start in this moment
                 return
             self.latest.make(job, when)
+        self._untold.pop(job.jobid, None)  # it is told now
         policy.show_latest_start(job, when)
 
     def tell(self) -> Steps:
