@@ -4,24 +4,12 @@
 import random
 
 import pytest
+from each_policy import POLICIES
 from peers import START_TIME, R, Rig, jobspec
 
 from flux.resource.plan.tokens import TokenPlan
-from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy.licenses import License, read_license
-
-POLICIES = pytest.mark.parametrize(
-    "policy, args",
-    [
-        (Fifo, ("queue-depth=unlimited",)),
-        (Fifo, ("order=queue",)),
-        (Simple, ("queue-depth=unlimited",)),
-        (Backfill, ()),
-        (Backfill, ("promises=unlimited",)),
-        (Backfill, ("promise=all",)),
-    ],
-    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all"],
-)
 
 
 def load(policy, args, rig=None, **licenses):

@@ -4,6 +4,7 @@
 import random
 
 import pytest
+from each_policy import POLICIES
 from peers import R, Rig, jobspec
 
 from flux.idset import IDset
@@ -13,18 +14,6 @@ from flux.scheduler.site_policy import counts
 from flux.scheduler.site_policy.counts import RankCounts
 from flux.scheduler.site_policy.limit import read_limit
 
-POLICIES = pytest.mark.parametrize(
-    "policy, args",
-    [
-        (Fifo, ("queue-depth=unlimited",)),
-        (Fifo, ("order=queue",)),
-        (Simple, ("queue-depth=unlimited",)),
-        (Backfill, ()),
-        (Backfill, ("promises=unlimited",)),
-        (Backfill, ("promise=all",)),
-    ],
-    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all"],
-)
 BACKFILL = pytest.mark.parametrize(
     "policy, args", [(Backfill, ()), (Backfill, ("promise=all",))], ids=["easy", "promise-all"]
 )

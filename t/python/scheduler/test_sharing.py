@@ -4,26 +4,13 @@
 import random
 
 import pytest
+from each_policy import POLICIES
 from peers import R, Rig, jobspec
 
 from flux.idset import IDset
 from flux.resource.request import ResourceRequest
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.site_policy.sharing import whole_nodes
-
-POLICIES = pytest.mark.parametrize(
-    "policy, args",
-    [
-        (Fifo, ("queue-depth=unlimited",)),
-        (Fifo, ("order=queue",)),
-        (Simple, ("queue-depth=unlimited",)),
-        (Backfill, ()),
-        (Backfill, ("promises=unlimited",)),
-        (Backfill, ("promise=all",)),
-    ],
-    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all"],
-)
 
 
 def load(policy, args, sharing, rig=None, nodes=4, cores=4, **config):

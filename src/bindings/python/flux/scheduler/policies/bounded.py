@@ -124,9 +124,9 @@ class LatestStartPasses(RankedPasses):
             if self.wait_for_known():
                 return
             yield from self.keep_known()
-        yield from self.start_kept()
+        kept = set(self.kept_jobs())
         for number, job in enumerate(self.backlog.newcomers(), 1):
-            if job not in self.latest and job.queued and not job.request.finalized:
+            if job not in self.latest and job.jobid not in kept:
                 yield from self.promise(job)
             if number % PROMISED_PER_TURN == 0:
                 yield
@@ -447,6 +447,7 @@ class LatestStartPasses(RankedPasses):
                 self.latest.overdue[job.jobid] = True  # it can start in this moment
                 return
             self.latest.make(job, when)
+        self._untold.pop(job.jobid, None)  # it is told now
         policy.show_latest_start(job, when)
 
     def tell(self) -> Steps:

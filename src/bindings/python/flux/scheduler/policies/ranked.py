@@ -83,6 +83,7 @@ class RankedPasses:
                 return
             policy.plan = policy.promises.plan = plan
             yield from self.one_pass()
+            yield from self.start_kept()
             if not self.again:
                 return
 
@@ -102,7 +103,6 @@ class RankedPasses:
             if number % PROMISED_PER_TURN == 0:
                 yield
         self.backlog.forget_newcomers()
-        yield from self.start_kept()
         self._free.clear()
         if not (yield from self.could_start()):
             return
@@ -142,16 +142,21 @@ class RankedPasses:
         fits = self.is_free(job) and self.policy.plan.fits(job.resource_request)
         return fits and self.try_to_start(job)
 
+    def kept_jobs(self) -> list[int]:
+        """The ids of the jobs for which a rule keeps resources."""
+        admission = self.policy.admission
+        return admission.kept_jobs() if admission.engaged else []
+
     def start_kept(self) -> Steps:
-        """Start the jobs for which a rule keeps resources, in the order of the queue; one that does
-        not fit these, nor what is free, is deferred by its rule."""
+        """Start the jobs for which a rule keeps resources, in the order of the queue: what is free
+        for everybody says nothing of them. One that fits neither is deferred by its rule."""
         policy = self.policy
-        if not policy.admission.engaged:
-            return
-        found = [policy.pending(jobid) for jobid in policy.admission.kept_jobs()]
+        found = [policy.pending(jobid) for jobid in self.kept_jobs()]
         jobs = sorted(job for job in found if job is not None and job.queued)
         for number, job in enumerate(jobs, 1):
-            if not job.request.finalized:
+            if self.must_begin_anew():
+                return
+            if job.queued and not job.request.finalized:
                 self.try_to_start(job)
             if number % PROMISED_PER_TURN == 0:
                 yield

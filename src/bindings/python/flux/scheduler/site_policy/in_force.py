@@ -56,8 +56,10 @@ class RulesInForce:
         self.rules = [rule(host, errors) for rule in rules]
         for rule in self.rules:
             self.tables.add(rule.table, rule.parse, rule.elsewhere)
-        #: by table, how often it was read: an answer that comes after it was read again is dropped
-        self._reads: dict[str, int] = {}
+        #: rules whose new entries are not in force yet, and how often there were any: an answer that
+        #: comes after the tables were read again is dropped
+        self._changing: list[TableRule] = []
+        self._changes = 0
 
     def rule(self, kind: type[Rule]) -> Rule:
         """The rule of a class, in force or not."""
@@ -75,9 +77,15 @@ class RulesInForce:
         """The configuration was loaded anew."""
         renamed = self._host.queue_names.read(config)
         changed = self.tables.read(config)
-        for rule in self.rules:
-            if rule.table in changed or (renamed and self.tables.entries(rule.table)):
-                self._errors.guard(f"[{rule.table}]", self._change, rule)
+        self._changing = [
+            rule
+            for rule in self.rules
+            if rule in self._changing
+            or rule.table in changed
+            or (renamed and self.tables.entries(rule.table))
+        ]
+        if self._changing:
+            self._errors.guard("tables of the configuration", self._change)
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:
         """What is in use of all limits, licences and the like, as far as `caller` may see it.
@@ -97,32 +105,39 @@ class RulesInForce:
         yield
         return answer
 
-    def _change(self, rule: TableRule) -> None:
-        """Put the new entries of a rule in force, as soon as it is known what it has to know of
-        the jobs that run. Until then those that were in force stay so."""
-        number = self._reads[rule.table] = self._reads.get(rule.table, 0) + 1
+    def _change(self) -> None:
+        """Put the new entries of the rules that change in force, all at once, as soon as it is known
+        what they have to know of the jobs that run. Until then those that were in force stay so: a
+        job must not start between a limit that is gone and a licence that is not counted yet."""
+        self._changes += 1
+        number = self._changes
         known: dict[int, dict[str, Any] | None] = {}
 
         def told(found: dict[int, dict[str, Any] | None]) -> None:
-            if self._reads[rule.table] != number:
-                return  # the table was read again since
+            if self._changes != number:
+                return  # the tables were read again since
             known.update(found)
-            self._errors.guard(f"[{rule.table}]", proceed)
+            self._errors.guard("tables of the configuration", proceed)
 
         def proceed() -> None:
-            entries = self.tables.entries(rule.table)
-            names = rule.needs(entries) if entries else ()
+            names = tuple(sorted({name for rule in self._changing for name in self._needs(rule)}))
             jobs = self._host.jobs_running()
             missing = [job.jobid for job in jobs if job.jobid not in known] if names else []
             if missing:
                 ask_job_attributes(self._host.handle, missing, names, self._host.log, told)
                 return
-            for job in jobs:
-                if names:
+            if names:
+                for job in jobs:
                     job.know(known[job.jobid])
-            self._put_in_force(rule, jobs)
+            changing, self._changing = self._changing, []
+            for rule in changing:
+                self._errors.guard(f"[{rule.table}]", self._put_in_force, rule, jobs)
 
         proceed()
+
+    def _needs(self, rule: TableRule) -> tuple[str, ...]:
+        entries = self.tables.entries(rule.table)
+        return rule.needs(entries) if entries else ()
 
     def _put_in_force(self, rule: TableRule, jobs: list[RunningJob]) -> None:
         self._host.readmit(rule)

@@ -83,6 +83,8 @@ class LimitRule(TableRule):
         super().__init__(host, errors)
         self._limits: list[Limit] = []
         self._uses: dict[tuple[str, tuple[Any, ...]], Use] = {}
+        #: by id, what running jobs hold that were counted before the table changed
+        self._held: dict[int, Holding] = {}
         self._jobs: dict[int, Counted] = {}
         #: by key of a deferral, the `Use` that does not let in what the pool has offered
         self._offers: dict[Hashable, Use] = {}
@@ -104,6 +106,12 @@ class LimitRule(TableRule):
             self._promote(use)
         self._limits = list(entries.values())
         self._uses.clear()
+        # Ranks that have left the instance are no longer in the pool, but the job holds them.
+        self._held.update(
+            (jobid, known.holds) for jobid, known in self._jobs.items() if not known.waits
+        )
+        if not entries:
+            self._held.clear()
         self._jobs.clear()
         self._offers.clear()
         self._too_much.clear()
@@ -416,7 +424,8 @@ class LimitRule(TableRule):
             self._waits_no_more(job.jobid, known)
 
     def _runs(self, jobid: int, known: Counted) -> None:
-        known.holds = holding_of(self.host.resources, jobid)
+        held = self._held.pop(jobid, NOTHING)
+        known.holds = held if held.ranks else holding_of(self.host.resources, jobid)
         for use in known.uses:
             use.change(NOTHING, known.holds, 1)
 
@@ -430,6 +439,10 @@ class LimitRule(TableRule):
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         self._too_much.clear()
         known = self._jobs.get(jobid)
+        if jobid in self._held:
+            self._held[jobid] = left_of(self._held[jobid], R)
+            if final:
+                del self._held[jobid]
         if known is not None and not known.waits:
             # Ranks that have left the instance are still the job's, until it is freed.
             holds = NOTHING if final else left_of(known.holds, R)
