@@ -35,8 +35,8 @@ def test_scenario(groups, group, scenario):
     check(groups[group], scenario)
 
 
-#: Groups of our own recordings that are replayed each time. All 1,600 commands take minutes: FLUX_TEST_LONG=1.
-QUICK = ("own-list", "own-queues")
+#: The group of our own recordings that is replayed each time. All 1,600 commands take minutes: FLUX_TEST_LONG=1.
+QUICK = ("own-queues",)
 
 
 @pytest.fixture(scope="module")
