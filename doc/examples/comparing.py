@@ -14,7 +14,7 @@ work = trace.workload()
 print(f"{len(work.jobs)} jobs on {work.machine}")
 
 # %% Three policies. A table is a DataFrame where pandas is installed, and a list of dicts where not.
-runs = simulate(trace, ["sched-fifo", "sched-backfill reservations=1,4"])
+runs = simulate(trace, ["sched-fifo", "sched-backfill promise=1,4"])
 for run in runs:
     print(f"{run.policy}: mean wait {run.figures['wait_mean'] / 60:.0f} min, failed: {run.failed}")
 
@@ -25,7 +25,7 @@ slowest = max(rows, key=lambda row: row["wait"])
 print(f"job {slowest['job']} of size {slowest['size']} waited {slowest['wait'] / 3600:.1f} h")
 
 # %% Is it more than chance? Five workloads of the model, and intervals.
-many = simulate(trace, ["sched-backfill reservations=1,4"], seeds=5)
+many = simulate(trace, ["sched-backfill promise=1,4"], seeds=5)
 found = many.differences("wait_mean")
 rows = found.to_dict("records") if hasattr(found, "to_dict") else found
 for row in rows:

@@ -21,7 +21,7 @@ from flux_embedded.simulate.run import Settings, simulate  # noqa: E402
 from flux_embedded.simulate.trace import sample_path  # noqa: E402
 from flux_embedded.simulate.workload.build import Options, build  # noqa: E402
 
-POLICIES = ["sched-fifo", "sched-backfill reservations=1,unlimited"]
+POLICIES = ["sched-fifo", "sched-backfill promise=1,unlimited"]
 
 
 def alone(chart):

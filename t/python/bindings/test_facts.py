@@ -62,8 +62,9 @@ def is_real(flux):
     return "libflux-core" in version and "embedded" not in version
 
 
-@pytest.mark.skipif(not real_fluxes(), reason="no real Flux on the PATH or in WITH_FLUX")
-@pytest.mark.parametrize("flux", real_fluxes())
+@pytest.mark.parametrize("flux", real_fluxes() or [None])
 def test_on_a_real_flux(flux, tmp_path):
+    if flux is None:
+        pytest.skip("no real Flux on the PATH or in WITH_FLUX")
     env = {name: value for name, value in environment(tmp_path).items() if name != "PYTHONPATH"}
     check([flux, "start", flux, "python"], env)

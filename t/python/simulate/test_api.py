@@ -140,10 +140,10 @@ def test_the_example():
     lines = done.stdout.splitlines()
     assert lines[0] == "300 jobs on 64 nodes, 64 cores"
     assert [line.split(":")[0] for line in lines[1:4]] == [
-        "sched-fifo", "sched-backfill reservations=1", "sched-backfill reservations=4",
+        "sched-fifo", "sched-backfill promise=1", "sched-backfill promise=4",
     ]  # fmt: skip
     assert re.search(r"waited [\d.]+ h", lines[4])
-    assert re.search(r"reservations=4: [+-]\d+ s ± \d+ s: (more|less|no difference)", lines[5])
+    assert re.search(r"promise=4: [+-]\d+ s ± \d+ s: (more|less|no difference)", lines[5])
     assert lines[-1].startswith("{'scale_arrivals': '0.8'}: sched-backfill: ")
 
 

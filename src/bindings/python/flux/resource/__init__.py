@@ -27,7 +27,13 @@ Everything else may be changed freely: the tests in ``t/python/resource`` and ``
 compare pools and plans with plain models of them, and with recordings of flux-core.
 """
 
+from __future__ import annotations
+
+import sys
+from importlib import import_module
 from pkgutil import extend_path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 __path__ = extend_path(__path__, __name__)
 
@@ -42,10 +48,46 @@ from flux.resource.ResourceSet import ResourceSet
 from flux.resource.list import SchedResourceList, resource_list
 from flux.resource.status import ResourceStatus, resource_status
 from flux.resource.journal import ResourceJournalConsumer
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.ResourceCount import ResourceCount
-from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-from flux.resource.Rv1Pool import ResourceRequest, Rv1Pool
-from flux.resource.ResourcePool import ResourcePool
 
 # isort: on
+
+if TYPE_CHECKING:
+    from flux.resource.errors import InfeasibleRequest, InsufficientResources
+    from flux.resource.ResourceCount import ResourceCount
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+    from flux.resource.Rv1Pool import ResourceRequest, Rv1Pool
+
+#: Name to module of what is imported when it is asked for: ``flux.job`` imports this package, so that
+#: every command does, and few of them need pools.
+_ON_DEMAND = {
+    "InfeasibleRequest": "errors",
+    "InsufficientResources": "errors",
+    "ResourceCount": "ResourceCount",
+    "ResourcePool": "ResourcePool",
+    "ResourcePoolImplementation": "ResourcePoolImplementation",
+    "ResourceRequest": "Rv1Pool",
+    "Rv1Pool": "Rv1Pool",
+}
+
+
+class _Package(ModuleType):
+    """This package: a name of `_ON_DEMAND` is a class, also once the module of the same name was
+    imported, which the import system would bind."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _ON_DEMAND:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{self.__name__}.{_ON_DEMAND[name]}"), name)
+        setattr(self, name, value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _ON_DEMAND and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *_ON_DEMAND})
+
+
+sys.modules[__name__].__class__ = _Package

@@ -32,6 +32,8 @@ Beside that:
     the states of requests, jobs and windows, as tables
 ``order``, ``request_facts``, ``annotator``
     who waits for whom; what the pool says about requests; when users are told what
+``checkpoint``, ``history``, ``run_time_service``
+    what is kept over a reload; run times of jobs, and where they come from
 ``messages``, ``options``, ``pools``
     reading messages, module arguments, and the class of the pool
 ``query``, ``command``
@@ -40,6 +42,9 @@ Beside that:
     the first admission rule (a package)
 ``wait_limits``
     the second: jobs that are given up when they would start too late
+``site_policy``
+    the rules that tables of the configuration switch on: limits, licences, sharing, preemption (a
+    package)
 ``testing``
     for tests of a site's policy (a package)
 

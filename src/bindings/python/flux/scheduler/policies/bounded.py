@@ -526,9 +526,14 @@ class LatestStartPasses(RankedPasses):
         passed: list[PendingJob] = []
         for job in (yield from in_steps(list(came.values()), key)):
             self.latest.bring_back(job, known[job.jobid])
-            self._untold[job.jobid] = job
             (kept if known[job.jobid] >= self.policy.now() else passed).append(job)
         yield from self.put_back(kept, "unloaded")
+        for number, job in enumerate(kept, 1):
+            # They were told before: whoever loses it now has to be told that, too.
+            if job in self.latest and self.latest.when(job) == known[job.jobid]:
+                self.policy.show_latest_start(job, known[job.jobid])
+            if number % PROMISED_PER_TURN == 0:
+                yield
         for job in passed:
             if job in self.latest and not job.request.finalized:
                 self.void(job, "unloaded")

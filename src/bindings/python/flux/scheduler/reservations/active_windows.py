@@ -210,9 +210,12 @@ class ActiveWindows:
         return held
 
     def found_inside(self, jobid: int, name: str) -> None:
-        """A job that runs was started inside a window, by the scheduler before this one."""
-        window = self._entries[name].window
-        if window is not None:
+        """A job of a group runs, which the scheduler before this one has started: inside the window,
+        unless it is on ranks that the reservation could not have."""
+        entry = self._entries[name]
+        window = entry.window
+        held = self._host.resources.held_ranks(jobid)
+        if window is not None and not held & ~self._selector.ranks(entry.reservation):
             end = self._host.resources.job_end(jobid)
             self._note_inside(jobid, name, end, window)
 
