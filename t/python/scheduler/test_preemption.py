@@ -433,6 +433,79 @@ def test_if_the_job_starts_elsewhere_nobody_ends(policy):
     assert stored(instance) == []
 
 
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_what_others_free_after_the_victim_was_ended_is_not_for_the_job(policy, tree):
+    """The job is to have the free core of one node and two of the other, on which a victim is being
+    ended. If it took the three that come free beside the first, the victim had ended for nothing."""
+    instance = make(*policy, nodes=2, tree=tree)
+    other = batch(instance, None, slots=3, exclusive=False, duration=50000)
+    victim = standby(instance)
+    victim.clean_up = 60.0
+    taker = batch(instance, None, slots=3, exclusive=False)
+    instance.advance(130)
+    assert victim.note and taker.state == "pending"
+    other.end()
+    instance.advance(10)
+    assert taker.state == "pending"
+    instance.advance(100)
+    assert taker.state == "running"
+    assert victim.ranks in taker.ranks.replace("-", ",").split(",")
+    instance.advance(10)
+    assert standby(instance, None, slots=3, exclusive=False).state == "running"
+    instance.scheduler.resources.check()
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_a_victim_is_spared_if_others_make_room_in_the_grace(policy, tree):
+    """Two are to end, one on each node; what comes free beside the first is as good as one of them."""
+    instance = make(*policy, nodes=2, tree=tree)
+    on = [{"exclusive": False, "slots": 2, "constraints": {"ranks": [rank]}} for rank in ("0", "1")]
+    other = batch(instance, None, duration=50000, **on[0])
+    batch(instance, None, duration=50000, **on[1])
+    victims = [standby(instance, None, **on[0]), standby(instance, None, **on[1])]
+    taker = batch(instance, None, exclusive=False, slots=4)
+    instance.advance(30)
+    assert all(len(exceptions(job)) == 1 for job in victims)
+    other.end()
+    instance.advance(60)
+    assert taker.state == "pending" and all(job.state == "running" for job in victims)
+    instance.advance(60)
+    assert taker.state == "running"
+    ended, spared = sorted(victims, key=lambda job: job.state == "running")
+    assert ended.result == "failed" and ended.ranks in taker.ranks.replace("-", ",").split(",")
+    assert spared.state == "running"
+    assert exceptions(spared)[1:] == [(1, "will not be ended now: others have made room")]
+    assert spared.expiration == instance.scheduler.resources.job_end(spared.id)
+    assert stored(instance) == []
+    assert stats(instance)["standby"]["victims"] == 1
+    instance.scheduler.resources.check()
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+def test_what_another_preemption_gives_up_is_not_for_the_job(tree):
+    """Two jobs take on one node, and the first is canceled while victims are being ended: the idle
+    core that was kept for it would do for the other in place of the victim on the other node."""
+    instance = make(nodes=2, tree=tree)
+    on = [{"exclusive": False, "constraints": {"ranks": [rank]}} for rank in ("0", "1")]
+    batch(instance, None, slots=3, duration=50000, **on[1])
+    second, third = standby(instance, None, **on[0]), standby(instance, None, **on[1])
+    instance.advance(1)
+    first = standby(instance, None, slots=2, **on[0])
+    first.clean_up, second.clean_up, third.clean_up = 500.0, 60.0, 120.0
+    canceled = batch(instance, None, slots=3, priority=20, **on[0])
+    taker = batch(instance, None, slots=2, exclusive=False)
+    instance.advance(130)
+    assert first.note and second.note and third.note
+    canceled.cancel()
+    instance.advance(100)
+    assert second.result == "failed" and taker.state == "pending"
+    instance.advance(60)
+    assert taker.state == "running" and taker.ranks == "0-1"
+    instance.scheduler.resources.check()
+
+
 def test_more_time_that_a_victim_is_given_changes_nothing():
     instance = make(nodes=1)
     victim = standby(instance)

@@ -80,6 +80,8 @@ class Preemption:
         held (set): ids of the victims that hold something still
         ended (set): ids of those on which an exception of severity 0 was raised
         placeholder (int or None): the id of the allocation that keeps what is free of `ranks`
+        withheld (list): the ids of the allocations that keep what else is free of `ranks` from the
+            job, once the victims are being ended
         timer (Timer or None): for the deadline
     """
 
@@ -107,6 +109,7 @@ class Preemption:
         self.held = set(self.victims)
         self.ended: set[int] = set()
         self.placeholder: int | None = None
+        self.withheld: list[int] = []
         self.timer: Timer | None = None
 
     def move(self, event: str) -> None:

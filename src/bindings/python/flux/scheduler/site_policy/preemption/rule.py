@@ -17,8 +17,12 @@ this is recorded in the KVS, and nothing is done before that is stored.
 *Warning.* The victims are told, by an exception of severity 1 and a signal. While the grace lasts
 the job starts elsewhere if it can, and if it does, or is gone, nobody is ended.
 
-*Ending.* At the deadline the victims get an exception of severity 0. As their resources come back
-the placeholder takes them, and when the job fits on its ranks it starts there.
+*Ending.* At the deadline, victims that are not needed any more, since others have made room
+meanwhile, are told that they are spared; the rest get an exception of severity 0. As their
+resources come back the placeholder takes them, and when the job fits into it it starts there. What
+other jobs free on the same ranks from then on is not for it: it would start before, or beside, what
+was cleared for it, and a job would have been ended for nothing. A second placeholder keeps that
+until the job has started.
 
 After a reload of the scheduler the record says how far it was. Without a record nobody is ended.
 
@@ -66,6 +70,7 @@ from flux.scheduler.site_policy.preemption.record import (
     Preemption,
     Victim,
 )
+from flux.scheduler.site_policy.preemption.trial import not_needed
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -246,9 +251,13 @@ class PreemptionRule(TableRule):
             preemption.held.discard(jobid)
             if jobid in preemption.ended:
                 self._learn_clean_up(self.host.now() - preemption.deadline)
-        # Before anybody looks at what has come back: it is kept for who it was taken for.
+        # Before anybody looks at what has come back: it is kept for who it was taken for, and only
+        # what is left of it for others that have taken on the same ranks.
+        if preemption is not None:
+            self._keep(preemption)
         for one in list(self.active.values()):
-            self._keep(one)
+            if one is not preemption:
+                self._keep_again(one)
         for one in list(self.active.values()):
             self._try_to_start(one)
         self._look_soon()
@@ -268,7 +277,7 @@ class PreemptionRule(TableRule):
             if preemption.ranks & ~eligible:
                 self._again(preemption, "a node kept for it went down", "node")
             else:
-                self._keep(preemption)
+                self._keep_again(preemption)
         self._look_soon()
 
     # -- as grounds for a choice -------------------------------------------------------------------
@@ -552,6 +561,21 @@ class PreemptionRule(TableRule):
         if self.host.resources.hold_free(jobid, preemption.ranks, self._kept_until(preemption)):
             preemption.placeholder = jobid
 
+    def _keep_again(self, preemption: Preemption) -> None:
+        """Something is free that may not come from a victim: in the grace the job may have it."""
+        if preemption.state == ENDING:
+            self._withhold(preemption)
+        else:
+            self._keep(preemption)
+
+    def _withhold(self, preemption: Preemption) -> None:
+        """Allocate what is free of a preemption's ranks, and not kept for its job, to nobody, so that
+        the job starts on what is kept. Otherwise those that were ended for it might not have needed
+        to be."""
+        jobid = next(self._ids)
+        if self.host.resources.hold_free(jobid, preemption.ranks, self._kept_until(preemption)):
+            preemption.withheld.append(jobid)
+
     def _let_go(self, preemption: Preemption) -> None:
         if preemption.placeholder is not None:
             self.host.resources.free(preemption.placeholder)
@@ -604,9 +628,47 @@ class PreemptionRule(TableRule):
         except (InsufficientResources, InfeasibleRequest) as why:  # the first, if it is deferred
             self._give_up(preemption, str(why), "rule")
             return
+        # Something may have become free of which nobody has told this rule, such as a node.
+        self._try_to_start(preemption)
+        if self.active.get(preemption.taker) is not preemption:
+            return
+        if not self._spare(preemption):
+            self._again(preemption, "it would not fit there any more", "node")
+            return
         preemption.move("deadline")
         for jobid in sorted(preemption.held - preemption.ended):
             self._end(preemption, preemption.victims[jobid])
+
+    def _spare(self, preemption: Preemption) -> bool:
+        """Leave alone those that need not end, since others have made room in the grace.
+
+        Returns:
+            False: the job would not fit even if all ended
+        """
+        plan = self.host.current_plan()
+        if plan is None:
+            return True
+        kept = () if preemption.placeholder is None else (preemption.placeholder,)
+        victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
+        spared = not_needed(plan.pool.copy(), preemption.request, preemption.ranks, kept, victims)
+        if spared is None:
+            return False
+        for jobid in sorted(spared):
+            self._runs_on(jobid)
+            self._messenger.warn(jobid, "will not be ended now: others have made room")
+            preemption.held.discard(jobid)
+            del preemption.victims[jobid]
+        if spared:
+            self._store(lambda: None)
+        return True
+
+    def _runs_on(self, jobid: int) -> None:
+        """A victim does not give way any more: the plan is told its own end again."""
+        self._giving_way.pop(jobid, None)
+        running = self.host.running.get(jobid)
+        if running is not None:
+            end = running.end if isfinite(running.end) else 0.0
+            self.host.resources.update_expiration(jobid, end)
 
     def _end(self, preemption: Preemption, victim: Victim) -> None:
         now = self.host.now()
@@ -657,12 +719,14 @@ class PreemptionRule(TableRule):
             preemption.timer.cancel()
         del self.active[preemption.taker]
         self._let_go(preemption)
+        for withheld in preemption.withheld:
+            self.host.resources.free(withheld)
+        preemption.withheld.clear()
+        for other in self.active.values():
+            if other.state == ENDING:
+                self._withhold(other)
         for jobid in sorted(preemption.held):
-            self._giving_way.pop(jobid, None)
-            running = self.host.running.get(jobid)
-            if running is not None:
-                end = running.end if isfinite(running.end) else 0.0
-                self.host.resources.update_expiration(jobid, end)
+            self._runs_on(jobid)
             if jobid in preemption.ended:
                 self._ending.setdefault(jobid, self.host.now())
             elif was == WARNED:
@@ -687,6 +751,8 @@ class PreemptionRule(TableRule):
         if preemption is None:
             return None
         pool = self.host.resources
+        if preemption.state == ENDING:
+            self._withhold(preemption)
         self._let_go(preemption)
         try:
             alloc = pool.alloc_on(job.jobid, job.resource_request, preemption.ranks)

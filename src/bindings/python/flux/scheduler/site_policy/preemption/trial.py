@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Container
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
@@ -78,3 +78,36 @@ class PoolTrial:
     def fits(self) -> bool:
         """Whether the job could start now."""
         return self.offer() is not None
+
+
+def not_needed(
+    pool: Any, request: Any, ranks: int, kept: Iterable[int], victims: Sequence[int]
+) -> set[int] | None:
+    """Of jobs that are to end for another, those without whose resources it fits by now.
+
+    Args:
+        pool: a copy, which is changed
+        request: what the job asks for
+        ranks (int): mask of the ranks that are kept for it
+        kept: ids of the allocations that keep what is free of them
+        victims: ids of the jobs that are to end; the last one is spared first
+
+    Returns:
+        None: it does not fit even if all end
+    """
+    for jobid in kept:
+        pool.free(jobid)
+    held = {jobid: pool.held(jobid) for jobid in victims}
+    for jobid in victims:
+        pool.free(jobid)
+    if not pool.fits_on(request, ranks):
+        return None
+    spared = set()
+    for jobid in reversed(victims):
+        # grant() reads nothing but the duration.
+        pool.grant(jobid, ResourceRequest(duration=1.0), held[jobid], 0)
+        if pool.fits_on(request, ranks):
+            spared.add(jobid)
+        else:
+            pool.free(jobid)
+    return spared
