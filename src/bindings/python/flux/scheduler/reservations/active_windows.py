@@ -92,8 +92,8 @@ class ActiveWindows:
                 chosen = take(some, min(missing, popcount(some)))
                 entry.ranks |= chosen
                 missing -= popcount(chosen)
-        # Where nobody knows when a rank that others use in part will be whole, the rest is kept, or
-        # new jobs would use it for ever.
+        # Where a rank that others use in part is not whole in the window, as far as is known, the rest
+        # is kept, or new jobs would use it for ever.
         busy = 0
         if missing > 0:
             room = self._room_outside(entry, usable & ~idle & ~entry.ranks)
@@ -127,31 +127,32 @@ class ActiveWindows:
     # -- what is free of them ----------------------------------------------------------------------
 
     def _placeholder(self, entry: ReservationState, busy: int = 0) -> None:
-        """Allocate what is free on the chosen ranks, and on `busy` ones that may be so for ever, to
-        nobody."""
+        """Allocate what is free on the chosen ranks, and on `busy` ones that are in use beyond
+        the window, to nobody."""
         if entry.window is None:
             return
         jobid = self._selector.new_id()
         if self._host.resources.hold_free(jobid, entry.ranks, entry.window.end):
             entry.placeholder = jobid
-        endless = self._endless_on(busy)
-        if endless:
+        beyond = self._in_use_beyond(entry.window.end, busy)
+        if beyond:
             jobid = self._selector.new_id()
-            if self._host.resources.hold_free(jobid, endless, entry.window.end):
+            if self._host.resources.hold_free(jobid, beyond, entry.window.end):
                 entry.filler = jobid
 
-    def _endless_on(self, busy: int) -> int:
-        """Of some busy ranks, those on which a job without an end runs.
+    def _in_use_beyond(self, window_end: float, busy: int) -> int:
+        """Of some busy ranks, those on which a job runs that, as far as is known, does not end in the
+        window.
 
         Of the others the plan knows from when on they are whole, and keeps them for the window from
         then on. Who ends before may use what is left of them.
         """
-        endless = 0
+        beyond = 0
         pool = self._host.resources
         for jobid, end in pool.job_end_times() if busy else ():
-            if not end:
-                endless |= pool.held_ranks(jobid) & busy
-        return endless
+            if not end or end >= window_end:
+                beyond |= pool.held_ranks(jobid) & busy
+        return beyond
 
     def _dismiss_placeholder(self, entry: ReservationState) -> None:
         for jobid in (entry.filler, entry.placeholder):

@@ -18,7 +18,7 @@ class ReservationState:
         ranks (int): mask of the ranks chosen; 0 before it began, unless they are pinned
         placeholder (int or None): the id of the allocation that keeps what is free of them
         filler (int or None): the id of the allocation that keeps what is left of ranks which a job
-            without an end uses in part, and which are to be chosen when it has ended
+            uses in part beyond the window, and which are to be chosen if it ends before
         keys (list): its promises in the plan
         parts (list): of its next window, pairs of a start and a number of nodes that these keep
         whole (bool): these keep all that it asks for; if not, they are made again at each release
