@@ -181,7 +181,7 @@ class AdmissionRule:
     def kept_jobs(self) -> Iterable[int]:
         """The ids of the jobs that `allocate` may find resources for where others find none. Passes
         in an order of ranks, which ask only jobs that fit what is free for everybody, try these
-        first."""
+        after the others."""
         return ()
 
     def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:

@@ -618,13 +618,12 @@ class PreemptionRule(TableRule):
             return
         if preemption.request is None:
             return  # after a reload, the job itself has not come back yet
-        if self.host.pending(preemption.taker) is None:
+        job = self.host.pending(preemption.taker)
+        if job is None:
             self._give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
             return
-        job = self.host.pending(preemption.taker)
         try:
-            if job is not None:
-                self.host.admission.check(job)
+            self.host.admission.check(job)
         except (InsufficientResources, InfeasibleRequest) as why:  # the first, if it is deferred
             self._give_up(preemption, str(why), "rule")
             return
@@ -758,15 +757,11 @@ class PreemptionRule(TableRule):
             alloc = pool.alloc_on(job.jobid, job.resource_request, preemption.ranks)
             plan.note_started(job.jobid)
             return alloc
-        except InfeasibleRequest:
-            raise
         except InsufficientResources:
             pass
         if preemption.state != ENDING and (self.host.looks_past_heads or not self._out_of_turn):
             try:
                 return plan.alloc(job.jobid, job.resource_request)
-            except InfeasibleRequest:
-                raise
             except InsufficientResources:
                 pass
         self._keep(preemption)

@@ -54,8 +54,7 @@ class PoolTrial:
     def put_back(self, jobid: int) -> None:
         """A job that was taken out runs on."""
         held, end = self._out.pop(jobid)
-        # grant() reads nothing but the duration.
-        self._pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
+        _give(self._pool, jobid, held)
         self._pool.update_expiration(jobid, end)
 
     def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
@@ -104,10 +103,15 @@ def not_needed(
         return None
     spared = set()
     for jobid in reversed(victims):
-        # grant() reads nothing but the duration.
-        pool.grant(jobid, ResourceRequest(duration=1.0), held[jobid], 0)
+        _give(pool, jobid, held[jobid])
         if pool.fits_on(request, ranks):
             spared.add(jobid)
         else:
             pool.free(jobid)
     return spared
+
+
+def _give(pool: Any, jobid: int, held: Any) -> None:
+    """Give a job again what it held in a pool; its end is another matter."""
+    # grant() reads nothing but the duration.
+    pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
