@@ -153,6 +153,7 @@ def tune(
 
     choosing = parts.choosing()
     tried = outcomes(choosing, policies)
+    base = []
     means = {}
     for one in policies:
         failure = next((text for text in tried[one] if isinstance(text, str)), None)
@@ -161,14 +162,12 @@ def tune(
         if failure is not None:
             found.dropped[one.name] = failure
             continue
-        changes = [
-            _change(
-                _figures(first, counted)[figure],
-                _figures(second, counted)[figure],
-            )
-            for first, second, (_, counted) in zip(tried[policies[0]], tried[one], choosing)
+        values = [
+            _figures(outcome, counted)[figure]
+            for outcome, (_, counted) in zip(tried[one], choosing)
         ]
-        means[one] = metrics.mean(changes)
+        base = base or values  # the first is what the others are compared with
+        means[one] = metrics.mean([_change(*pair) for pair in zip(base, values)])
     best = min(means, key=lambda one: (means[one], one is not policies[0]))
     if best is policies[0] or means[best] >= 0:
         return found
@@ -222,23 +221,29 @@ class _Splits:
 
     def choosing(self):
         """(Case, ids of the jobs that count or None for all) of each split that chooses."""
-        return [self._case(number, self._trace.seed, None) for number in range(0, self._splits, 2)]
+        return [self._case(number) for number in range(0, self._splits, 2)]
 
     def judging(self):
         """The same of each that judges, version by version."""
-        shake = SHAKE if self._trace.shake is None else self._trace.shake
+        versions = [None]
+        if self._ids is not None:
+            # Each version is made once, for all of the splits.
+            shake = SHAKE if self._trace.shake is None else self._trace.shake
+            seeds = [self._trace.seed + version for version in range(1, self.versions + 1)]
+            versions = [(seed, self._trace.workload(seed, shake)) for seed in seeds]
         return [
-            self._case(number, self._trace.seed + version, shake)
+            self._case(number, version)
             for number in range(1, self._splits, 2)
-            for version in range(1, self.versions + 1)
+            for version in versions
         ]
 
-    def _case(self, number, seed, shake):
+    def _case(self, number, version=None):
+        """One split: of a shaken version of the trace (its seed and workload), or of the trace itself."""
         variant = {"split": number + 1}
         if self._ids is None:
             workload = self._trace.workload(self._trace.seed + number)
             return Case(workload, None, variant), None
-        workload = self._whole if shake is None else self._trace.workload(seed, shake)
+        seed, workload = version or (None, self._whole)
         before, counted = self._ids[number]
         jobs = [copy.copy(job) for job in workload.jobs if job.id in before or job.id in counted]
         first = jobs[0].submit
@@ -247,7 +252,7 @@ class _Splits:
         part = copy.copy(workload)
         part.jobs = jobs
         part.epoch = workload.epoch + first if workload.epoch else 0.0
-        return Case(part, None if shake is None else seed, variant), counted
+        return Case(part, seed, variant), counted
 
 
 def _counted(outcome, counted):
