@@ -513,11 +513,11 @@ class PreemptionRule(TableRule):
         end = max(end, self._end_of_taker(preemption))
         return end if isfinite(end) else 0.0
 
-    @staticmethod
-    def _end_of_taker(preemption: Preemption) -> float:
+    def _end_of_taker(self, preemption: Preemption) -> float:
         """When the job will end that takes; infinite: nobody knows."""
         length = getattr(preemption.request, "duration", 0.0)
-        return preemption.expected + length if length > 0 else inf
+        # It may start later than was expected: a clean-up takes its time, and a scheduler its reload.
+        return max(preemption.expected, self.host.now()) + length if length > 0 else inf
 
     def _kept_until(self, preemption: Preemption) -> float:
         """The end that the plan is told of what is free and kept for the job; 0: none."""
@@ -703,6 +703,10 @@ class PreemptionRule(TableRule):
         """The job for whom it is starts."""
         self.counts.served(preemption)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
+        # Where it started later than the plan was told, it ends later, too.
+        plan = self.host.current_plan() if self.host.looks_past_heads else None
+        if plan is not None and any(jobid >= 0 for jobid in plan.stale()):
+            self.host.replan()
 
     def _give_up(self, preemption: Preemption, why: str, cause: str) -> None:
         """The job does not start on what was kept for it."""
