@@ -342,6 +342,8 @@ class SharingRule(TableRule):
     def _enter(self, jobid: int, sharer: Sharer, on: int) -> None:
         """A job is on some ranks."""
         self._on[jobid] = on
+        if not on:
+            return
         self._strangers.clear()
         for mode in CLAIMING:
             place = mode, sharer.keys[mode]
@@ -362,7 +364,8 @@ class SharingRule(TableRule):
                     gone |= mask & on
             sharer = self._jobs[jobid]
             self._strangers.clear()
-            for mode in CLAIMING:
+            # The last of a job's ranks may have come back before the job is through.
+            for mode in CLAIMING if gone else ():
                 place = mode, sharer.keys[mode]
                 self._used[place].remove(gone)
                 self._claimed[place].remove(gone & sharer.where[mode])
