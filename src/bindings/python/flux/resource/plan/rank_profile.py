@@ -698,12 +698,19 @@ class RankProfile:
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
             return pool.place_request(request, pool.index, eligible)
-        if popcount(self._room_alone(shape, now)) < self._least_ranks(shape):
+        if not self.may_fit(request, now):
             return None
         placed = self._place_beside(request, now, end)
         if placed is None and self._promises and self.make_room(request, now, end):
             placed = self._place_beside(request, now, end)
         return placed
+
+    def may_fit(self, request: ResourceRequest, now: float) -> bool:
+        """False if running jobs leave too few ranks for a request, whatever was promised."""
+        shape = request.shape
+        if not self._pool.countable(shape):
+            return True
+        return popcount(self._room_alone(shape, now)) >= self._least_ranks(shape)
 
     def _place_beside(
         self, request: ResourceRequest, now: float, end: float
