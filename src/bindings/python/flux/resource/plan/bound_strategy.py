@@ -184,7 +184,7 @@ class BoundStrategy(Strategy):
     # -- starting now -------------------------------------------------------
 
     def may_start(self, request: ResourceRequest) -> bool:
-        return True
+        return self._profile.is_free(request.shape)
 
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False

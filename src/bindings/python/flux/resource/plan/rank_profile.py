@@ -36,6 +36,7 @@ from flux.resource.plan.packing import Item, deal, pack, taken, too_few
 from flux.resource.plan.promise import Booking, BoundPromise, length_of
 from flux.resource.plan.running_profile import Need, RunningProfile, Track
 from flux.resource.plan.start_bounds import StartBounds
+from flux.resource.plan.sums import Sums
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import slots_on
@@ -55,9 +56,14 @@ MAX_REBOUND = 8
 #: The same on more ranks, where all promises are dealt out at once, greedily.
 MAX_REBOUND_ON_MANY_RANKS = 16
 MAX_RANKS_FOR_ALL_WAYS = 64
+#: Shapes of which it is remembered what they take at least, as many as a queue has at a time.
+MAX_REMEMBERED_SHAPES = 4096
 #: With more promises than this, a new one is not made earlier by binding others again: that would
 #: cost an attempt for each time at which something ends, for jobs far down in the queue.
 MAX_PROMISES_TO_REBIND = 32
+
+#: The least that a shape takes in all: ``(ranks, cores, gpus)``.
+Least = tuple[int, int, int]
 
 
 class RankProfile:
@@ -96,6 +102,12 @@ class RankProfile:
         # What _hopeless() looks at of the promises, and how many changes there had been then.
         self._others: list[tuple[float, float, Shape, int]] = []
         self._others_changes = -1
+        self._sums: Sums | None = None  # what promises leave, in all; None: to be made
+        self._sums_changes = -1
+        self._least: dict[Shape, Least] = {}  # by shape, with the inventory as it is
+        # Shapes that do not fit among what is free now, and how often the pool had released then.
+        self._too_large: set[Shape] = set()
+        self._too_large_releases = -1
 
     # -- the state ----------------------------------------------------------
 
@@ -112,6 +124,9 @@ class RankProfile:
         before = self._profile
         self._profile = self._new_profile()
         self._bounds = StartBounds()
+        self._sums = None
+        if before.inventory is not self._profile.inventory:
+            self._least.clear()
         self._changes += 1
         self.rebound.clear()
         # The jobs that were started through the plan are among those that run, now.
@@ -493,7 +508,11 @@ class RankProfile:
         if self._frozen or not self._pool.countable(shape):
             return False
         self.renew_profile()
-        if not self._bookings.removable or self._hopeless(shape, start, end):
+        if (
+            not self._bookings.removable
+            or not self._enough_in_all(shape, start, end)
+            or self._hopeless(shape, start, end)
+        ):
             return False
         if popcount(self._profile.inventory.ranks) > MAX_RANKS_FOR_ALL_WAYS:
             return self._make_room_on_many(shape, start, end)
@@ -612,15 +631,45 @@ class RankProfile:
                 return True
         return False
 
+    def _enough_in_all(self, shape: Shape, start: float, end: float) -> bool:
+        """False if the ranks together have too little left for a shape; see ``sums.py``."""
+        sums = self._sums
+        if sums is None:
+            sums = self._sums = Sums(self._profile, self._pool.eligible(None))
+            self._sums_changes = -1
+        if self._sums_changes != self._changes:
+            self._sums_changes = self._changes
+            sums.book(
+                [
+                    (one.start, one.end, *self._least_of(one.request.shape)[1:])
+                    for one in self._promises.values()
+                    if not one.is_open and self._pool.countable(one.request.shape)
+                ]
+            )
+        _, cores, gpus = self._least_of(shape)
+        return sums.enough(cores, gpus, start, end)
+
     def _least_ranks(self, shape: Shape) -> int:
         """A shape cannot do with fewer ranks."""
-        if shape.node_count is not None:
-            return shape.node_count.min
-        inventory = self._profile.inventory
-        base = inventory.key_base
-        count = shape.slot_count.min
-        most = max([slots_on(key // base, key % base, shape) for key in inventory.keys.values()])
-        return -(-count // most) if most else count
+        return self._least_of(shape)[0]
+
+    def _least_of(self, shape: Shape) -> Least:
+        """The least that a shape takes in all: ranks, cores and GPUs."""
+        least = self._least.get(shape)
+        if least is None:
+            if len(self._least) >= MAX_REMEMBERED_SHAPES:
+                self._least.clear()
+            inventory = self._profile.inventory
+            sizes = [divmod(key, inventory.key_base) for key in inventory.keys.values()]
+            count = ranks = (shape.node_count or shape.slot_count).min
+            if shape.node_count is None:
+                most = max([slots_on(cores, gpus, shape) for cores, gpus in sizes], default=0)
+                ranks = -(-count // most) if most else count
+            each = [taken(shape, full) for full in sizes]
+            cores = count * min([one for one, _ in each], default=0)
+            gpus = count * min([one for _, one in each], default=0)
+            least = self._least[shape] = (ranks, cores, gpus)
+        return least
 
     def _most(self, rank: int, item: Item) -> int:
         """Slots that a rank can give to an item alone."""
@@ -684,6 +733,35 @@ class RankProfile:
         return [(mask, units * one) for units, mask in item.chosen.items()]
 
     # -- starting now -------------------------------------------------------
+
+    def is_free(self, shape: Shape) -> bool:
+        """False if a shape does not fit among what is free now, whatever was promised. O(1) if
+        that was found since something was last released.
+        """
+        pool = self._pool
+        if not pool.countable(shape):
+            return True
+        if self._too_large_releases != pool.releases:
+            self._too_large_releases = pool.releases
+            self._too_large.clear()
+        elif shape in self._too_large:
+            return False
+        ranks = pool.eligible(shape.match)
+        need = Need.of(shape)
+        inventory = pool.inventory
+        base = inventory.key_base
+        left = (shape.node_count or shape.slot_count).min
+        for key, mask in pool.index.groups.items():
+            mask &= ranks
+            if mask and need.fits(key, base):
+                if shape.node_count is None:
+                    left -= popcount(mask) * slots_on(key // base, key % base, shape)
+                else:
+                    left -= popcount(need.among(mask, key, inventory))
+                if left <= 0:
+                    return True
+        self._too_large.add(shape)
+        return False
 
     def place_now(
         self, request: ResourceRequest, now: float, end: float
