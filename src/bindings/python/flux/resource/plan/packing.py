@@ -42,6 +42,9 @@ Ways = dict[int, tuple[int, int, Vector]]
 #: eighth, since there the greedy deal() rarely fails when there is a way.
 MAX_PACKING_STEPS = 16000
 RANKS_FOR_ALL_STEPS = 16
+#: Steps that a change of the pool earns (see Effort): half a millisecond, about what the rest of a
+#: pass over a queue of some hundred jobs takes.
+STEPS_PER_CHANGE = 400
 #: Ways of sharing one rank between the items that are looked at; with small slots on large nodes
 #: there are thousands, of which the first fill the rank best.
 MAX_OFFERS_PER_RANK = 64
@@ -258,40 +261,80 @@ def _by_demand(room: int, wanted: list[int]) -> list[int]:
     return [level for level in levels if level]
 
 
-def pack(items: list[Item], groups: list[Group]) -> bool:
+class Effort:
+    """Steps that `pack()` may take, each of a microsecond or two.
+
+    A pass over a long queue asks it again and again, and so many passes would take as much more
+    time. Therefore what it may take in all is limited: a change of the pool, which is what passes
+    are made for, earns STEPS_PER_CHANGE of them, and what is not needed is saved, up to
+    MAX_PACKING_STEPS. That many there are at first, too. Where they are used up, promises stay on
+    the ranks they are bound to: a request may then start later than it could, and no promise is
+    broken.
+
+    Attributes:
+        left (int): steps that may be taken
+        taken (int): steps that were taken in all
+    """
+
+    __slots__ = ("left", "taken")
+
+    def __init__(self) -> None:
+        self.left = MAX_PACKING_STEPS
+        self.taken = 0
+
+    def earn(self) -> None:
+        """The pool has changed."""
+        self.left = min(MAX_PACKING_STEPS, self.left + STEPS_PER_CHANGE)
+
+    def spend(self, steps: int) -> None:
+        """So many steps are taken."""
+        self.left -= steps
+        self.taken += steps
+
+
+def pack(items: list[Item], groups: list[Group], effort: Effort) -> bool:
     """Look through all ways to give the items what they want.
 
     Args:
         items (list of Item)
         groups (list of Group): the ranks there are, by state.
+        effort (Effort): the steps that it may take; those that it took are spent.
 
     Returns:
         bool: whether there is one; if so, it is in the ``chosen`` of the items. False also if none
-        was found in MAX_PACKING_STEPS steps.
+        was found in as many steps.
     """
-
-    def free_at(time: float) -> Iterator[tuple[int, int, int]]:
-        for mask, _, free in groups:
-            _, cores, gpus = [step for step in free if step[0] <= time][-1]
-            yield mask, max(0, cores), max(0, gpus)
-
-    if too_few(items, {full for _, full, _ in groups}, free_at):
-        return False
     wanted = tuple([item.count for item in items])
-    given: list[tuple[int, list[Vector]]] = []  # a rank, its offers
+    most_of_all = [0] * len(items)
+    useful = []
     for mask, full, free in groups:
-        offers = _offers(items, mask, full, free)
-        if offers:
+        most = _most(items, mask, free)
+        if any(most):
             # Of ranks in one state, as many as units are wanted are enough.
-            ranks = members(take(mask, min(popcount(mask), sum(wanted))))
-            given += [(rank, offers) for rank in ranks]
-    effort = 0
+            count = min(popcount(mask), sum(wanted))
+            most_of_all = [more + count * units for more, units in zip(most_of_all, most)]
+            useful.append((mask, count, most, full, free))
+    if any([most < units for most, units in zip(most_of_all, wanted)]):
+        return False
+    given: list[tuple[int, list[Vector]]] = []  # a rank, its offers
+    several: list[tuple[int, tuple[int, int], list[Vector]]] = []
+    for mask, count, most, full, free in useful:
+        offers = _offers(items, most, full, free)
+        effort.spend(len(offers) * len(items))
+        if effort.left < 0:
+            return False
+        if offers:
+            given += [(rank, offers) for rank in members(take(mask, count))]
+            several.append((count, full, offers))
+    if _too_little(items, several):
+        return False
     limit = MAX_PACKING_STEPS if len(given) <= RANKS_FOR_ALL_STEPS else MAX_PACKING_STEPS // 8
+    least = effort.left - min(limit, effort.left)
     # What all ranks from one on can give at most, to each item alone.
     rest = [(0,) * len(items)]
     for _, offers in reversed(given):
-        most = [max(each) + more for each, more in zip(zip(*offers), rest[-1])]
-        rest.append(tuple(map(min, most, wanted)))
+        each = [max(units) + more for units, more in zip(zip(*offers), rest[-1])]
+        rest.append(tuple(map(min, each, wanted)))
     rest.reverse()
     fields = _Fields(wanted)
     encode, guards, bits = fields.encode, fields.guards, fields.bits
@@ -299,9 +342,10 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
     trail: list[Ways] = []
     known: dict[int, list[tuple[int, Vector]]] = {}  # by id, offers with their numbers
     for (rank, offers), most_then in zip(given, rest[1:]):
-        effort += len(ways) * len(offers)
-        if effort > limit:
+        steps = len(ways) * len(offers)
+        if effort.left - steps < least:
             return False
+        effort.spend(steps)
         numbers = known.get(id(offers))
         if numbers is None:
             numbers = known[id(offers)] = [(encode(offer), offer) for offer in offers]
@@ -321,6 +365,38 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
             _settle(items, trail)
             return True
         ways = fields.best(after)
+    return False
+
+
+def _too_little(
+    items: list[Item], several: list[tuple[int, tuple[int, int], list[Vector]]]
+) -> bool:
+    """Whether at some moment the ranks' offers come to fewer cores or GPUs than the items take.
+
+    Args:
+        several: ``(count, full, offers)``: how many ranks have what in all, and offer what
+    """
+    sizes = {full for _, full, _ in several}
+    takes = [[min(each) for each in zip(*map(item.takes, sizes))] for item in items]
+    weights = {
+        tuple(
+            [take[kind] if item.start <= time < item.end else 0 for item, take in zip(items, takes)]
+        )
+        for time in {item.start for item in items}
+        for kind in (0, 1)
+    }
+    for weight in weights:
+        places = [(at, one) for at, one in enumerate(weight) if one]
+        if len(places) > 1:
+            missing = sum([items[at].count * one for at, one in places])
+            for count, _, offers in several:
+                missing -= count * max(
+                    [sum([offer[at] * one for at, one in places]) for offer in offers]
+                )
+                if missing <= 0:
+                    break
+            else:
+                return True
     return False
 
 
@@ -363,10 +439,14 @@ class _Fields:
 
 
 def _offers(
-    items: list[Item], mask: int, full: tuple[int, int], free: Sequence[Step]
+    items: list[Item], most: list[int], full: tuple[int, int], free: Sequence[Step]
 ) -> list[Vector]:
-    """The vectors of units that a rank can give and that nothing can be added to."""
-    most = _most(items, mask, free)
+    """The vectors of units that a rank can give and that nothing can be added to.
+
+    Args:
+        most (list of int): the units that it can give to each item alone
+        full, free: as in a Group
+    """
     takes = [item.takes(full) for item in items]
     # Moments at which it may become too much: something begins, or less is free. What is left at
     # all of them is one whole number, with a field for the cores and one for the GPUs of each. A

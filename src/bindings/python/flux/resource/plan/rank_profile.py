@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.plan.packing import Item, deal, pack, taken, too_few
+from flux.resource.plan.packing import Effort, Item, deal, pack, taken, too_few
 from flux.resource.plan.promise import Booking, BoundPromise, length_of
 from flux.resource.plan.running_profile import Need, RunningProfile, Track
 from flux.resource.plan.start_bounds import StartBounds
@@ -85,6 +85,8 @@ class RankProfile:
         self._pool = pool
         self._frozen = frozen
         self._promises = promises
+        #: steps that may be taken to bind promises again
+        self.effort = Effort()
         self._started: list[Booking] = []  # of the jobs started since the profile was made
         self._entered = 0  # how many bookings were entered since all were entered anew
         self._bounds = StartBounds()
@@ -124,6 +126,7 @@ class RankProfile:
         before = self._profile
         self._profile = self._new_profile()
         self._bounds = StartBounds()
+        self.effort.earn()
         self._sums = None
         if before.inventory is not self._profile.inventory:
             self._least.clear()
@@ -525,8 +528,17 @@ class RankProfile:
             moved = [one for one in moved if one.start < end and start < one.end]
             moved.sort(key=lambda one: one.start)
             del moved[MAX_REBOUND:]
-        if self._too_few(self._items_alone(shape, start, end, moved)):
+        items = self._items_alone(shape, start, end, moved)
+        if self._too_few(items):
             return False
+        if len(moved) == len(self._promises):
+            # Nothing else is booked, so nothing has to be taken out to see what there is.
+            found = deal(items, self._most_without_promises) or self._pack(items, False)
+            if found:
+                self._bind_again(moved, items[1:])
+                self._changes += 1
+                self._enter_all()
+            return found
         for promise in moved:
             self._bookings.remove(promise)
         self._changes += 1
@@ -535,12 +547,17 @@ class RankProfile:
             shape = promise.request.shape
             room = self._room(shape, promise.start, promise.end)
             items.append(Item(shape, promise.start, promise.end, room))
-        found = deal(items, self._most) or pack(items, self._groups(items))
+        found = deal(items, self._most) or self._pack(items, True)
         if found:
             self._bind_again(moved, items[1:])
         for promise in moved:
             self._enter(promise)
         return found
+
+    def _pack(self, items: list[Item], booked: bool) -> bool:
+        """As ``pack()``, with what steps there are."""
+        effort = self.effort
+        return effort.left > 0 and pack(items, self._groups(items, booked), effort)
 
     def _bind_again(self, promises: list[BoundPromise], items: list[Item]) -> None:
         for promise, item in zip(promises, items):
@@ -688,8 +705,12 @@ class RankProfile:
                 return slots_on(key // base, key % base, item.shape)
         return 0
 
-    def _groups(self, items: list[Item]) -> list[Group]:
-        """The ranks that items could use, by state: as ``pack()`` takes them."""
+    def _groups(self, items: list[Item], booked: bool) -> list[Group]:
+        """The ranks that items could use, by state: as ``pack()`` takes them.
+
+        Args:
+            booked (bool): whether there may be other bookings
+        """
         profile, bookings = self._profile, self._bookings
         inventory = profile.inventory
         base = inventory.key_base
@@ -699,7 +720,7 @@ class RankProfile:
         start = min([item.start for item in items])
         end = max([item.end for item in items])
         groups: list[Group] = []
-        single = every & bookings.touched(start, end)
+        single = every & bookings.touched(start, end) if booked else 0
         for units, kind in inventory.kinds.items():
             full = divmod(inventory.keys[units], base)
             for rank in members(kind & single):
