@@ -147,7 +147,7 @@ class BoundStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
         profile, request = self._profile, promise.request
-        if profile.soonest(request, now) >= promise.start:
+        if not profile.may_advance(promise, now):
             return promise.start
         self.withdraw(jobid)
         start = profile.earliest(request, now)

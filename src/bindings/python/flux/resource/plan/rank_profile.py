@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.bookings import Step
     from flux.resource.plan.packing import Group
     from flux.resource.plan.promise import Part
-    from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -104,6 +104,12 @@ class RankProfile:
         # What _hopeless() looks at of the promises, and how many changes there had been then.
         self._others: list[tuple[float, float, Shape, int]] = []
         self._others_changes = -1
+        # Promises that were found not to be lost. They stay so until something gets worse: a rank
+        # goes down, or a job is there that was not placed beside them, or gets more time.
+        self._kept: set[BoundPromise] = set()
+        self._known = self._jobs()  # ids and ends of the running jobs as of then
+        self._known_up = pool.eligible(None)
+        self._placed: tuple[Selection, float] | None = None  # by place_now(), and its end
         self._sums: Sums | None = None  # what promises leave, in all; None: to be made
         self._sums_changes = -1
         self._least: dict[Shape, Least] = {}  # by shape, with the inventory as it is
@@ -125,6 +131,7 @@ class RankProfile:
         self._seen = pool.generation
         before = self._profile
         self._profile = self._new_profile()
+        self._forget_kept(before.inventory)
         self._bounds = StartBounds()
         self.effort.earn()
         self._sums = None
@@ -142,6 +149,24 @@ class RankProfile:
             self._bookings.rebase(self._profile)
         else:
             self._enter_all()
+
+    def _jobs(self) -> set[tuple[int, float]]:
+        return set(self._pool.job_end_times())
+
+    def _forget_kept(self, before: Inventory) -> None:
+        """After a change of the pool: promises may be lost, unless there is only more than before.
+
+        Args:
+            before (Inventory): the one before the change
+        """
+        known, up = self._known, self._known_up
+        self._known, self._known_up = self._jobs(), self._pool.eligible(None)
+        if (
+            self._profile.inventory is not before
+            or up & ~self._known_up
+            or not self._known <= known
+        ):
+            self._kept.clear()
 
     def _new_profile(self) -> RunningProfile:
         pool = self._pool
@@ -176,6 +201,7 @@ class RankProfile:
     def remove(self, promise: BoundPromise) -> None:
         """Count out a promise that is no longer among those of the plan."""
         self._changes += 1
+        self._kept.discard(promise)
         if not self._bookings.remove(promise):
             self._enter_all()
         self._bounds.released(promise.start)
@@ -187,7 +213,12 @@ class RankProfile:
             return
         inventory = pool.inventory
         parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
-        booking = Booking(now, pool.job_end(jobid) or INFINITY, parts)
+        end = pool.job_end(jobid)
+        booking = Booking(now, end or INFINITY, parts)
+        placed, self._placed = self._placed, None
+        if placed is None or placed[0] != pool.held(jobid) or booking.end > placed[1]:
+            self._kept.clear()
+        self._known.add((jobid, end))
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation
@@ -217,12 +248,26 @@ class RankProfile:
         start = self.soonest(request, start)
         small = popcount(self._profile.inventory.ranks) <= MAX_RANKS_FOR_ALL_WAYS
         for _ in range(MAX_PROMISES_TO_REBIND if small else 2):
+            if small:
+                start = self._first_with_enough(request.shape, start, length, found, INFINITY)
             if start >= found:
                 break
             if self.make_room(request, start, start + length):
                 return start
             start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
         return found
+
+    def may_advance(self, promise: BoundPromise, now: float) -> bool:
+        """False if a look at sums shows that a promise can be no earlier, wherever it is bound."""
+        request = promise.request
+        start = self.soonest(request, now)
+        if start >= promise.start or self._frozen or not self._pool.countable(request.shape):
+            return start < promise.start
+        # From its start on it has what it needs.
+        length = length_of(request)
+        self.renew_profile()
+        first = self._first_with_enough(request.shape, start, length, promise.start, promise.start)
+        return first < promise.start
 
     def soonest(self, request: ResourceRequest, start: float) -> float:
         """A time before which a request does not fit, whatever was promised."""
@@ -274,6 +319,8 @@ class RankProfile:
             return any(mask & ~up for mask, _ in parts)
         if promise.end <= now:
             return True
+        if promise in self._kept:
+            return False
         shape = promise.request.shape
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match)
@@ -292,6 +339,7 @@ class RankProfile:
                 for rank in members(mask & bookings.touched(start, promise.end))
             ):
                 return True
+        self._kept.add(promise)
         return False
 
     # -- whether and when ---------------------------------------------------
@@ -650,6 +698,18 @@ class RankProfile:
 
     def _enough_in_all(self, shape: Shape, start: float, end: float) -> bool:
         """False if the ranks together have too little left for a shape; see ``sums.py``."""
+        _, cores, gpus = self._least_of(shape)
+        return self._sums_now().enough(cores, gpus, start, end)
+
+    def _first_with_enough(
+        self, shape: Shape, start: float, length: float, before: float, until: float
+    ) -> float:
+        """As ``Sums.first()``, for what a shape takes at least."""
+        _, cores, gpus = self._least_of(shape)
+        return self._sums_now().first(cores, gpus, start, length, before, until)
+
+    def _sums_now(self) -> Sums:
+        """What promises leave as they are now."""
         sums = self._sums
         if sums is None:
             sums = self._sums = Sums(self._profile, self._pool.eligible(None))
@@ -663,8 +723,7 @@ class RankProfile:
                     if not one.is_open and self._pool.countable(one.request.shape)
                 ]
             )
-        _, cores, gpus = self._least_of(shape)
-        return sums.enough(cores, gpus, start, end)
+        return sums
 
     def _least_ranks(self, shape: Shape) -> int:
         """A shape cannot do with fewer ranks."""
@@ -802,6 +861,7 @@ class RankProfile:
         placed = self._place_beside(request, now, end)
         if placed is None and self._promises and self.make_room(request, now, end):
             placed = self._place_beside(request, now, end)
+        self._placed = None if placed is None else (placed[0], end)
         return placed
 
     def _place_beside(

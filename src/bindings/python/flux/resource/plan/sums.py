@@ -100,3 +100,27 @@ class Sums:
             if left[0] < cores or left[1] < gpus:
                 return False
         return True
+
+    def first(
+        self, cores: int, gpus: int, start: float, length: float, before: float, until: float
+    ) -> float:
+        """First time from ``start`` on at which so many more are left for so long; infinity if
+        there is none before a time.
+
+        Only ends of jobs and promises are looked at, one by one: nothing else makes it more.
+
+        Args:
+            length (float): of the span, in seconds
+            before (float): the time
+            until (float): where spans end at the latest: what comes later does not matter
+        """
+        profile = self._profile
+        times = self._times
+        while start < before:
+            if self.enough(cores, gpus, start, min(start + length, until)):
+                return start
+            following = bisect_right(times, start)
+            start = profile.next_end_after(start)
+            if following < len(times):
+                start = min(start, times[following])
+        return INFINITY
