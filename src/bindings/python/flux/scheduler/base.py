@@ -327,6 +327,14 @@ class Scheduler(BrokerModule):
             self.resources.update_expiration(jobid, expiration)
         self.handle.respond(msg, None)
 
+    def parse_request(self, jobspec: Any) -> Any:
+        """The pool's request for a jobspec (RFC 14) of a job that may not be submitted.
+
+        Raises:
+            ValueError: the jobspec cannot be read
+        """
+        return self._parser.parse(jobspec)
+
     def resource_update(self) -> None:
         """Called after `resources` changed, before the pass that follows."""
 
@@ -342,7 +350,7 @@ class Scheduler(BrokerModule):
             jobspec (dict): what the job asks for
         """
         try:
-            self.resources.check_feasibility(self._parser.parse(jobspec))
+            self.resources.check_feasibility(self.parse_request(jobspec))
         except (ValueError, OSError) as exc:
             if isinstance(exc, PoolBug):
                 self._errors.report("feasibility.check", exc.__cause__)
