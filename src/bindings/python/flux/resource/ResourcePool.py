@@ -16,6 +16,8 @@ from flux.resource.Rv1Pool import Rv1Pool
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.resource.request import Shape
+
 __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 
 
@@ -379,6 +381,19 @@ class ResourcePool:
             is in two of them.
         """
         return self.impl.node_kinds()
+
+    def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
+        """How many slots of a shape ranks can hold if nothing else is there.
+
+        Returns:
+            list of ``(slots, mask of ranks)``: so many on each of these ranks; those that hold none
+            may be left out.
+        """
+        return self.impl.slots_by_rank(shape)
+
+    def free_cores(self, ranks: int) -> int:
+        """Cores that are free on some ranks (a mask), up or not. O(kinds of what is free)."""
+        return self.impl.free_cores(ranks)
 
     def job_end(self, jobid: int) -> float:
         """When a job ends, in seconds since the epoch; 0: not known. O(1).
