@@ -9,9 +9,9 @@ from peers import R, Rig, jobspec
 
 from flux.idset import IDset
 from flux.resource.pool.masks import members
+from flux.resource.pool.rank_counts import RankCounts
 from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.site_policy import counts
-from flux.scheduler.site_policy.counts import RankCounts
 from flux.scheduler.site_policy.limit import read_limit
 
 BACKFILL = pytest.mark.parametrize(

@@ -70,7 +70,8 @@ from flux.scheduler.site_policy.preemption.record import (
     Preemption,
     Victim,
 )
-from flux.scheduler.site_policy.preemption.trial import not_needed
+from flux.scheduler.site_policy.preemption.trial import KeptTrial
+from flux.scheduler.site_policy.preemption.victims import needed
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -649,9 +650,12 @@ class PreemptionRule(TableRule):
             return True
         kept = () if preemption.placeholder is None else (preemption.placeholder,)
         victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
-        spared = not_needed(plan.pool.copy(), preemption.request, preemption.ranks, kept, victims)
-        if spared is None:
+        trial = KeptTrial(plan.pool.copy(), preemption.request, preemption.ranks, kept, plan.claims)
+        for jobid in victims:
+            trial.take_out(jobid)
+        if not trial.fits():
             return False
+        spared = set(victims) - needed(victims, trial)
         for jobid in sorted(spared):
             self._runs_on(jobid)
             self._messenger.warn(jobid, "will not be ended now: others have made room")
@@ -758,7 +762,8 @@ class PreemptionRule(TableRule):
             self._withhold(preemption)
         self._let_go(preemption)
         try:
-            alloc = pool.alloc_on(job.jobid, job.resource_request, preemption.ranks)
+            ranks = preemption.ranks & ~plan.closed_now(job.jobid, job.resource_request)
+            alloc = pool.alloc_on(job.jobid, job.resource_request, ranks)
             plan.note_started(job.jobid)
             return alloc
         except InsufficientResources:
