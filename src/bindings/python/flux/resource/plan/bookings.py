@@ -47,6 +47,10 @@ class Bookings:
     def rebase(self, profile: RunningProfile) -> None:
         """Use another profile, of the same ranks."""
         self.profile = profile
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was worked out from the profile, which does not hold any more."""
         self._timelines = {}
         self._shortages = {}
 
@@ -158,6 +162,10 @@ class Bookings:
         """
         return list(self._timeline(rank).steps(start, end))
 
+    def is_shared(self, rank: int) -> bool:
+        """Whether a rank has two bookings or more, at any times, that leave some cores. O(1)."""
+        return len(self._on_rank.get(rank, ())) > 1
+
     def overdrawn(self, rank: int, time: float) -> bool:
         """True if more is booked on a rank at a time than it has."""
         return min(self._timeline(rank).at(time)) < 0
@@ -217,22 +225,33 @@ class _Shortage:
 
 
 class _RankTimeline:
-    """What one rank has left, step by step: running jobs and partial bookings."""
+    """What one rank has left, step by step: running jobs and partial bookings.
 
-    __slots__ = ("times", "cores", "gpus")
+    What comes free as jobs end is counted in as far as somebody asks.
+    """
+
+    __slots__ = ("profile", "rank", "times", "cores", "gpus", "_done", "_until")
 
     def __init__(self, profile: RunningProfile, rank: int) -> None:
-        base = profile.inventory.key_base
-        keys = [profile.key_now(rank)]
+        self.profile = profile
+        self.rank = rank
+        cores, gpus = divmod(profile.key_now(rank), profile.inventory.key_base)
         self.times = [-INFINITY]
-        for time, key in profile.gains(rank):
-            if time == self.times[-1]:
-                keys[-1] = key  # several jobs end at once: there is one step for all of them
-                continue
-            self.times.append(time)
-            keys.append(key)
-        self.cores = [key // base for key in keys]
-        self.gpus = [key % base for key in keys]
+        self.cores = [cores]
+        self.gpus = [gpus]
+        self._done = 1  # of the profile's times, how many are counted in
+        self._until = -INFINITY
+
+    def _reach(self, time: float) -> None:
+        """Count in what comes free up to a time."""
+        if time <= self._until:
+            return
+        self._until = time
+        gained, self._done = self.profile.gains(self.rank, self._done, time)
+        base = self.profile.inventory.key_base
+        for since, key in gained:
+            cores, gpus = divmod(key, base)
+            self.take(since, INFINITY, -cores, -gpus)
 
     def _cut(self, time: float) -> int:
         """Place of the step that starts at a time, made if it is not there."""
@@ -252,16 +271,19 @@ class _RankTimeline:
             self.gpus[at] -= gpus
 
     def at(self, time: float) -> tuple[int, int]:
+        self._reach(time)
         at = bisect_right(self.times, time) - 1
         return self.cores[at], self.gpus[at]
 
     def least(self, start: float, end: float) -> tuple[int, int]:
+        self._reach(end)
         first = bisect_right(self.times, start) - 1
         last = bisect_left(self.times, end)
         return min(self.cores[first:last]), min(self.gpus[first:last])
 
     def steps(self, start: float, end: float) -> Iterator[Step]:
         """Iterate over ``(time, cores, gpus)`` in a span; the first time is its start."""
+        self._reach(end)
         at = bisect_right(self.times, start) - 1
         yield start, self.cores[at], self.gpus[at]
         for place in range(at + 1, bisect_left(self.times, end)):

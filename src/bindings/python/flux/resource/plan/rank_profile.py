@@ -110,6 +110,7 @@ class RankProfile:
             return
         self._seen = pool.generation
         before = self._profile
+        self._bookings.forget()
         self._profile = self._new_profile()
         self._bounds = StartBounds()
         self._changes += 1
@@ -269,8 +270,9 @@ class RankProfile:
             return True
         for mask, key in parts:
             room = profile.track(Need(key // base, key % base, False)).at(start) & up
+            # Where it has a rank to itself, room for it alone is enough.
             if mask & ~room or any(
-                bookings.overdrawn(rank, start)
+                bookings.is_shared(rank) and bookings.overdrawn(rank, start)
                 for rank in members(mask & bookings.touched(start, promise.end))
             ):
                 return True
