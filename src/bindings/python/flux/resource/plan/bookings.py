@@ -18,6 +18,8 @@ from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
 from flux.resource.pool.masks import mask_of, members
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from flux.resource.plan.promise import Booking
     from flux.resource.plan.running_profile import Need, RunningProfile
 
@@ -40,9 +42,33 @@ class Bookings:
         self._touched = MaskTimeline()  # ranks with other bookings; removed ones stay in
         # (mask, start, end) of these bookings; None once removed
         self._parts: list[tuple[int, float, float] | None] = []
-        self._on_rank: dict[int, list[tuple[float, float, int]]] = {}  # (start, end, key) of these
+        # By rank, (start, end, key) of these. Tuples, so that a copy shares them.
+        self._on_rank: dict[int, tuple[tuple[float, float, int], ...]] = {}
         self._timelines: dict[int, _RankTimeline] = {}  # by rank, made when first asked for
         self._shortages: dict[Need, _Shortage] = {}
+        # Whether the shortages may be of ranks without a timeline, since they are another's.
+        self._borrowed = False
+
+    def copy(self, profile: RunningProfile) -> Self:
+        """Independent bookings, beside a profile of the same ranks. O(ranks + bookings), without a
+        look at any of them."""
+        new = object.__new__(type(self))
+        new.__dict__.update(
+            self.__dict__,
+            profile=profile,
+            ends=self.ends.copy(),
+            starts=self.starts.copy(),
+            _full=self._full.copy(),
+            _touched=self._touched.copy(),
+            _parts=self._parts[:],
+            _on_rank=self._on_rank.copy(),
+            _timelines={},
+            _shortages={},
+        )
+        if profile is self.profile:
+            shortages = {need: one.copy() for need, one in self._shortages.items()}
+            new.__dict__.update(_shortages=shortages, _borrowed=True)
+        return new
 
     def rebase(self, profile: RunningProfile) -> None:
         """Use another profile, of the same ranks."""
@@ -53,6 +79,7 @@ class Bookings:
         """Forget what was worked out from the profile, which does not hold any more."""
         self._timelines = {}
         self._shortages = {}
+        self._borrowed = False
 
     def _split(self, booking: Booking) -> Iterator[tuple[int, int, bool]]:
         """Iterate over ``(mask, key, True if no core is left)``."""
@@ -77,7 +104,7 @@ class Bookings:
                 self._touched.add(start, end, mask)
                 self._parts.append((mask, start, end))
                 for rank in members(mask):
-                    self._on_rank.setdefault(rank, []).append((start, end, key))
+                    self._on_rank[rank] = (*self._on_rank.get(rank, ()), (start, end, key))
                     timeline = self._timelines.get(rank)
                     if timeline is not None:
                         timeline.take(start, end, *divmod(key, self.profile.inventory.key_base))
@@ -97,12 +124,15 @@ class Bookings:
                 continue
             self._parts[self._parts.index((mask, start, end))] = None
             for rank in members(mask):
-                self._on_rank[rank].remove((start, end, key))
+                left = list(self._on_rank[rank])
+                left.remove((start, end, key))
+                self._on_rank[rank] = tuple(left)
                 timeline = self._timelines.get(rank)
-                if timeline is None:
+                if timeline is not None:
+                    cores, gpus = divmod(key, self.profile.inventory.key_base)
+                    timeline.take(start, end, -cores, -gpus)
+                elif not self._borrowed:
                     continue  # nobody has asked yet what is left of the rank
-                cores, gpus = divmod(key, self.profile.inventory.key_base)
-                timeline.take(start, end, -cores, -gpus)
                 for need, shortage in self._shortages.items():
                     shortage.masks.remove(start, end, 1 << rank)
                     for low, high in self._short_spans(rank, start, end, need):
@@ -222,6 +252,12 @@ class _Shortage:
     def __init__(self) -> None:
         self.masks = MaskTimeline()
         self.seen = 0
+
+    def copy(self) -> _Shortage:
+        new = _Shortage()
+        new.masks = self.masks.copy()
+        new.seen = self.seen
+        return new
 
 
 class _RankTimeline:

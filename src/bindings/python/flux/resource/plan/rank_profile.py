@@ -97,6 +97,42 @@ class RankProfile:
         self._others: list[tuple[float, float, Shape, int]] = []
         self._others_changes = -1
 
+    def copy(self, promises: dict[int, BoundPromise]) -> RankProfile:
+        """A frozen one of the pool as it is now, with the same bookings.
+
+        What is known of running jobs is shared where it is up to date: it only becomes more, and
+        who has to follow the pool makes another. O(ranks + promises), and O(running jobs) where it
+        is not.
+
+        Args:
+            promises (dict): those of the copy, bound as here
+        """
+        pool, bookings = self._pool, self._bookings
+        if self._profile.inventory is not pool.inventory or not (
+            bookings.removable or not self._started
+        ):
+            return RankProfile(pool, promises, frozen=True)
+        new = object.__new__(RankProfile)
+        new.__dict__.update(
+            self.__dict__,
+            _frozen=True,
+            _promises=promises,
+            _started=[],
+            _entered=len(promises),
+            _bounds=StartBounds(),
+            rebound=[],
+            _asked=None,
+            _seen=pool.generation,
+            _others=[],
+            _others_changes=-1,
+        )
+        if self._started or self._seen != pool.generation:
+            new._profile = self._new_profile()
+        new._bookings = bookings.copy(new._profile)
+        for booking in self._started:
+            new._bookings.remove(booking)
+        return new
+
     # -- the state ----------------------------------------------------------
 
     def now(self) -> float:
