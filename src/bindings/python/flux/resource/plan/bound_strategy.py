@@ -151,7 +151,7 @@ class BoundStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
         profile, request = self._profile, promise.request
-        if profile.soonest(request, now) >= promise.start:
+        if not profile.may_advance(promise, now):
             return promise.start
         self.withdraw(jobid)
         start = profile.earliest(request, now)
@@ -188,7 +188,7 @@ class BoundStrategy(Strategy):
     # -- starting now -------------------------------------------------------
 
     def may_start(self, request: ResourceRequest) -> bool:
-        return True
+        return self._profile.is_free(request.shape)
 
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False

@@ -308,7 +308,16 @@ class Backfill(PolicyScheduler):
             if candidate is None:
                 yield None
             else:
+                self.use_current_plan()
                 self.examine(candidate)
+
+    def use_current_plan(self) -> None:
+        """Go on with another plan if the one of this pass has become void, since a job that started
+        or was given up has broken promises. Passes by ranks begin anew instead."""
+        if self.ranked is None and self._plan is not self.plan:
+            plan = self.current_plan()
+            assert plan is not None, "the pool could plan when this pass began"
+            self.plan = self.promises.plan = plan
 
     def examine(self, job: PendingJob) -> None:
         """Start a job if it can start now; else promise it a time, if it is its turn."""
@@ -364,6 +373,7 @@ class Backfill(PolicyScheduler):
         except JobDeferred as why:
             self.set_apart(job, why)
         except InsufficientResources:
+            self.use_current_plan()
             return False
         except Exception as exc:
             self.forget(job)
@@ -402,8 +412,8 @@ class Backfill(PolicyScheduler):
         elif head is None:
             self.start(job, alloc, selection_type="immediate")
         else:
-            self.start(job, alloc, backfill=head.name, selection_type="backfilled")
             when = self.promises.when(head) or 0
+            self.start(job, alloc, backfill=head.name, selection_type="backfilled")
             self.log.debug(f"backfill: {job.name} (shadow={int(when)})")
 
     def overtake(self, job: PendingJob) -> bool:
