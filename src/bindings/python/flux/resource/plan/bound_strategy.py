@@ -61,7 +61,7 @@ class BoundStrategy(Strategy):
             jobid: BoundPromise(one.start, one.end, one.request, one.parts, one.is_open)
             for jobid, one in self.promises.items()
         }
-        new._profile = RankProfile(self._pool, new.promises, frozen=True)
+        new._profile = self._profile.copy(new.promises)
         return new
 
     def _parts_for(self, promise: Promise) -> list[Part]:

@@ -117,6 +117,42 @@ class RankProfile:
         self._too_large: set[Shape] = set()
         self._too_large_releases = -1
 
+    def copy(self, promises: dict[int, BoundPromise]) -> RankProfile:
+        """A frozen one of the pool as it is now, with the same bookings.
+
+        What is known of running jobs is shared where it is up to date: it only becomes more, and
+        who has to follow the pool makes another. O(ranks + promises), and O(running jobs) where it
+        is not.
+
+        Args:
+            promises (dict): those of the copy, bound as here
+        """
+        pool, bookings = self._pool, self._bookings
+        if self._profile.inventory is not pool.inventory or not (
+            bookings.removable or not self._started
+        ):
+            return RankProfile(pool, promises, frozen=True)
+        new = object.__new__(RankProfile)
+        new.__dict__.update(
+            self.__dict__,
+            _frozen=True,
+            _promises=promises,
+            _started=[],
+            _entered=len(promises),
+            _bounds=StartBounds(),
+            rebound=[],
+            _asked=None,
+            _seen=pool.generation,
+            _others=[],
+            _others_changes=-1,
+        )
+        if self._started or self._seen != pool.generation:
+            new._profile = self._new_profile()
+        new._bookings = bookings.copy(new._profile)
+        for booking in self._started:
+            new._bookings.remove(booking)
+        return new
+
     # -- the state ----------------------------------------------------------
 
     def now(self) -> float:
@@ -130,6 +166,7 @@ class RankProfile:
             return
         self._seen = pool.generation
         before = self._profile
+        self._bookings.forget()
         self._profile = self._new_profile()
         self._forget_kept(before.inventory)
         self._bounds = StartBounds()
@@ -339,8 +376,9 @@ class RankProfile:
             return True
         for mask, key in parts:
             room = profile.track(Need(key // base, key % base, False)).at(start) & up
+            # Where it has a rank to itself, room for it alone is enough.
             if mask & ~room or any(
-                bookings.overdrawn(rank, start)
+                bookings.is_shared(rank) and bookings.overdrawn(rank, start)
                 for rank in members(mask & bookings.touched(start, promise.end))
             ):
                 return True
