@@ -56,6 +56,10 @@ MAX_REBOUND = 8
 #: The same on more ranks, where all promises are dealt out at once, greedily.
 MAX_REBOUND_ON_MANY_RANKS = 16
 MAX_RANKS_FOR_ALL_WAYS = 64
+#: What it takes to look at an item, and to take its promise out and in again, in steps (see
+#: ``packing.Effort``).
+STEPS_PER_ITEM = 10
+STEPS_PER_ITEM_MOVED = 100
 #: Shapes of which it is remembered what they take at least, as many as a queue has at a time.
 MAX_REMEMBERED_SHAPES = 4096
 #: With more promises than this, a new one is not made earlier by binding others again: that would
@@ -194,9 +198,15 @@ class RankProfile:
         self._entered += 1
         self._changes += 1
 
-    def enter(self, promise: BoundPromise) -> None:
-        """Count in a promise that is bound, and already among those of the plan."""
+    def enter(self, promise: BoundPromise, fits: bool = False) -> None:
+        """Count in a promise that is bound, and already among those of the plan.
+
+        Args:
+            fits (bool): whether it was just bound where it fits
+        """
         self._enter(promise)
+        if fits:
+            self._kept.add(promise)
 
     def remove(self, promise: BoundPromise) -> None:
         """Count out a promise that is no longer among those of the plan."""
@@ -356,10 +366,18 @@ class RankProfile:
             start = track.first(count, ranks, start)
             if shape.node_count is not None:
                 return self._search_nodes(track, count, ranks, start, length)
+        # Sums tell where to look, as long as no rank has less than nothing left.
+        by_sums = len(self._kept) == len(self._promises) and self._pool.countable(shape)
+        if by_sums:
+            self.renew_profile()
         while start < INFINITY:
+            if by_sums:
+                start = self._first_with_enough(shape, start, length, INFINITY, INFINITY)
+                if start == INFINITY:
+                    break
             if self.fits(request, start, start + length):
                 return start
-            start = min(self._bookings.ends.after(start), profile.next_end_after(start))
+            start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
         return INFINITY
 
     def _search_nodes(
@@ -576,6 +594,10 @@ class RankProfile:
             moved = [one for one in moved if one.start < end and start < one.end]
             moved.sort(key=lambda one: one.start)
             del moved[MAX_REBOUND:]
+        effort = self.effort
+        if effort.left <= 0:
+            return False
+        effort.spend(STEPS_PER_ITEM * (len(moved) + 1))
         items = self._items_alone(shape, start, end, moved)
         if self._too_few(items):
             return False
@@ -587,6 +609,7 @@ class RankProfile:
                 self._changes += 1
                 self._enter_all()
             return found
+        effort.spend(STEPS_PER_ITEM_MOVED * len(moved))
         for promise in moved:
             self._bookings.remove(promise)
         self._changes += 1
