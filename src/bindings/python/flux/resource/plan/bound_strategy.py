@@ -147,10 +147,11 @@ class BoundStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
         profile, request = self._profile, promise.request
-        if not profile.may_advance(promise, now):
+        start = profile.earlier(promise, now)
+        if start >= promise.start:
             return promise.start
         self.withdraw(jobid)
-        start = profile.earliest(request, now)
+        start = profile.earliest(request, start)
         if start < promise.start:
             end = start + length_of(request)
             promise = BoundPromise(start, end, request, profile.bind(request, start, end))
