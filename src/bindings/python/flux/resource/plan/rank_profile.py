@@ -295,10 +295,14 @@ class RankProfile:
         """Whether a request fits in a span that begins before its promise does."""
         shape = promise.request.shape
         before = promise.start
+        least = self._least_ranks(shape)
+        if popcount(self._room_alone(shape, start)) < least or (
+            start <= self.now() and not self.is_free(shape)
+        ):
+            return False
         if end <= before:
             return self._enough(shape, self._room(shape, start, end), start, end)
         room = self._room(shape, start, before)
-        least = self._least_ranks(shape)
         if popcount(room) < least:
             return False
         own = 0
