@@ -11,6 +11,7 @@ from flux_embedded.simulate import __version__, policy, run
 from flux_embedded.simulate.engine.instance import plugin_of
 from flux_embedded.simulate.limit_check import tables_of
 from flux_embedded.simulate.outages import Outages
+from flux_embedded.simulate.placement_check import groups_of
 from flux_embedded.simulate.results import losses, metrics, statistics
 from flux_embedded.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
 from flux_embedded.simulate.trace import Trace, variant_text
@@ -123,6 +124,9 @@ def provenance(case, settings, files=(), options=None, command=None):
         record["parents"] = {
             name: queue["parent"] for name, queue in queues.items() if "parent" in queue
         }
+    topology = groups_of(settings.config, workload.machine.R)
+    if topology:
+        record["topology"] = topology
     if command:
         record["command"] = command
     return record

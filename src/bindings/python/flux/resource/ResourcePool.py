@@ -16,6 +16,9 @@ from flux.resource.Rv1Pool import Rv1Pool
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.resource.pool.groups import Groups
+    from flux.resource.request import Shape
+
 __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 
 
@@ -380,6 +383,19 @@ class ResourcePool:
         """
         return self.impl.node_kinds()
 
+    def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
+        """How many slots of a shape ranks can hold if nothing else is there.
+
+        Returns:
+            list of ``(slots, mask of ranks)``: so many on each of these ranks; those that hold none
+            may be left out.
+        """
+        return self.impl.slots_by_rank(shape)
+
+    def free_cores(self, ranks: int) -> int:
+        """Cores that are free on some ranks (a mask), up or not. O(kinds of what is free)."""
+        return self.impl.free_cores(ranks)
+
     def job_end(self, jobid: int) -> float:
         """When a job ends, in seconds since the epoch; 0: not known. O(1).
 
@@ -426,6 +442,17 @@ class ResourcePool:
 
     def __str__(self) -> str:
         return self.dumps()
+
+    def pack_by(self, levels: Iterable[Groups]) -> None:
+        """From now on, place each request in as few groups of ranks as it can be, and among groups in
+        the fullest, so that whole groups stay free. It is never refused on that account.
+
+        Costs a mask and a count for each group when something is placed.
+
+        Args:
+            levels: groups such as racks and blocks, the largest first; empty: as it was
+        """
+        self.impl.pack_by(levels)
 
     # -- looking ahead ------------------------------------------------------
 

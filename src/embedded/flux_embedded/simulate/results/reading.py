@@ -16,13 +16,13 @@ class Row:
     """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none.
 
     ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job;
-    ``max_wait`` is for how long it may wait.
+    ``max_wait`` is for how long it may wait, ``placement`` how it is to be placed.
     """
 
     __slots__ = (
         "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
         "backfilled", "promise", "preempted_for", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
-        "max_wait",
+        "max_wait", "placement",
     )  # fmt: skip
 
     def __init__(self, values, line):
@@ -50,6 +50,7 @@ class Row:
         metadata = json.loads(values["metadata"]) if values.get("metadata") else {}
         self.preempted_for = metadata.get("preempted_for")
         self.max_wait = metadata.get("max_wait")
+        self.placement = metadata.get("placement")
 
 
 def _number(text):

@@ -353,6 +353,9 @@ class RankProfile:
 
     def count(self, shape: Shape, start: float, end: float) -> int:
         """How many nodes (slots where the shape has no node) fit in a span."""
+        if shape.within is not None and shape.node_count is not None:
+            room = self._room_alone(shape, start) & ~self._bookings.booked(start, end)
+            return shape.within.best([(1, room)], popcount(room))
         room = self._room(shape, start, end)
         if shape.node_count is not None:
             return popcount(room)
@@ -373,6 +376,8 @@ class RankProfile:
         """Whether a request fits in a span."""
         shape = request.shape
         if not self._pool.countable(shape):
+            if shape.within is not None and not self._together(shape, start, end):
+                return False
             return self._simulate(request, start, end) is not None
         return self._enough(shape, self._room(shape, start, end), start, end)
 
@@ -495,6 +500,18 @@ class RankProfile:
         been promised.
         """
         return self._profile.track_of(shape).at(start) & self._pool.eligible(shape.match)
+
+    def _together(self, shape: Shape, start: float, end: float) -> bool:
+        """False if counts show that a shape is not in as few groups as it has to be in a span. To ask
+        the pool's placement would cost an index as it will be then, for each time in question."""
+        assert shape.within is not None
+        if shape.container_level is not None or shape.node_count is None:
+            return True
+        room = self._room_alone(shape, start) & ~self._bookings.booked(start, end)
+        needed = shape.node_count.min
+        if popcount(room) < needed:
+            return False
+        return shape.within.best([(1, room)], needed) >= needed
 
     def _simulate(self, request: ResourceRequest, start: float, end: float) -> Selection | None:
         """Selection that the pool's placement makes at a time to come, or None.
@@ -938,13 +955,20 @@ class RankProfile:
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
             return pool.place_request(request, pool.index, eligible)
-        if popcount(self._room_alone(shape, now)) < self._least_ranks(shape):
+        if not self.may_fit(request, now):
             return None
         placed = self._place_beside(request, now, end)
         if placed is None and self._promises and self.make_room(request, now, end):
             placed = self._place_beside(request, now, end)
         self._placed = None if placed is None else (placed[0], end)
         return placed
+
+    def may_fit(self, request: ResourceRequest, now: float) -> bool:
+        """False if running jobs leave too few ranks for a request, whatever was promised."""
+        shape = request.shape
+        if not self._pool.countable(shape):
+            return True
+        return popcount(self._room_alone(shape, now)) >= self._least_ranks(shape)
 
     def _place_beside(
         self, request: ResourceRequest, now: float, end: float

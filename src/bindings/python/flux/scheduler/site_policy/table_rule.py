@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.request_facts import RequestFacts
+    from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.queue_names import QueueNames
 
 
@@ -26,6 +27,9 @@ class SitePolicyHost(AdmissionHost, Protocol):
     def plans_in_order(self) -> bool: ...
 
     @property
+    def looks_past_heads(self) -> bool: ...
+
+    @property
     def handle(self) -> Any: ...
 
     def current_plan(self) -> Plan | None: ...
@@ -33,6 +37,10 @@ class SitePolicyHost(AdmissionHost, Protocol):
     def look_again(self) -> None: ...
 
     def pool_can(self, operation: str) -> bool: ...
+
+    def tell_pending(self, rule: AdmissionRule) -> None: ...
+
+    def ask_for(self, job: PendingJob, request: Any) -> None: ...
 
 
 class TableRule(AdmissionRule):
