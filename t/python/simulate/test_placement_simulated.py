@@ -85,7 +85,9 @@ def test_required_placement_is_kept(seed, text, tmp_path):
     rows = rows_of(outcome, tmp_path)
     checking._check_placement(result(text), rows)
     assert sum(row.start is not None and row.placement is not None for row in rows) > 40
-    denied = [note for note in outcome.notes.values() if "in one rack, at most 4 in one rack" in note]
+    denied = [
+        note for note in outcome.notes.values() if "in one rack, at most 4 in one rack" in note
+    ]
     assert denied, "those that can never be"
     # A promise to such a job is one as any other.
     for row in rows:
