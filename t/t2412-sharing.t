@@ -53,6 +53,12 @@ test_expect_success 'a job waits though cores are free: they are strangers' '
 	reason $four >reason && cat reason &&
 	grep "nodes have room but are another bank.s" reason
 '
+test_expect_success 'it is promised the time at which the last of them has ended, and the cores are shown' '
+	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.t_estimate} $four)\"" &&
+	test "$(flux jobs -no {annotations.sched.t_estimate_kind} $four)" = promised &&
+	flux sched top --once >top && cat top &&
+	grep "claims  4 nodes of one user or bank, with 3 idle cores for nobody else" top
+'
 test_expect_success 'a reload of the scheduler knows whose the nodes are' '
 	flux module reload sched-backfill &&
 	reason $four | grep "nodes have room but are another bank.s" &&
@@ -83,8 +89,9 @@ test_expect_success 'sched-fifo and sched-simple keep it, too' '
 		one=$(job red -N4 -n4) && started $one &&
 		two=$(job blue -n1) &&
 		reason $two | grep "4 nodes have room but are another bank.s" &&
-		three=$(job red -n1) && started $three &&
-		flux cancel $one && started $two && clean || return 1
+		three=$(job red -n1) &&
+		reason $three | grep "behind $two" &&
+		flux cancel $one && started $two && started $three && clean || return 1
 	done
 '
 

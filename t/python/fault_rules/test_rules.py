@@ -428,7 +428,7 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
         return chooser.in_order(candidates, now)
 
     monkeypatch.setattr(chooser, "choose", choose_all)
-    monkeypatch.setattr(rule, "not_needed", lambda *args: set())
+    monkeypatch.setattr(rule, "needed", lambda victims, trial: set(victims))
     found = run_preempting()
     assert found.startswith("Violation: job ") and "was ended for job" in found
 

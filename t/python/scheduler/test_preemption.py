@@ -309,6 +309,70 @@ def test_on_shared_nodes_as_many_end_as_make_room_in_one_place(tree):
     assert {job.ranks for job in ended} == {taker.ranks}
 
 
+SHARED = {"exclusive": False, "nodes": None}
+
+
+def has_claims_in_plan(policy):
+    return not {"promise=all", "rank=wfp3"} & set(policy)
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
+    """Cores are free, and more if one of them ends; but the node is another user's until both have."""
+    config = {**tables(), "sharing": {"all": {"mode": "user"}}}
+    instance = make(*policy, nodes=1, tree=tree, config=config)
+    jobs = [standby(instance, slots=1, userid=7, **SHARED) for _ in range(2)]
+    instance.advance(3600)
+    taker = batch(instance, slots=1, userid=8, **SHARED)
+    if not has_claims_in_plan(
+        policy
+    ):  # such a policy defers it, and what is deferred does not take
+        instance.advance(200)
+        assert not any(exceptions(job) for job in jobs) and taker.state == "pending"
+        return
+    instance.advance(5)
+    assert all(exceptions(job) for job in jobs) and taker.state == "pending"
+    instance.advance(130)
+    assert [job.result for job in jobs] == ["failed", "failed"]
+    assert taker.state == "running"
+    assert stats(instance)["standby"]["useless"] == 0
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()
+
+
+def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
+    """On one node a job of batch runs beside the victims: they would end for nothing."""
+    config = {**tables(), "sharing": {"all": {"mode": "user"}}}
+    instance = make(nodes=2, config=config)
+    batch(instance, slots=1, userid=7, duration=9000, **SHARED)
+    beside = standby(instance, slots=1, userid=7, **SHARED)
+    elsewhere = [standby(instance, slots=2, userid=9, **SHARED) for _ in range(2)]
+    assert {job.ranks for job in elsewhere} == {"1"} and beside.ranks == "0"
+    instance.advance(3600)
+    taker = batch(instance, slots=1, userid=8, **SHARED)
+    instance.advance(130)
+    assert taker.state == "running" and taker.ranks == "1"
+    assert beside.state == "running"
+    assert [job.result for job in elsewhere] == ["failed", "failed"]
+
+
+def test_a_job_that_keeps_others_off_is_not_spared():
+    """When one of two has ended by itself in the grace, there are cores enough; the other still has
+    the node to its user."""
+    config = {**tables(), "sharing": {"all": {"mode": "user"}}}
+    instance = make(nodes=1, config=config)
+    short = standby(instance, slots=2, userid=7, runtime=1850, duration=5000, **SHARED)
+    long = standby(instance, slots=2, userid=7, **SHARED)
+    instance.advance(1800)
+    taker = batch(instance, slots=1, userid=8, **SHARED)
+    instance.advance(100)
+    assert short.result == "completed" and long.state == "running"
+    instance.advance(100)
+    assert long.result == "failed" and taker.state == "running"
+    assert stats(instance)["standby"]["victims"] == 1
+
+
 def test_jobs_on_nodes_that_the_job_could_not_use_are_left_alone():
     R = make_R(4, 4, properties={"big": "2-3"})
     instance = make(R=R)

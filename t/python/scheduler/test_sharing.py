@@ -5,11 +5,13 @@ import random
 
 import pytest
 from each_policy import POLICIES
-from peers import R, Rig, jobspec
+from peers import START_TIME, R, Rig, Simulation, jobspec
 
 from flux.idset import IDset
 from flux.resource.request import ResourceRequest
 from flux.resource.Rv1Pool import Rv1Pool
+from flux.resource.TreePool import TreePool, TreeResourceRequest
+from flux.scheduler.policies import Backfill
 from flux.scheduler.site_policy.sharing import whole_nodes
 
 
@@ -74,9 +76,12 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
     rig.settle()
     rig.wait(2)
     assert rig.started() == list(range(1, 10))
-    rig.alloc(11, spec(1), userid=8)
+    rig.alloc(11, spec(1, duration=20), userid=8)  # it delays nobody
     rig.settle()
-    assert 11 in rig.started() and on(rig, 11) == on(rig, 5)
+    passes = policy is Backfill
+    assert (11 in rig.started()) == passes
+    if passes:
+        assert on(rig, 11) == on(rig, 5)
     rig.free(5)
     rig.settle()
     assert 10 not in rig.started()
@@ -84,9 +89,10 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
     for jobid in (6, 7):
         rig.free(jobid)
     rig.settle()
-    assert 10 not in rig.started()
-    rig.free(11)  # the last one there
-    rig.settle()
+    if passes:
+        assert 10 not in rig.started()
+        rig.free(11)  # the last one there
+        rig.settle()
     assert 10 in rig.started()
     check(rig)
 
@@ -179,7 +185,7 @@ def test_by_queue_and_beside_jobs_of_other_queues(policy, args):
     rig.settle()
     assert on(rig, 1) == {0} and on(rig, 2) == on(rig, 3) == {1}
     rig.alloc(4, spec(1, queue="ci"), userid=9)
-    rig.alloc(5, spec(1), userid=7)
+    rig.alloc(5, spec(1), userid=7, priority=20)
     rig.settle()
     assert rig.started() == [1, 2, 3, 5]
     rig.free(2)
@@ -223,9 +229,9 @@ def test_claims_outlive_a_partial_free_and_a_reload(policy, args):
     load(policy, args, USER, rig=rig)
     rig.alloc(2, spec(4), userid=8)
     rig.alloc(3, spec(1), userid=8)
-    rig.alloc(4, spec(1), userid=7)
+    rig.alloc(4, spec(1), userid=7, priority=20)
     rig.settle()
-    assert rig.started() == [1, 2, 4]
+    assert sorted(rig.started()) == [1, 2, 4]
     assert on(rig, 2) == {0} and on(rig, 4) == {1}
     check(rig)
 
@@ -287,3 +293,250 @@ def test_at_every_moment_no_stranger_is_on_a_claimed_node(policy, args, seed):
             break
         rig.free(running.pop())
     assert not list(rig.sched.pending_jobs())
+
+
+# -- in the plan -----------------------------------------------------------------------------------
+
+IN_ORDER = pytest.mark.parametrize(
+    "args",
+    [(), ("promises=unlimited",), ("guarantee=none",)],
+    ids=["easy", "conservative", "no-guarantee"],
+)
+POOLS = pytest.mark.parametrize("tree", [False, True], ids=["Rv1Pool", "TreePool"])
+TOPOLOGY = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
+
+
+def machine(tree, nodes):
+    """R of nodes with four cores, for TreePool with two sockets each."""
+    if not tree:
+        return R(nodes, 4)
+    children = [{"ranks": f"0-{nodes - 1}", "topo": TOPOLOGY}]
+    return R(nodes, 4, scheduling={"writer": "TreePool", "children": children})
+
+
+def told(rig, jobid):
+    sched = rig.annotations(jobid).get("sched", {})
+    when = sched.get("t_estimate")
+    return None if when is None else (round(when - START_TIME), sched.get("t_estimate_kind"))
+
+
+@IN_ORDER
+@POOLS
+def test_a_job_is_promised_when_the_last_stranger_has_left(args, tree):
+    """By cores it would fit at 50, when the first of two jobs on each node has ended."""
+    rig = load(Backfill, args, USER, rig=Rig(machine(tree, 2)))
+    for jobid, duration in ((1, 50), (2, 200)):
+        rig.alloc(jobid, spec(2, nodes=2, duration=duration), userid=7)
+    rig.settle()
+    rig.alloc(3, spec(1, nodes=2, duration=100), userid=8)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 2]
+    assert told(rig, 3) == (200, "promised")
+    rig.wait(60)
+    rig.free(1)
+    rig.settle()
+    # Small jobs of the key that is there would go on for ever; one that ends by then may start.
+    rig.alloc(4, spec(1, duration=1000), userid=7)
+    rig.alloc(5, spec(1, duration=100), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 2, 5]
+    check(rig)
+    rig.free(5)
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 5, 3]
+    rig.wait(2)
+    assert told(rig, 4)[0] == 162, "it would meet job 3"
+    check(rig)
+
+
+@IN_ORDER
+def test_a_stranger_does_not_start_beside_a_promise(args):
+    """There are cores for both, and the nodes are idle when the promise is due."""
+    rig = load(Backfill, args, USER, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(3, duration=100), userid=7)
+    rig.settle()
+    rig.alloc(2, spec(1, duration=100), userid=8)
+    rig.settle()
+    rig.wait(2)
+    assert told(rig, 2) == (100, "promised")
+    rig.alloc(3, spec(1, duration=500), userid=7)
+    rig.settle()
+    assert rig.started() == [1]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    check(rig)
+
+
+def test_two_of_one_user_are_promised_the_same_node():
+    rig = load(Backfill, ("promises=unlimited",), USER, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(1, duration=100), userid=7)
+    rig.settle()
+    for jobid, userid in ((2, 8), (3, 8), (4, 9)):
+        rig.alloc(jobid, spec(2, duration=50), userid=userid)
+    rig.settle()
+    rig.wait(2)
+    assert [told(rig, jobid) for jobid in (2, 3, 4)] == [
+        (100, "promised"),
+        (100, "promised"),
+        (150, "promised"),
+    ]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    check(rig)
+
+
+def test_a_running_stranger_gets_more_time():
+    rig = load(Backfill, (), USER, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(1, duration=100), userid=7)
+    rig.alloc(2, spec(1, duration=100), userid=8)
+    rig.settle()
+    rig.wait(2)
+    assert told(rig, 2) == (100, "promised")
+    rig.expire(1, rig.now + 300)
+    rig.settle()
+    rig.wait(120)
+    assert rig.started() == [1]
+    assert told(rig, 2) == (302, "promised")
+
+
+def test_what_waits_for_strangers_without_an_end():
+    rig = load(Backfill, (), USER, rig=Rig(R(2, 4)))
+    rig.alloc(1, spec(1, duration=0), userid=7)
+    rig.settle()
+    rig.alloc(2, spec(1, nodes=2, duration=100), userid=8)
+    rig.alloc(3, spec(1, duration=100), userid=9)
+    rig.alloc(4, spec(1, duration=100), userid=7)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1], "what it will need is kept for it"
+    rig.free(1)
+    rig.settle()
+    assert rig.started()[:2] == [1, 2]
+    check(rig)
+
+
+@POLICIES
+def test_a_large_job_starts_although_small_ones_keep_coming(policy, args):
+    """Its nodes are claimed by turns; it is the first, and has priority."""
+    if args == ("promise=all",):
+        pytest.skip("deferred: nothing is kept for it")
+    rig = load(policy, args, USER, rig=Rig(R(2, 4)))
+    rig.alloc(1, spec(1, duration=10), userid=7)
+    rig.alloc(2, spec(1, duration=15), userid=9)
+    rig.settle()
+    rig.alloc(3, spec(1, nodes=2, duration=10), userid=8)
+    ends = {1: 10, 2: 15}
+    for step in range(1, 40):
+        rig.alloc(10 + step, spec(1, duration=10), userid=7 if step % 2 else 9)
+        rig.settle()
+        rig.wait(1)
+        for jobid in set(rig.started()) - set(ends):
+            ends[jobid] = step + 10
+        for jobid in [one for one, end in ends.items() if end == step]:
+            rig.free(jobid)
+        rig.settle()
+        if 3 in rig.started():
+            break
+    assert 3 in rig.started() and step <= 17
+    check(rig)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_promises_are_kept_where_nodes_are_claimed(seed):
+    draw = random.Random(seed)
+    args = draw.choice([(), ("promises=4",), ("promises=unlimited",)])
+    rig = Simulation(machine(draw.random() < 0.5, 4))
+    load(Backfill, args, {"all": {"mode": draw.choice(["user", "bank"])}}, rig=rig)
+    for jobid in range(1, 60):
+        keys = {"nodes": draw.randrange(1, 4)} if draw.random() < 0.4 else {}
+        slots = max(keys.get("nodes", 1), draw.randrange(1, 7))
+        duration = draw.randrange(5, 90)
+        asked = spec(slots, duration=duration, bank=draw.choice(["red", "blue"]), **keys)
+        runtime = duration if draw.random() < 0.6 else draw.randrange(1, duration + 1)
+        rig.submit(jobid, asked, runtime, userid=draw.randrange(3))
+        rig.settle()
+        if draw.random() < 0.7:
+            rig.wait(draw.randrange(12))
+    rig.wait(10000)
+    assert len(rig.begun) + sum(bool(rig.answers(jobid, 2)) for jobid in range(1, 60)) == 59
+    check(rig)
+    late = {
+        jobid: (rig.begun[jobid], when)
+        for jobid, when in rig.first_estimate.items()
+        if rig.begun[jobid] > when + 0.1
+    }
+    assert not late
+
+
+@POOLS
+def test_the_top_view_has_claimed_cores_that_are_idle(tree):
+    rig = load(Backfill, (), USER, rig=Rig(machine(tree, 2)))
+    rig.alloc(1, spec(1), userid=0)
+    rig.alloc(2, spec(3), userid=99999)
+    rig.settle()
+    claims = rig.ask("sched.stats")[1]["claims"]
+    assert claims == [
+        {"mode": "user", "whose": "root", "nodes": 1, "idle_cores": 3},
+        {"mode": "user", "whose": "99999", "nodes": 1, "idle_cores": 1},
+    ]
+
+
+# -- containers ------------------------------------------------------------------------------------
+
+
+def sockets(count, **keys):
+    """A job that asks for so many whole sockets, anywhere."""
+    asked = spec(count, **keys)
+    slot = {"type": "slot", "count": count, "label": "task"}
+    slot["with"] = [{"type": "socket", "count": 1, "exclusive": True}]
+    return {**asked, "resources": [slot]}
+
+
+@pytest.mark.parametrize("count, nodes", [(1, 1), (2, 1), (3, 2), (5, 3)])
+def test_containers_where_nodes_are_given_as_a_whole(count, nodes):
+    rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 4)))
+    rig.alloc(1, sockets(count), userid=7)
+    rig.settle()
+    assert len(on(rig, 1)) == nodes and cores(rig, 1) == 4 * nodes
+    assert rig.success(1)["R"]["execution"]["nslots"] == count
+    rig.free(1)
+    rig.settle()
+    check(rig)
+
+
+def test_more_containers_than_there_are_nodes_for():
+    rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
+    rig.alloc(1, sockets(5), userid=7)
+    rig.settle()
+    assert "exclusive 'socket' container" in rig.denied(1)
+
+
+@IN_ORDER
+def test_containers_on_claimed_nodes(args):
+    rig = load(Backfill, args, USER, rig=Rig(machine(True, 1)))
+    rig.alloc(1, sockets(1, duration=50), userid=7)
+    rig.settle()
+    rig.alloc(2, sockets(1, duration=50), userid=8)
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1] and told(rig, 2) == (50, "promised")
+    rig.alloc(3, sockets(1, duration=20), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.free(3)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3, 2]
+    check(rig)
+
+
+def test_the_fewest_nodes_for_containers():
+    pool = TreePool(machine(True, 4))
+    for count, nodes in ((1, 1), (2, 1), (3, 2), (8, 4)):
+        request = TreeResourceRequest.from_jobspec(sockets(count))
+        shape = whole_nodes(request.shape, pool, pool.ranks)
+        assert (shape.node_count.min, shape.exclusive) == (nodes, True), count

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.pool.groups import Groups
+    from flux.resource.request import Shape
 
 __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 
@@ -381,6 +382,19 @@ class ResourcePool:
             is in two of them.
         """
         return self.impl.node_kinds()
+
+    def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
+        """How many slots of a shape ranks can hold if nothing else is there.
+
+        Returns:
+            list of ``(slots, mask of ranks)``: so many on each of these ranks; those that hold none
+            may be left out.
+        """
+        return self.impl.slots_by_rank(shape)
+
+    def free_cores(self, ranks: int) -> int:
+        """Cores that are free on some ranks (a mask), up or not. O(kinds of what is free)."""
+        return self.impl.free_cores(ranks)
 
     def job_end(self, jobid: int) -> float:
         """When a job ends, in seconds since the epoch; 0: not known. O(1).

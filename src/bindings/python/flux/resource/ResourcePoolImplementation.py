@@ -390,6 +390,15 @@ class ResourcePoolImplementation:
             for key, mask in sorted(kinds.items(), reverse=True)
         ]
 
+    def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
+        """How many slots a rank can hold; see ``ResourcePool.slots_by_rank()``."""
+        return [(slots_on(cores, gpus, shape), ranks) for cores, gpus, ranks in self.node_kinds()]
+
+    def free_cores(self, ranks: int) -> int:
+        """Cores that are free on some ranks; see ``ResourcePool.free_cores()``."""
+        base = self.inventory.key_base
+        return sum(key // base * popcount(mask & ranks) for key, mask in self.index.groups.items())
+
     # -- what follows from the view: jobs -----------------------------------
 
     def job_end(self, jobid: int) -> float:

@@ -36,7 +36,7 @@ from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.resource.tree.container_index import ContainerIndex
+from flux.resource.tree.container_index import ContainerIndex, container_slots_of
 from flux.resource.tree.explain_containers import (
     able,
     container_rooms,
@@ -129,6 +129,14 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         inventory = self.inventory
         mask = able(self.placement, inventory.unused(), shape, inventory.matching(shape.match))
         return mask if shape.within is None else mask & shape.within.groups.ranks
+
+    def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
+        if shape.container_level is None:
+            return super().slots_by_rank(shape)
+        inventory = self.inventory
+        unused = inventory.unused()
+        found = container_slots_of(unused, shape, self.placement.types, inventory.ranks)
+        return list(found.items())
 
     def explain(self, request: Any) -> dict[str, Any]:
         if request.shape.container_level is None:

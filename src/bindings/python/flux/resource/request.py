@@ -23,6 +23,7 @@ from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCo
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.resource.plan.claims import Claimant
     from flux.resource.pool.groups import Within
 
 #: Vertices of a resource graph, on however many levels; more is an error. The graphs of sites have
@@ -351,7 +352,7 @@ class ResourceRequest:
         ValueError: a bad constraint or count.
     """
 
-    __slots__ = ("shape", "duration", "tokens", "_jobspec")
+    __slots__ = ("shape", "duration", "tokens", "claimant", "_jobspec")
 
     #: Whether an exclusive vertex of another type is a request of its own.
     takes_containers = False
@@ -360,6 +361,9 @@ class ResourceRequest:
     duration: float
     #: What a plan has to find beside resources, or None (see `flux.resource.plan.tokens`).
     tokens: dict[str, int] | None
+    #: With whom its job may be on a rank, where that matters; or None (see
+    #: `flux.resource.plan.claims`).
+    claimant: Claimant | None
     _jobspec: Any
 
     def __init__(
@@ -385,6 +389,7 @@ class ResourceRequest:
         )
         self.duration = duration
         self.tokens = None
+        self.claimant = None
         self._jobspec = jobspec
 
     node_count = _shared("node_count", "Accepted numbers of nodes, or None.")
@@ -413,6 +418,7 @@ class ResourceRequest:
         new.shape = self.shape
         new.duration = self.duration
         new.tokens = self.tokens
+        new.claimant = self.claimant
         new._jobspec = jobspec
         return new
 
@@ -428,12 +434,19 @@ class ResourceRequest:
         new.tokens = tokens
         return new
 
+    def with_claimant(self, claimant: Claimant | None) -> Self:
+        """The same request, of a job that may not be on a rank with every other."""
+        new = self.with_jobspec(self._jobspec)
+        new.claimant = claimant
+        return new
+
     @classmethod
     def _made(cls, shape: Shape, duration: float, jobspec: Any) -> Self:
         self = cls.__new__(cls)
         self.shape = shape
         self.duration = duration
         self.tokens = None
+        self.claimant = None
         self._jobspec = jobspec
         return self
 

@@ -475,7 +475,7 @@ class PolicyScheduler(Scheduler):
         self._reads_state = True
         self._load_history()
 
-    def _before_ready(self, jobs: list[RunningJob]) -> None:
+    def _before_ready(self, jobs: list[RunningJob]) -> bool:
         rules = self.admission.rules
         names: tuple[str, ...] = ()
         if any(rule.wants_attributes() for rule in rules):
@@ -490,6 +490,7 @@ class PolicyScheduler(Scheduler):
             self.running[job.jobid] = StartedJob.found(job)
             self.admission.tell(AdmissionRule.found_running, job)
         self.admission.tell(AdmissionRule.ready)
+        return bool(names and jobs)
 
     # -- starting jobs -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ Which file to open:
   jobs leave (``running_profile.py``) and what is booked (``bookings.py``). ``mask_timeline.py``:
   masks over time.
 - ``packing.py``: whether promises can be bound to ranks in another way, to make room.
+- ``tokens.py``: what is on no rank, such as licences. ``claims.py``: who may not be on a rank with whom.
 - ``believed_ends.py``: a pool for a plan of a scheduler's own beliefs of ends.
 - ``start_bounds.py``: what earlier searches tell about later ones.
 

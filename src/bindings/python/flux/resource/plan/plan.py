@@ -27,8 +27,9 @@ from collections.abc import Container, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
-from flux.resource.errors import InsufficientResources
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.bound_strategy import BoundStrategy
+from flux.resource.plan.claims import LAST, only_on
 from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import length_of
@@ -38,12 +39,16 @@ from flux.resource.pool.jobid import job_text
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.resource.plan.claims import ClaimPlan
     from flux.resource.plan.promise import Promise
     from flux.resource.plan.strategy import Strategy
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.request import ResourceRequest
     from flux.resource.ResourcePool import ResourcePool
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+#: More than the relative error of a sum of two floats.
+ROUNDING = 1e-15
 
 
 class Plan:
@@ -78,6 +83,8 @@ class Plan:
         self._frozen = False  # promises stay on the ranks they are bound to
         #: tokens that requests may need beside resources; None: there are none
         self.tokens: TokenPlan | None = None
+        #: who may not be on a rank with whom; None: everybody may with all others
+        self.claims: ClaimPlan | None = None
 
     def copy(self) -> Self:
         """An independent plan of the same pool with the same promises, to look ahead with.
@@ -91,6 +98,8 @@ class Plan:
         new._strategy = new._counted if counted else self._strategy.copy()
         if self.tokens is not None:
             new.tokens = self.tokens.copy()
+        if self.claims is not None:
+            new.claims = self.claims.copy()
         return new
 
     def on_copy(self, without: Container[int] = ()) -> Plan:
@@ -103,6 +112,8 @@ class Plan:
             without: ids of jobs whose promises are left out
         """
         new = Plan(self._pool.copy())
+        if self.claims is not None:
+            new.claims = self.claims.copy(new.pool)
         new.take_over(self, [jobid for jobid in self._strategy.promises if jobid not in without])
         return new
 
@@ -128,7 +139,13 @@ class Plan:
         strategy = self._strategy
         if strategy.seen != self._pool.generation:
             strategy = self._follow()
+        if strategy is self._counted and self._is_claimed(request):
+            return self._bind_all()  # it matters who else is on a rank
         return strategy if strategy.accepts(request) else self._bind_all()
+
+    def _is_claimed(self, request: ResourceRequest) -> bool:
+        """Whether the job of a request may not be on a rank with every other."""
+        return self.claims is not None and request.claimant is not None
 
     def _follow(self) -> Strategy:
         """See what happened to the pool."""
@@ -161,9 +178,18 @@ class Plan:
         Returns:
             The time, or None: it does not fit even when every job that has an end has ended.
         """
-        strategy = self._strategy_for(request)
         now = self._pool.clock()
         start = now if after is None else max(now, after)
+        if self.claims is not None and request.claimant is not None:
+            promises = self._in_step().promises
+            found = self.claims.earliest(request, start, now, promises, self._earliest)
+        else:
+            found = self._earliest(request, start, now)
+        return None if found == INFINITY else found
+
+    def _earliest(self, request: ResourceRequest, start: float, now: float) -> float:
+        """As ``earliest()``, if nothing is claimed; infinity: it does not fit."""
+        strategy = self._strategy_for(request)
         found = strategy.earliest(request, start, now)
         if self.tokens is not None and request.tokens:
             # Nodes and tokens at the same time: each is asked from where the other one is.
@@ -172,7 +198,7 @@ class Plan:
                 if there == found:
                     break
                 found = INFINITY if there == INFINITY else strategy.earliest(request, there, now)
-        return None if found == INFINITY else found
+        return found
 
     def fits(
         self, request: ResourceRequest, duration: float | None = None, jobid: int | None = None
@@ -188,12 +214,47 @@ class Plan:
         strategy = self._strategy_for(request)
         now = self._pool.clock()
         end = now + (length_of(request) if duration is None else duration or INFINITY)
-        return strategy.fits_without(jobid, request, now, end)
+        limited = self._beside_claims(request, jobid)
+        return limited is not None and strategy.fits_without(jobid, limited, now, end)
+
+    def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
+        """Mask of the ranks on which a job may not start now, since others have claimed them or are
+        promised to be there while it would run; its own promise does not count."""
+        claims = self.claims
+        if claims is None or request.claimant is None:
+            return 0
+        promises = self._in_step().promises
+        now = self._pool.clock()
+        end = now + length_of(request)
+        own = None if jobid is None else promises.get(jobid)
+        if own is not None and not own.is_open and own.start <= now < own.end:
+            end = own.end  # it is late, and so will be those who were promised what comes after it
+        return claims.closed_now(request.claimant, end, now, promises, jobid)
+
+    def _beside_claims(self, request: ResourceRequest, jobid: int | None) -> ResourceRequest | None:
+        """A request for where its job may start now; None: nowhere."""
+        claims = self.claims
+        if claims is None or request.claimant is None:
+            return request
+        return claims.beside(request, self.closed_now(jobid, request))
 
     def has_free(self, request: ResourceRequest) -> bool:
         """Whether a request would fit now if nothing were promised. O(1) where promises are
         counted, else as looking for a place."""
         return self._strategy_for(request).is_free(request)
+
+    def too_long(self, request: ResourceRequest) -> float:
+        """Seconds that are too long for a request to start now and keep all promises: 0 if it does
+        not fit for any time, infinity if nothing is known. That a shorter time is not too long is
+        only said where promises are counted.
+
+        Where promises are counted that costs a search up to that time, else a look at what is free.
+        """
+        strategy = self._strategy_for(request)
+        now = self._pool.clock()
+        end = strategy.room_ends(request, now)
+        # The sum of now and a duration is rounded: a duration that ends with the room may fit.
+        return 0.0 if end <= now else (end - now) * (1 + ROUNDING) + now * ROUNDING
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """What could start now, and for how long.
@@ -252,9 +313,15 @@ class Plan:
         """
         strategy = self._strategy_for(request)
         now = self._pool.clock()
+        end = max(start, now) + length_of(request)
         if start > now:
-            return strategy.ranks_at(request, start, start + length_of(request))
-        placed = strategy.place(request, now, now + length_of(request))
+            if self.claims is not None and request.claimant is not None:
+                closed = self.claims.closed(request.claimant, start, end, strategy.promises)
+                beside = self.claims.beside(request, closed)
+                return None if beside is None else strategy.ranks_at(beside, start, end)
+            return strategy.ranks_at(request, start, end)
+        limited = self._beside_claims(request, None)
+        placed = None if limited is None else strategy.place(limited, now, end)
         return None if placed is None else selected_ranks(placed[0])
 
     def stale(self) -> list[int]:
@@ -288,13 +355,36 @@ class Plan:
                 raise InsufficientResources(lambda: _no_promise(jobid))
         before = self._in_step().withdraw(jobid)
         strategy = self._strategy_for(request)
-        if not strategy.reserve(jobid, request, start, start + length_of(request)):
+        end = start + length_of(request)
+        if self.claims is not None and request.claimant is not None:
+            kept = self._reserve_claimed(jobid, request, start, end)
+        else:
+            kept = strategy.reserve(jobid, request, start, end)
+        if not kept:
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
         if tokens is not None:
             tokens.promised.pop(jobid, None)
             if request.tokens:
                 tokens.promised[jobid] = (request.tokens, start, start + length_of(request))
+
+    def _reserve_claimed(
+        self, jobid: int, request: ResourceRequest, start: float, end: float
+    ) -> bool:
+        """Make a promise that is pinned to ranks where its job may be; False: there are none."""
+        claims, strategy = self.claims, self._strategy
+        assert claims is not None and request.claimant is not None, "asked for such requests alone"
+        closed = claims.closed(request.claimant, start, end, strategy.promises, jobid)
+        limited = claims.beside(request, closed)
+        if limited is None or not strategy.reserve(jobid, limited, start, end):
+            return False
+        ranks = strategy.promises[jobid].ranks
+        assert ranks is not None, "such a promise is bound"
+        strategy.withdraw(jobid)
+        if not strategy.reserve(jobid, only_on(request, ranks), start, end):
+            return False
+        claims.promised[jobid] = request
+        return True
 
     def advance(self, jobid: int) -> float:
         """Move the promise of a job to the earliest time that keeps all others.
@@ -321,17 +411,29 @@ class Plan:
                 raise InsufficientResources(lambda: _broken_promise(jobid))
             if promise.start <= now:
                 return promise.start
-            return self._advance_with_tokens(jobid, promise)
+            return self._advance_anew(jobid, promise, promise.request)
+        claims = self.claims
+        if claims is not None and jobid in claims.promised:
+            request = claims.promised[jobid]
+            assert request.claimant is not None, "the others are not kept there"
+            closed = claims.closed(
+                request.claimant, max(promise.start, now), promise.end, strategy.promises, jobid
+            )
+            if (promise.ranks or 0) & closed:
+                raise InsufficientResources(lambda: _broken_promise(jobid))
+            if promise.start <= now:
+                return promise.start
+            return self._advance_anew(jobid, promise, request)
         if promise.start <= now:
             return promise.start
         return strategy.advance(jobid, now)
 
-    def _advance_with_tokens(self, jobid: int, promise: Promise) -> float:
-        """As ``advance()``, for a promise of tokens as well, which is not due yet."""
+    def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
+        """As ``advance()``, for a promise of more than resources, which is not due yet."""
         self.cancel(jobid)
-        when = self.earliest(promise.request)
+        when = self.earliest(request)
         start = promise.start if when is None else min(when, promise.start)
-        self.reserve(jobid, promise.request, start)
+        self.reserve(jobid, request, start)
         return start
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
@@ -346,10 +448,23 @@ class Plan:
                 ranks that are down. The plan is as before.
         """
         before = self._in_step().withdraw(jobid)
-        self._forget_tokens(jobid)
-        if not self._strategy_for(request).hold(jobid, request, self._pool.clock()):
+        if not self._hold(jobid, request):
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
+        self._forget_more(jobid)
+        if self.claims is not None and request.claimant is not None:
+            self.claims.promised[jobid] = request
+
+    def _hold(self, jobid: int, request: ResourceRequest) -> bool:
+        strategy, now, claims = self._strategy_for(request), self._pool.clock(), self.claims
+        if claims is None or request.claimant is None:
+            return strategy.hold(jobid, request, now)
+        # Rather where nobody is who never ends.
+        closed = claims.closed(request.claimant, LAST, INFINITY, strategy.promises, jobid)
+        limited = claims.beside(request, closed)
+        if limited is not None and strategy.hold(jobid, limited, now):
+            return True
+        return strategy.hold(jobid, request, now)
 
     def alloc(self, jobid: int, request: ResourceRequest) -> ResourcePool:
         """Allocate to a job now, if all promises to others can still be kept.
@@ -361,6 +476,18 @@ class Plan:
             InsufficientResources: it does not fit now, or only if another job's promise is broken.
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``.
         """
+        if self.claims is None or request.claimant is None:
+            return self._alloc(jobid, request)
+        limited = self._beside_claims(request, jobid)
+        if limited is not None:
+            try:
+                return self._alloc(jobid, limited)
+            except InfeasibleRequest:
+                pass  # not on the ranks where it may be now
+        self._refuse(request)
+
+    def _alloc(self, jobid: int, request: ResourceRequest) -> ResourcePool:
+        """As ``alloc()``, wherever the job may be."""
         strategy = self._strategy
         promises = strategy.promises
         if not promises or (len(promises) == 1 and jobid in promises):
@@ -377,7 +504,7 @@ class Plan:
                 self._put_back(jobid, before)
                 raise
         strategy.started(jobid)
-        self._forget_tokens(jobid)
+        self._forget_more(jobid)
         granted: ResourcePool = self.wrap(answer)
         return granted
 
@@ -385,17 +512,19 @@ class Plan:
         """Tell the plan that a job was started on the pool itself: its promise is over."""
         self._strategy.withdraw(jobid)
         self._strategy.started(jobid)
-        self._forget_tokens(jobid)
+        self._forget_more(jobid)
 
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if it has one; nothing else moves."""
         self._strategy.withdraw(jobid)
-        self._forget_tokens(jobid)
+        self._forget_more(jobid)
 
-    def _forget_tokens(self, jobid: int) -> None:
-        """A job has no promise any more, or none of tokens."""
+    def _forget_more(self, jobid: int) -> None:
+        """A job has no promise any more, or none of more than resources."""
         if self.tokens is not None:
             self.tokens.promised.pop(jobid, None)
+        if self.claims is not None:
+            self.claims.promised.pop(jobid, None)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
         """Make the promises to jobs that they have in another plan of the pool, as far as they fit
@@ -409,6 +538,9 @@ class Plan:
                 strategy.hold(jobid, one.request, self._pool.clock())
             else:
                 strategy.reserve(jobid, one.request, one.start, one.end)
+            if self.claims is not None and other.claims is not None:
+                if jobid in other.claims.promised and self.has(jobid):
+                    self.claims.promised[jobid] = other.claims.promised[jobid]
 
     def _put_back(self, jobid: int, promise: Promise | None) -> None:
         """Give a job the promise again that was withdrawn, if it had one."""

@@ -8,6 +8,7 @@ Which file to open:
 - ``state.py``: all that changes about a pool: what is free, which job holds what until when, which
   ranks are up.
 - ``placement.py``: which ranks and which units a request gets.
+- ``rank_counts.py``: how many jobs of some kind are on each rank.
 - ``hooks.py``: the methods with which a site orders or chooses candidates itself.
 - ``explain.py``: why a request does not fit, in numbers and in a sentence.
 - ``constraint.py``: constraints of jobspecs (RFC 31). ``rv1.py``: reading R (RFC 20). ``hosts.py``:

@@ -92,6 +92,11 @@ class TopView:
             )
             + plural(answer["stats"]["errors"], "error"),
         ]
+        claims = answer.get("claims")
+        if claims:
+            nodes = plural(sum(one["nodes"] for one in claims), "node")
+            idle = plural(sum(one["idle_cores"] for one in claims), "idle core")
+            lines.append(f"claims  {nodes} of one user or bank, with {idle} for nobody else")
         if answer["reasons"]:
             rows = [
                 (one["queue"] or "-", one["count"], _WAIT_TEXTS.get(one["kind"], one["kind"]))

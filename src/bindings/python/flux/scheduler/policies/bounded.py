@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 #: Why a promise cannot be kept. Whoever loses one is promised another time, and told so.
 VOID_CAUSES = {
-    "resources": "nodes went down, were drained or left, or were reserved",
+    "resources": "nodes went down, were drained or left, or a reservation or preemption took them",
     "extended": "a running job was given more time",
     "late": "a running job has outlived its limit",
     "priority": "a job of higher priority went before",

@@ -25,9 +25,10 @@ PLANNING_BUDGET_S = 0.1
 #: Pending jobs examined in one step of an answer, where each costs a comparison.
 JOBS_PER_STEP = 256
 
-#: A copy that took longer than this to make, seconds, is used until it is `MAX_SNAPSHOT_AGE_S` old,
-#: even if the queue changes meanwhile: or questions would take the time that passes need.
-COSTLY_COPY_S = 0.01
+#: A copy that the queue has changed since is used until it is this many times as old as it took to
+#: make: or a stream of questions would take the time that passes need. A copy made in 1 ms is old
+#: after 20 ms; one that took 50 ms, or more, after `MAX_SNAPSHOT_AGE_S`.
+AGE_PER_COST = 20.0
 
 
 class PlanSnapshot:
@@ -61,8 +62,10 @@ class PlanSnapshot:
         now = source.now()
         pool = source.pool
         seen = (id(pool), pool.generation, source.events())
-        fresh = 0 <= now - self.made < MAX_SNAPSHOT_AGE_S
-        if self._plan is None or not fresh or (seen != self._seen and self._took <= COSTLY_COPY_S):
+        most = MAX_SNAPSHOT_AGE_S
+        if seen != self._seen:
+            most = min(most, AGE_PER_COST * self._took)
+        if self._plan is None or not 0 <= now - self.made < most:
             began = source.stopwatch()
             plan = source.policy.current_plan()
             self._plan = None if plan is None else plan.copy()

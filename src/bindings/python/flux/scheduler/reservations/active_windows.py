@@ -255,6 +255,12 @@ class ActiveWindows:
             return None
         return entry.window.end
 
+    def outlives_window(self, jobid: int) -> bool:
+        """Whether a job was started inside a window, and runs on when it ends."""
+        name, end = self._inside.get(jobid, ("", 0.0))
+        entry = self._entries.get(name)
+        return entry is not None and entry.window is not None and not 0 < end <= entry.window.end
+
     def ended(self, jobid: int) -> None:
         """A job holds nothing any more."""
         self._inside.pop(jobid, None)

@@ -204,6 +204,12 @@ class ReservationManager:
             return None
         return self.active.allocate(entry, job, plan)
 
+    def started(self, jobid: int) -> None:
+        """A job has started. Where it is one inside a window which it outlives, that may break
+        promises of what the window gives back: these are void."""
+        if self.active.outlives_window(jobid) and self.future.breaks_a_promise():
+            self._host.replan()
+
     def newcomer(
         self, name: str, request: Any, asker: Asker, waiting: Iterable[PendingJob]
     ) -> tuple[float | None, str | None]:

@@ -114,6 +114,7 @@ class ReservationRule(AdmissionRule):
 
     def started(self, job: PendingJob, alloc: ResourcePool) -> None:
         self.forget(job.jobid)
+        self._manager.started(job.jobid)
 
     # -- a job that runs ---------------------------------------------------------------------------
 

@@ -73,54 +73,6 @@ def left_of(holding: Holding, R: Any) -> Holding:
     return Holding(ranks, cores, gpus)
 
 
-class RankCounts:
-    """How many jobs are on each rank, for the number of ranks on which there is any.
-
-    The counts are numbers in base 2, of which each digit is a mask of the ranks that have it: adding
-    a job to its ranks costs some operations on masks, however many ranks it has.
-
-    Attributes:
-        ranks (int): mask of the ranks with a job
-    """
-
-    __slots__ = ("_digits", "ranks")
-
-    def __init__(self) -> None:
-        self._digits: list[int] = []
-        self.ranks = 0
-
-    def add(self, ranks: int) -> None:
-        """One more job is on each of these ranks (a mask).  O(log jobs on a rank) masks."""
-        self.ranks |= ranks
-        digits = self._digits
-        carry = ranks
-        for at, digit in enumerate(digits):
-            digits[at] = digit ^ carry
-            carry &= digit
-            if not carry:
-                return
-        if carry:
-            digits.append(carry)
-
-    def remove(self, ranks: int) -> None:
-        """One job fewer is on each of these ranks, each of which has one.  O(log jobs on a rank)
-        masks."""
-        digits = self._digits
-        borrow = ranks
-        left = 0
-        for at, digit in enumerate(digits):
-            digits[at] = digit ^ borrow
-            borrow &= ~digit
-            left |= digits[at]
-        while digits and not digits[-1]:
-            digits.pop()
-        self.ranks = left
-
-    def __len__(self) -> int:
-        """The number of ranks with a job.  O(1) masks."""
-        return popcount(self.ranks)
-
-
 _names: dict[int, str] = {}
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, Holding, RankCounts, user_id
+from flux.resource.pool.rank_counts import RankCounts
+from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, Holding, user_id
 from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:

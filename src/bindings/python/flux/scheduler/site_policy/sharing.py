@@ -6,9 +6,13 @@ are all of one user or bank; ``free``, whoever comes.
 
 With ``node`` a request is changed when it comes: the pool sees one for whole nodes. With ``user`` and
 ``bank`` a rank is *claimed* by the key (user or bank) of the first job on it, until the last job there is
-freed, clean-up included. What the pool offers is checked against the claims: if strangers would meet, it is
-given back, and the job asks again for other ranks than theirs. If there are none it is deferred until
-something is freed. A job is put beside others of its key first.
+freed, clean-up included. A job is put beside others of its key first.
+
+Where jobs are promised starts in the order of the queue, and where they start in strict order, claims
+are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks has its turn like any
+other, and is promised the time at which the last of the others has ended there. Other policies are told
+by a look at what the pool offers: if strangers would meet, it is given back, and the job asks again for
+other ranks than theirs. If there are none it is deferred until something is freed.
 """
 
 from __future__ import annotations
@@ -16,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.pool.masks import idset_text, popcount
-from flux.resource.pool.placement import slots_on
+from flux.resource.plan.claims import Claimant, ClaimPlan, Claims, only_on
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.rv1 import object_of, read_lite
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.host import counted
-from flux.scheduler.site_policy.counts import RankCounts, user_name
+from flux.scheduler.site_policy.counts import user_name
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import TableRule
 
@@ -65,48 +69,30 @@ class Sharer(NamedTuple):
 
     Attributes:
         queue (str or None): its queue
-        keys (dict): by claiming mode, whose it is
-        where (dict): by mode, mask of the ranks on which it holds for the job
+        whole (int): mask of the ranks that it gets as a whole
+        claimant (Claimant): whose it is and which ranks it claims, by each of `CLAIMING`
     """
 
     queue: str | None
-    keys: dict[str, Hashable]
-    where: dict[str, int]
-
-
-def on_ranks(request: Any, ranks: int) -> Any:
-    """A request for only some ranks (a mask) of those that it could use."""
-    shape = request.shape
-    only = {"ranks": [idset_text(ranks)]}
-    constraint = {"and": [shape.constraint, only]} if shape.constraint else only
-    return request.with_shape(shape.replace(constraint=constraint))
+    whole: int
+    claimant: Claimant
 
 
 def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
     """A shape for the fewest whole nodes that hold what `shape` asks for at least.
 
     Args:
-        shape (Shape): what is asked for
+        shape (Shape): what is asked for: slots of cores, or of containers such as sockets
         pool (ResourcePool): what there is
         ranks (int): mask of the ranks that may be used
-
-    Raises:
-        ValueError: it asks for containers of nodes
     """
     if shape.exclusive:
         return shape
-    if shape.container_level is not None:
-        raise ValueError(
-            f"sharing: these nodes are given as a whole: ask for nodes, not for {shape.container_level}"
-        )
     if shape.node_count is not None:
         return shape.replace(exclusive=True)
     slots = shape.slot_count.min
-    kinds = [
-        (slots_on(cores, gpus, shape), popcount(mask & ranks))
-        for cores, gpus, mask in pool.node_kinds()
-        if mask & ranks
-    ]
+    kinds = [(each, popcount(mask & ranks)) for each, mask in pool.slots_by_rank(shape)]
+    kinds = [(each, count) for each, count in kinds if count]
     most = max([each for each, _ in kinds], default=0)
     if not most:
         return shape  # it never fits, which the pool says better
@@ -136,19 +122,20 @@ class SharingRule(TableRule):
 
     def _forget_all(self) -> None:
         self._jobs: dict[int, Sharer] = {}
-        #: by id of a running job, mask of the ranks it is on
-        self._on: dict[int, int] = {}
-        #: by mode and key, the ranks that its jobs are on, and those that they claim
-        self._used: dict[tuple[str, Hashable], RankCounts] = {}
-        self._claimed: dict[tuple[str, Hashable], RankCounts] = {}
-        #: by queue, the modes of its jobs
+        #: the running jobs, and the ranks that they are on
+        self._claims = Claims()
+        #: by queue, where which mode holds for its jobs
         self._modes: dict[str | None, dict[str, int]] = {}
-        #: by mode, key and where, ranks with strangers; void when a job starts or is freed
-        self._strangers: dict[Any, int] = {}
         #: by id, the slots of jobs that have asked for slots, and get whole nodes
         self._slots: dict[int, int] = {}
         #: keys of deferrals
         self._waiting: set[Hashable] = set()
+
+    @property
+    def _in_turn(self) -> bool:
+        """Whether a job that meets claims waits for its turn like any other, with claims in the
+        plan."""
+        return self.host.plans_in_order or not self.host.looks_past_heads
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -174,16 +161,18 @@ class SharingRule(TableRule):
 
     def configure(self, entries: dict[str, Sharing]) -> None:
         self._forget_all()
+        #: whether ranks are claimed at all
+        self._claiming = any(rule.mode in CLAIMING for rule in entries.values())
+        # The plan is made anew, with the claims that there are now.
+        self.host.replan()
 
     def configured(self) -> None:
         self.ready()
 
     def ready(self) -> None:
         mixed = 0
-        for jobid, sharer in self._jobs.items():
-            on = self._on.get(jobid)
-            if on:
-                mixed |= on & self._strange(sharer)
+        for claimant, on in self._claims.by_claimant():
+            mixed |= on & self._claims.apart_from(claimant)
         if mixed:
             nodes = counted(popcount(mixed), "node")
             self.host.log.warning(f"sharing: jobs of several keys are on {nodes}: they stay")
@@ -220,61 +209,65 @@ class SharingRule(TableRule):
     # -- a job that waits --------------------------------------------------------------------------
 
     def _sharer(self, userid: int | None, attributes: SystemAttributes) -> Sharer:
-        keys: dict[str, Hashable] = {"user": userid, "bank": attributes.bank or ""}
-        return Sharer(attributes.queue, keys, self._where(attributes.queue))
+        keys = {"user": userid, "bank": attributes.bank or ""}
+        where = self._where(attributes.queue)
+        claimant = Claimant(
+            tuple(keys[mode] for mode in CLAIMING), tuple(where[mode] for mode in CLAIMING)
+        )
+        return Sharer(attributes.queue, where["node"], claimant)
 
     def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, attributes)
         request = job.resource_request
-        whole = sharer.where["node"]
-        if whole and whole & self.host.facts.ranks_of(request):
+        if sharer.whole:
             ranks = self.host.facts.ranks_of(request)
-            shape = whole_nodes(request.shape, self.host.resources, ranks)
-            if shape is not request.shape:
-                if request.shape.node_count is None:
-                    self._slots[job.jobid] = request.nslots
-                job.resource_request = request.with_shape(shape)
+            if sharer.whole & ranks:
+                shape = whole_nodes(request.shape, self.host.resources, ranks)
+                if shape is not request.shape:
+                    if request.shape.node_count is None:
+                        self._slots[job.jobid] = request.nslots
+                    job.resource_request = request = request.with_shape(shape)
+        if hasattr(request, "with_claimant"):
+            # Nobody else is on a node that a job has as a whole.
+            claims = self._claiming and self._in_turn and not request.shape.exclusive
+            claimant = sharer.claimant if claims else None
+            if claimant != request.claimant:
+                job.resource_request = request.with_claimant(claimant)
+
+    def signature(self, job: PendingJob) -> Hashable:
+        sharer = self._jobs.get(job.jobid)
+        if sharer is None or getattr(job.resource_request, "claimant", None) is None:
+            return None
+        return sharer.queue, *sharer.claimant.keys
+
+    def enter_plan(self, plan: Plan) -> None:
+        if self._claiming and self._in_turn:
+            plan.claims = ClaimPlan(self._claims, plan.pool)
 
     def _strange(self, sharer: Sharer) -> int:
         """Mask of the ranks on which a job would meet strangers: those that others have claimed, and
         those that others are on where it would claim them."""
-        strange = 0
-        for mode in CLAIMING:
-            key, claims = sharer.keys[mode], sharer.where[mode]
-            asked = (mode, key, claims)
-            found = self._strangers.get(asked)
-            if found is None:
-                found = 0
-                for (other_mode, other), ranks in self._claimed.items():
-                    if other_mode == mode and other != key:
-                        found |= ranks.ranks
-                if claims:
-                    for (other_mode, other), ranks in self._used.items():
-                        if other_mode == mode and other != key:
-                            found |= ranks.ranks & claims
-                self._strangers[asked] = found
-            strange |= found
-        return strange
+        return self._claims.apart_from(sharer.claimant)
 
     def _own(self, sharer: Sharer) -> int:
-        """Mask of the ranks that jobs of the same key have claimed."""
+        """Mask of the ranks that jobs of the same keys have claimed."""
         own = 0
-        for mode in CLAIMING:
-            ranks = self._claimed.get((mode, sharer.keys[mode]))
-            if ranks is not None:
-                own |= ranks.ranks
+        for other, on in self._claims.by_claimant():
+            for key, other_key, where in zip(sharer.claimant.keys, other.keys, other.where):
+                if key == other_key:
+                    own |= on & where
         return own
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         sharer = self._jobs.get(job.jobid)
         request = job.resource_request
-        if sharer is None or request.shape.exclusive:
+        if sharer is None or request.shape.exclusive or not self._claiming:
             return None
         own = self._own(sharer) & ~self.host.resources.idle_ranks & ~self._strange(sharer)
         if not own:
             return None
         try:
-            found: ResourcePool = plan.alloc(job.jobid, on_ranks(request, own))
+            found: ResourcePool = plan.alloc(job.jobid, only_on(request, own))
         except (OSError, ValueError):
             return None  # not all of it is there
         return found
@@ -286,18 +279,29 @@ class SharingRule(TableRule):
         strange = self._strange(sharer)
         if not strange or not self.host.resources.held_ranks(job.jobid) & strange:
             return None
-        key = (*sharer.keys.values(), job.resource_request.shape)
+        # Where claims are in the plan, it comes to this only with what another rule has given.
+        key = (*sharer.claimant.keys, job.resource_request.shape)
         self._waiting.add(key)
         return Deferral(self._sentence(job, sharer), key=key)
+
+    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
+        sharer = self._jobs.get(job.jobid)
+        if sharer is None:
+            return None
+        held = pool.held_ranks(jobid)
+        there = {other for other, _ in pool.job_end_times()}
+        for other, (claimant, on) in self._claims.running.items():
+            if other in there and on & held & sharer.claimant.apart_from(claimant):
+                return "others have claimed nodes that it would be on"
+        return None
 
     def other_requests(self, job: PendingJob) -> Iterator[Any]:
         sharer = self._jobs.get(job.jobid)
         if sharer is not None:
             strange = self._strange(sharer)
-            if strange:
-                usable = self.host.resources.ranks & ~strange
-                if usable:
-                    yield on_ranks(job.resource_request, usable)
+            usable = self.host.resources.ranks & ~strange
+            if strange and usable:
+                yield only_on(job.resource_request, usable)
 
     def _sentence(self, job: PendingJob, sharer: Sharer) -> str:
         request = job.resource_request
@@ -307,18 +311,19 @@ class SharingRule(TableRule):
         shape = request.shape
         fitting = impl.index.fitting(max(1, shape.slot_size), shape.gpu_per_slot, strange, False)
         room = sum(popcount(mask) for _, _, mask in fitting)
-        whose = "bank" if sharer.where["bank"] & matching and not sharer.where["user"] else "user"
+        where = dict(zip(CLAIMING, sharer.claimant.where))
+        whose = "bank" if where["bank"] & matching and not where["user"] else "user"
         verb, are = ("has", "is") if room == 1 else ("have", "are")
         return f"{counted(room, 'node')} {verb} room but {are} another {whose}'s"
 
     def keeps_promise(self, job: PendingJob) -> bool:
         sharer = self._jobs.get(job.jobid)
-        if sharer is None or job.resource_request.shape.exclusive:
+        if sharer is None or self._in_turn or job.resource_request.shape.exclusive:
             return True
         return not self._strange(sharer) & self.host.facts.ranks_of(job.resource_request)
 
     def forget(self, jobid: int) -> None:
-        if jobid not in self._on:
+        if jobid not in self._claims.running:
             self._jobs.pop(jobid, None)
             self._slots.pop(jobid, None)
 
@@ -337,53 +342,41 @@ class SharingRule(TableRule):
             on = self.host.resources.held_ranks(jobid)
         except KeyError:
             return
-        self._enter(jobid, sharer, on)
-
-    def _enter(self, jobid: int, sharer: Sharer, on: int) -> None:
-        """A job is on some ranks."""
-        self._on[jobid] = on
-        self._strangers.clear()
-        for mode in CLAIMING:
-            place = mode, sharer.keys[mode]
-            self._used.setdefault(place, RankCounts()).add(on)
-            self._claimed.setdefault(place, RankCounts()).add(on & sharer.where[mode])
+        self._claims.enter(jobid, sharer.claimant, on)
 
     def found_running(self, job: RunningJob) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, job.attributes)
         self._runs(job.jobid, sharer)
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
-        on = self._on.get(jobid)
-        if on is not None:
-            gone = on
+        found = self._claims.running.get(jobid)
+        if found is not None:
+            gone = found[1]
             if not final:
                 gone = 0
                 for mask, _, _ in read_lite(object_of(R)):
-                    gone |= mask & on
-            sharer = self._jobs[jobid]
-            self._strangers.clear()
-            for mode in CLAIMING:
-                place = mode, sharer.keys[mode]
-                self._used[place].remove(gone)
-                self._claimed[place].remove(gone & sharer.where[mode])
-                if not self._used[place].ranks:
-                    del self._used[place], self._claimed[place]
-            self._on[jobid] = on & ~gone
-            if final:
-                del self._on[jobid], self._jobs[jobid]
+                    gone |= mask
+            self._claims.leave(jobid, gone)
+        if final:
+            self._jobs.pop(jobid, None)
         self._ask_again()
 
     def ranks_changed(self, lost: bool) -> None:
         if lost and any(rule.properties for rule in self.entries.values()):
             # Nodes may be of another mode now. What runs stays.
-            on, slots = self._on, self._slots
-            jobs = self._jobs
-            self._forget_all()
-            self._slots = slots
-            for jobid, sharer in jobs.items():
-                self._jobs[jobid] = sharer._replace(where=self._where(sharer.queue))
-                if jobid in on:
-                    self._enter(jobid, self._jobs[jobid], on[jobid])
+            before, self._claims = self._claims, Claims()
+            self._modes.clear()
+            for jobid, sharer in self._jobs.items():
+                where = self._where(sharer.queue)
+                claimant = sharer.claimant._replace(where=tuple(where[mode] for mode in CLAIMING))
+                self._jobs[jobid] = Sharer(sharer.queue, where["node"], claimant)
+                if jobid in before.running:
+                    self._claims.enter(jobid, claimant, before.running[jobid][1])
+                    continue
+                job = self.host.pending(jobid)
+                if job is not None and getattr(job.resource_request, "claimant", None) is not None:
+                    job.resource_request = job.resource_request.with_claimant(claimant)
+            self.host.replan()
         self._ask_again()
 
     def _ask_again(self) -> None:
@@ -396,14 +389,40 @@ class SharingRule(TableRule):
 
     def why(self, job: PendingJob) -> str | None:
         sharer = self._jobs.get(job.jobid)
-        if sharer is None or not self.host.admission.is_deferred(job.jobid):
+        if sharer is None:
+            return None
+        if not self.host.admission.is_deferred(job.jobid) and not self._is_kept_off(job, sharer):
             return None
         return self._sentence(job, sharer)
 
+    def _is_kept_off(self, job: PendingJob, sharer: Sharer) -> bool:
+        """Whether a job would fit now if nothing were claimed, and does not."""
+        request = job.resource_request
+        strange = self._strange(sharer)
+        if getattr(request, "claimant", None) is None or not strange:
+            return False
+        impl = self.host.resources.impl
+        eligible = impl.eligible_ranks(request)
+        return (
+            impl.place_request(request, impl.index, eligible & ~strange) is None
+            and impl.place_request(request, impl.index, eligible) is not None
+        )
+
     def stats(self) -> dict[str, Any]:
-        claims = []
-        for (mode, key), ranks in self._claimed.items():
-            if ranks.ranks:
-                whose = user_name(key) if isinstance(key, int) else str(key)
-                claims.append({"mode": mode, "whose": whose, "nodes": len(ranks)})
-        return {"claims": claims}
+        claims: dict[tuple[str, Hashable], int] = {}
+        for claimant, on in self._claims.by_claimant():
+            for mode, key, where in zip(CLAIMING, claimant.keys, claimant.where):
+                if on & where:
+                    claims[mode, key] = claims.get((mode, key), 0) | on & where
+        pool = self.host.resources
+        return {
+            "claims": [
+                {
+                    "mode": mode,
+                    "whose": user_name(key) if isinstance(key, int) else str(key),
+                    "nodes": popcount(ranks),
+                    "idle_cores": pool.free_cores(ranks),
+                }
+                for (mode, key), ranks in claims.items()
+            ]
+        }

@@ -23,9 +23,6 @@ class PreemptionHost(SitePolicyHost, Protocol):
     queue_order: QueueOrder
     running: dict[int, StartedJob]
 
-    @property
-    def looks_past_heads(self) -> bool: ...
-
     def pending(self, jobid: int) -> PendingJob | None: ...
 
     def goes_first(self, job: PendingJob) -> bool: ...

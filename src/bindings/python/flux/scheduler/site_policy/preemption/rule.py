@@ -70,7 +70,8 @@ from flux.scheduler.site_policy.preemption.record import (
     Preemption,
     Victim,
 )
-from flux.scheduler.site_policy.preemption.trial import not_needed
+from flux.scheduler.site_policy.preemption.trial import KeptTrial
+from flux.scheduler.site_policy.preemption.victims import needed
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -513,11 +514,11 @@ class PreemptionRule(TableRule):
         end = max(end, self._end_of_taker(preemption))
         return end if isfinite(end) else 0.0
 
-    @staticmethod
-    def _end_of_taker(preemption: Preemption) -> float:
+    def _end_of_taker(self, preemption: Preemption) -> float:
         """When the job will end that takes; infinite: nobody knows."""
         length = getattr(preemption.request, "duration", 0.0)
-        return preemption.expected + length if length > 0 else inf
+        # It may start later than was expected: a clean-up takes its time, and a scheduler its reload.
+        return max(preemption.expected, self.host.now()) + length if length > 0 else inf
 
     def _kept_until(self, preemption: Preemption) -> float:
         """The end that the plan is told of what is free and kept for the job; 0: none."""
@@ -649,9 +650,12 @@ class PreemptionRule(TableRule):
             return True
         kept = () if preemption.placeholder is None else (preemption.placeholder,)
         victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
-        spared = not_needed(plan.pool.copy(), preemption.request, preemption.ranks, kept, victims)
-        if spared is None:
+        trial = KeptTrial(plan.pool.copy(), preemption.request, preemption.ranks, kept, plan.claims)
+        for jobid in victims:
+            trial.take_out(jobid)
+        if not trial.fits():
             return False
+        spared = set(victims) - needed(victims, trial)
         for jobid in sorted(spared):
             self._runs_on(jobid)
             self._messenger.warn(jobid, "will not be ended now: others have made room")
@@ -703,6 +707,10 @@ class PreemptionRule(TableRule):
         """The job for whom it is starts."""
         self.counts.served(preemption)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
+        # Where it started later than the plan was told, it ends later, too.
+        plan = self.host.current_plan() if self.host.looks_past_heads else None
+        if plan is not None and any(jobid >= 0 for jobid in plan.stale()):
+            self.host.replan()
 
     def _give_up(self, preemption: Preemption, why: str, cause: str) -> None:
         """The job does not start on what was kept for it."""
@@ -754,7 +762,8 @@ class PreemptionRule(TableRule):
             self._withhold(preemption)
         self._let_go(preemption)
         try:
-            alloc = pool.alloc_on(job.jobid, job.resource_request, preemption.ranks)
+            ranks = preemption.ranks & ~plan.closed_now(job.jobid, job.resource_request)
+            alloc = pool.alloc_on(job.jobid, job.resource_request, ranks)
             plan.note_started(job.jobid)
             return alloc
         except InsufficientResources:

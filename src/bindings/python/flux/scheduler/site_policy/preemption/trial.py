@@ -4,18 +4,47 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.request import ResourceRequest
 
 if TYPE_CHECKING:
+    from flux.resource.plan.claims import ClaimPlan
     from flux.resource.plan.plan import Plan
 
 
-class PoolTrial:
-    """A copy of a pool and of the promises in its plan, from which running jobs can be taken.
+class Trial:
+    """A copy of a pool, from which running jobs can be taken.
+
+    Args:
+        pool: the copy, which is changed
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._out: dict[int, tuple[Any, float]] = {}
+
+    def take_out(self, jobid: int) -> None:
+        """A running job is gone."""
+        self._out[jobid] = (self._pool.held(jobid), self._pool.job_end(jobid))
+        self._pool.free(jobid)
+
+    def put_back(self, jobid: int) -> None:
+        """A job that was taken out runs on."""
+        held, end = self._out.pop(jobid)
+        # grant() reads nothing but the duration.
+        self._pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
+        self._pool.update_expiration(jobid, end)
+
+    def fits(self) -> bool:
+        """Whether the job could start now."""
+        raise NotImplementedError
+
+
+class PoolTrial(Trial):
+    """A trial with the promises in the plan.
 
     Args:
         plan (Plan): through which jobs are started
@@ -38,24 +67,12 @@ class PoolTrial:
         yielding: Container[int],
     ) -> None:
         self._plan = plan.on_copy(yielding)
-        self._pool = self._plan.pool
+        super().__init__(self._plan.pool)
         self._jobid = jobid
         self._request = request
         if request.duration > 0 and longer > 0:
             self._request = copy.copy(request)
             self._request.duration = request.duration + longer
-        self._out: dict[int, tuple[Any, float]] = {}
-
-    def take_out(self, jobid: int) -> None:
-        """A running job is gone."""
-        self._out[jobid] = (self._pool.held(jobid), self._pool.job_end(jobid))
-        self._pool.free(jobid)
-
-    def put_back(self, jobid: int) -> None:
-        """A job that was taken out runs on."""
-        held, end = self._out.pop(jobid)
-        _give(self._pool, jobid, held)
-        self._pool.update_expiration(jobid, end)
 
     def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
         """Mask of the ranks that the job would get, if it keeps all promises to others; None: it
@@ -75,43 +92,33 @@ class PoolTrial:
         return ranks
 
     def fits(self) -> bool:
-        """Whether the job could start now."""
         return self.offer() is not None
 
 
-def not_needed(
-    pool: Any, request: Any, ranks: int, kept: Iterable[int], victims: Sequence[int]
-) -> set[int] | None:
-    """Of jobs that are to end for another, those without whose resources it fits by now.
+class KeptTrial(Trial):
+    """A trial on the ranks that are kept for a job, whatever was promised.
 
     Args:
         pool: a copy, which is changed
         request: what the job asks for
         ranks (int): mask of the ranks that are kept for it
         kept: ids of the allocations that keep what is free of them
-        victims: ids of the jobs that are to end; the last one is spared first
-
-    Returns:
-        None: it does not fit even if all end
+        claims (ClaimPlan): who keeps the job off ranks; None: nobody
     """
-    for jobid in kept:
-        pool.free(jobid)
-    held = {jobid: pool.held(jobid) for jobid in victims}
-    for jobid in victims:
-        pool.free(jobid)
-    if not pool.fits_on(request, ranks):
-        return None
-    spared = set()
-    for jobid in reversed(victims):
-        _give(pool, jobid, held[jobid])
-        if pool.fits_on(request, ranks):
-            spared.add(jobid)
-        else:
+
+    def __init__(
+        self, pool: Any, request: Any, ranks: int, kept: Iterable[int], claims: ClaimPlan | None
+    ) -> None:
+        super().__init__(pool)
+        self._request = request
+        self._ranks = ranks
+        self._claims = None if claims is None else claims.copy(pool)
+        for jobid in kept:
             pool.free(jobid)
-    return spared
 
-
-def _give(pool: Any, jobid: int, held: Any) -> None:
-    """Give a job again what it held in a pool; its end is another matter."""
-    # grant() reads nothing but the duration.
-    pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
+    def fits(self) -> bool:
+        ranks, claimant = self._ranks, getattr(self._request, "claimant", None)
+        if self._claims is not None and claimant is not None:
+            now = self._pool.clock()
+            ranks &= ~self._claims.closed_now(claimant, now, now, {})
+        return bool(ranks) and bool(self._pool.fits_on(self._request, ranks))

@@ -14,7 +14,7 @@ subsets. Whether a job fits is never counted: it is tried, by the pool's own all
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -105,11 +105,18 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
     while out > high:
         out -= 1
         trial.put_back(ordered[out].jobid)
-    chosen = []
-    for one in reversed(ordered[:high]):
-        trial.put_back(one.jobid)
-        if not trial.fits():
-            trial.take_out(one.jobid)
-            chosen.append(one)
-    chosen.reverse()
-    return chosen
+    left = needed([one.jobid for one in ordered[:high]], trial)
+    return [one for one in ordered[:high] if one.jobid in left]
+
+
+def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
+    """Of jobs that are out of a trial, in which it fits, those that have to be: from the last to the
+    first, each is put back without which it still fits."""
+    left = set(jobids)
+    for jobid in reversed(jobids):
+        trial.put_back(jobid)
+        if trial.fits():
+            left.discard(jobid)
+        else:
+            trial.take_out(jobid)
+    return left

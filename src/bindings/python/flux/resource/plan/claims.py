@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Claimed ranks in a plan: who may not be on a rank together, now and at times to come.
+
+A running job may *claim* the ranks that it is on: then others of another key (a user, or a bank) may
+not be there until it has ended, however much of the rank is free. So a rank frees for them at the
+latest end of the jobs that keep them off, not core by core.
+
+A promise to such a job is *pinned* to the ranks that were found for it: by counts of cores alone it
+might be bound to others, on which somebody else will be.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Callable, NamedTuple
+
+from flux.resource.plan.mask_timeline import INFINITY
+from flux.resource.plan.promise import length_of
+from flux.resource.pool.masks import idset_text
+from flux.resource.pool.rank_counts import RankCounts
+
+if TYPE_CHECKING:
+    from flux.resource.plan.promise import Promise
+    from flux.resource.request import ResourceRequest
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+#: Times that are tried one by one for the start of a job; of the later ones it is every second, then
+#: every fourth and so on, so that a search stays short. What it finds is certain all the same, and
+#: may be later than need be.
+TIMES_ONE_BY_ONE = 32
+
+#: Later than all ends there are, but for those of jobs without one.
+LAST = 1e300
+
+
+class Claimant(NamedTuple):
+    """What decides with whom a job may be on a rank.
+
+    Attributes:
+        keys (tuple): whose job it is, one key for each kind of claim there is
+        where (tuple): for each kind, the ranks (a mask) that the job claims while it is there
+    """
+
+    keys: tuple[Hashable, ...]
+    where: tuple[int, ...]
+
+    def apart_from(self, other: Claimant) -> int:
+        """Mask of the ranks on which the jobs of two claimants may not be together."""
+        ranks = 0
+        for own_key, other_key, own, others in zip(self.keys, other.keys, self.where, other.where):
+            if own_key != other_key:
+                ranks |= own | others
+        return ranks
+
+
+class Claims:
+    """The running jobs with their claims.
+
+    Attributes:
+        running (dict): by job id, the claimant and the mask of the ranks that the job is on
+        changes (int): grows with each change
+    """
+
+    def __init__(self) -> None:
+        self.running: dict[int, tuple[Claimant, int]] = {}
+        self.changes = 0
+        self._ranks: dict[Claimant, RankCounts] = {}
+        self._apart: dict[Claimant, int] = {}  # void with each change
+
+    def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
+        """A job is on some ranks; one whose ranks have all left the pool is not kept."""
+        if not ranks:
+            return
+        self.running[jobid] = (claimant, ranks)
+        self._ranks.setdefault(claimant, RankCounts()).add(ranks)
+        self._changed()
+
+    def leave(self, jobid: int, ranks: int) -> None:
+        """A job has left some of its ranks; it is forgotten if it is on no other."""
+        claimant, on = self.running[jobid]
+        counts = self._ranks[claimant]
+        counts.remove(on & ranks)
+        if not counts.ranks:
+            del self._ranks[claimant]
+        if on & ~ranks:
+            self.running[jobid] = (claimant, on & ~ranks)
+        else:
+            del self.running[jobid]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self._apart.clear()
+
+    def by_claimant(self) -> Iterator[tuple[Claimant, int]]:
+        """Each claimant that has a running job, with the mask of the ranks its jobs are on."""
+        for claimant, counts in self._ranks.items():
+            yield claimant, counts.ranks
+
+    def apart_from(self, claimant: Claimant) -> int:
+        """Mask of the ranks on which a job may not be now.  O(claimants) after a change, then
+        O(1)."""
+        ranks = self._apart.get(claimant)
+        if ranks is None:
+            ranks = 0
+            for other, on in self.by_claimant():
+                ranks |= on & claimant.apart_from(other)
+            self._apart[claimant] = ranks
+        return ranks
+
+
+class ClaimPlan:
+    """Which ranks are closed to a job, now and later.
+
+    Times are seconds since the epoch. A job that ran past its end is taken to end now.
+
+    Args:
+        claims (Claims): what runs, which goes on changing
+        pool (ResourcePoolImplementation): the pool of the plan, which knows when jobs end; a job
+            that is not in it (it is a copy) has gone
+
+    Attributes:
+        promised (dict): by job id, the requests of jobs with a promise, as the jobs have made them
+    """
+
+    def __init__(self, claims: Claims, pool: ResourcePoolImplementation) -> None:
+        self._claims = claims
+        self._pool = pool
+        self.promised: dict[int, ResourceRequest] = {}
+        #: whether all that runs is in the pool
+        self._live = True
+        #: by claimant, ranks with the ends of the last that keep it off, the first end first
+        self._leaving: dict[Claimant, list[tuple[float, int]]] = {}
+        self._seen: tuple[int, int] | None = None
+
+    def copy(self, pool: ResourcePoolImplementation | None = None) -> ClaimPlan:
+        """An independent copy with the same promises, of the same running jobs; for a copy of the
+        pool, if one is given, without promises."""
+        new = ClaimPlan(self._claims, self._pool if pool is None else pool)
+        new._live = pool is None and self._live
+        if pool is None:
+            new.promised = self.promised.copy()
+            new._leaving, new._seen = self._leaving, self._seen
+        return new
+
+    # -- what is closed ----------------------------------------------------------------------------
+
+    def _leavings(self, claimant: Claimant) -> list[tuple[float, int]]:
+        """``(end, ranks)``, ascending: by then the last of those has ended that keep a claimant off
+        these ranks.  O(running jobs) after a change, else O(1)."""
+        seen = (self._pool.generation, self._claims.changes)
+        if seen != self._seen:
+            self._seen, self._leaving = seen, {}
+        found = self._leaving.get(claimant)
+        if found is None:
+            ends = dict(self._pool.job_end_times())
+            apart: dict[Claimant, int] = {}
+            blocking = []
+            for jobid, (other, on) in self._claims.running.items():
+                closed = apart.get(other)
+                if closed is None:
+                    closed = apart[other] = claimant.apart_from(other)
+                if on & closed and jobid in ends:
+                    blocking.append((ends[jobid] or INFINITY, on & closed))
+            blocking.sort(reverse=True)
+            found = self._leaving[claimant] = []
+            known = 0
+            for end, ranks in blocking:
+                if ranks & ~known:
+                    found.append((end, ranks & ~known))
+                    known |= ranks
+            found.reverse()
+        return found
+
+    def closed(
+        self,
+        claimant: Claimant,
+        start: float,
+        end: float,
+        promises: Mapping[int, Promise],
+        jobid: int | None = None,
+    ) -> int:
+        """Mask of the ranks on which a job may not be in a span of time, because of those that run
+        then or are promised to be there; its own promise does not count."""
+        ranks = 0
+        for until, some in reversed(self._leavings(claimant)):
+            if until <= start:
+                break
+            ranks |= some
+        return ranks | self.closed_by_promises(claimant, start, end, promises, jobid)
+
+    def closed_now(
+        self,
+        claimant: Claimant,
+        end: float,
+        now: float,
+        promises: Mapping[int, Promise],
+        jobid: int | None = None,
+    ) -> int:
+        """The same from now until a time, for a job that is to start: jobs that ran past their ends
+        keep it off as well."""
+        if self._live:
+            ranks = self._claims.apart_from(claimant)
+        else:
+            ranks = 0
+            for _, some in self._leavings(claimant):
+                ranks |= some
+        return ranks | self.closed_by_promises(claimant, now, end, promises, jobid)
+
+    def closed_by_promises(
+        self,
+        claimant: Claimant,
+        start: float,
+        end: float,
+        promises: Mapping[int, Promise],
+        jobid: int | None = None,
+    ) -> int:
+        """The part of `closed` that is due to promises."""
+        ranks = 0
+        for other, request in self.promised.items():
+            promise = promises.get(other)
+            if other == jobid or promise is None or promise.start >= end or promise.end <= start:
+                continue
+            assert request.claimant is not None, "the others are not kept here"
+            ranks |= (promise.ranks or 0) & claimant.apart_from(request.claimant)
+        return ranks
+
+    def reopens(
+        self, claimant: Claimant, time: float, promises: Mapping[int, Promise]
+    ) -> list[float]:
+        """The times after `time` at which ranks open for a claimant, ascending."""
+        times = {until for until, _ in self._leavings(claimant) if time < until < INFINITY}
+        times.update(
+            promises[other].end
+            for other in self.promised
+            if other in promises and time < promises[other].end < INFINITY
+        )
+        return sorted(times)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def beside(self, request: ResourceRequest, closed: int) -> ResourceRequest | None:
+        """A request for what it asks for on other ranks than some (a mask); None: there are none."""
+        matching = self._pool.match_mask(request)
+        if not matching & closed:
+            return request
+        return only_on(request, matching & ~closed) if matching & ~closed else None
+
+    def earliest(
+        self,
+        request: ResourceRequest,
+        start: float,
+        now: float,
+        promises: Mapping[int, Promise],
+        find: Callable[[ResourceRequest, float, float], float],
+    ) -> float:
+        """First time from `start` on at which a request fits where it may be; infinity: never.
+
+        Args:
+            find: tells when a request fits, from a time on, if nothing is claimed
+
+        Costs as many searches as there are times at which ranks open before it fits, up to
+        `TIMES_ONE_BY_ONE`, and then few.
+        """
+        claimant = request.claimant
+        assert claimant is not None, "asked for such requests alone"
+        length = length_of(request)
+        time = find(request, start, now)
+        times: list[float] | None = None
+        tried, step = 0, 1
+        while time < INFINITY:
+            closed = self.closed(claimant, time, time + length, promises)
+            limited = self.beside(request, closed)
+            found = INFINITY if limited is None else find(limited, time, now)
+            if found <= time:
+                return time
+            if times is None:
+                times = self.reopens(claimant, time, promises)
+            tried += 1
+            if tried > TIMES_ONE_BY_ONE:
+                step *= 2
+            at = min(bisect_right(times, time) + step - 1, len(times) - 1)
+            opens = times[at] if at >= 0 and times[at] > time else INFINITY
+            time = min(found, opens)
+        return INFINITY
+
+
+def only_on(request: ResourceRequest, ranks: int) -> ResourceRequest:
+    """A request for only some ranks (a mask) of those that it could use."""
+    shape = request.shape
+    only = {"ranks": [idset_text(ranks)]}
+    constraint = {"and": [shape.constraint, only]} if shape.constraint else only
+    return request.with_shape(shape.replace(constraint=constraint))
