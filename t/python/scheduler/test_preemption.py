@@ -325,7 +325,9 @@ def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
     jobs = [standby(instance, slots=1, userid=7, **SHARED) for _ in range(2)]
     instance.advance(3600)
     taker = batch(instance, slots=1, userid=8, **SHARED)
-    if not has_claims_in_plan(policy):  # such a policy defers it, and what is deferred does not take
+    if not has_claims_in_plan(
+        policy
+    ):  # such a policy defers it, and what is deferred does not take
         instance.advance(200)
         assert not any(exceptions(job) for job in jobs) and taker.state == "pending"
         return

@@ -9,10 +9,10 @@ import platform
 from flux_embedded.formats import states
 from flux_embedded.simulate import __version__, policy, run
 from flux_embedded.simulate.engine.instance import plugin_of
-from flux_embedded.simulate.limit_check import tables_of
 from flux_embedded.simulate.outages import Outages
 from flux_embedded.simulate.results import losses, metrics, statistics
 from flux_embedded.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
+from flux_embedded.simulate.site_check import tables_of
 from flux_embedded.simulate.trace import Trace, variant_text
 from flux_embedded.simulate.workload.record import OptionError
 from flux_embedded.simulate.workload.text import digest
@@ -116,13 +116,9 @@ def provenance(case, settings, files=(), options=None, command=None):
         "notes": workload.notes.lines(),
         "versions": {"flux-scheduler": __version__, "python": platform.python_version()},
     }
-    limits = tables_of(settings.config)
-    if limits:
-        record["limits"] = limits
-        queues = settings.config.get("queues") or {}
-        record["parents"] = {
-            name: queue["parent"] for name, queue in queues.items() if "parent" in queue
-        }
+    tables = tables_of(settings.config)
+    if tables:
+        record["tables"] = tables
     if command:
         record["command"] = command
     return record
