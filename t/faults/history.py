@@ -7,7 +7,7 @@ run again. `make(seed)` is the only place where chance comes in.
 
 import random
 
-from site_rules import BANKS, MOST_LICENSES, TABLES
+from site_rules import BANKS, MOST_LICENSES, PLACEMENTS, TABLES
 
 from flux.scheduler.testing import jobspec
 
@@ -98,7 +98,7 @@ def make(
         steps (int): how many
         calm (bool): only steps that leave every promise of a scheduler standing
         reserving (bool): an administrator makes reservations, and jobs may name them
-        policing (bool): there are limits and licences, which jobs have to keep
+        policing (bool): there are limits, licences and racks, which jobs have to keep
         preempting (bool): jobs of one queue end for those of another
         impatient (bool): some jobs say for how long they may wait
     """
@@ -121,6 +121,8 @@ def make(
                 job["bank"] = chance.choice(BANKS)
                 if chance.random() < 0.4:
                     job["licenses"] = chance.randint(1, MOST_LICENSES)
+                if chance.random() < 0.4:
+                    job["placement"] = chance.choice(PLACEMENTS)
     if preempting:
         for step in history:
             for job in step[1] if step[0] == "submit" else ():
@@ -231,6 +233,8 @@ def jobspec_of_job(job):
         system["bank"] = job["bank"]
     if "licenses" in job:
         system["licenses"] = {"matlab": job["licenses"]}
+    if "placement" in job:
+        system["placement"] = job["placement"]
     if "queue" in job:
         system["queue"] = job["queue"]
     if "max_wait" in job:

@@ -5,11 +5,13 @@
 
 - no limit is exceeded by the start of a job that it is for;
 - no licence is given to more than there are;
-- where nodes are shared within a bank, no job starts beside one of another bank.
+- where nodes are shared within a bank, no job starts beside one of another bank;
+- a job that requires a placement is in as few racks as it has to be, or each segment of it in one.
 
 It counts from what was given and freed, and takes nothing over from the scheduler.
 """
 
+from books import ids
 from eventlog_rules import Violation
 
 #: Banks of jobs.
@@ -17,6 +19,17 @@ BANKS = ("red", "blue")
 
 #: Most licences that a job asks for.
 MOST_LICENSES = 2
+
+#: What jobs may say of their placement.
+PLACEMENTS = [
+    {"level": "rack"},
+    {"level": "rack", "mode": "required", "max": 2},
+    {"level": "rack", "mode": "required", "segment": 2},
+    {"level": "rack", "mode": "required", "segment": 1, "max": 1},
+    {"level": "rack", "mode": "preferred", "wait": 15},
+    {"level": "rack", "mode": "preferred", "segment": 2, "wait": 60},
+    {"level": "rack", "mode": "preferred"},
+]
 
 #: The tables that a history may put in force.
 TABLES = [
@@ -42,6 +55,13 @@ TABLES = [
         "sharing": {"all": {"mode": "bank"}},
         "limits": {"bank": {"per": "bank", "max": {"nodes": 2}}},
         "licenses": {"matlab": 3},
+    },
+    {"topology": {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}}},
+    {"topology": {"rack": {"groups": {"a": "node[0-2]", "b": "node3"}}}},
+    {
+        "topology": {"rack": {"groups": {"a": "node[0,3]", "b": "node2"}}},
+        "sharing": {"all": {"mode": "bank"}},
+        "limits": {"bank": {"per": "bank", "max": {"nodes": 3}}},
     },
 ]
 
@@ -117,7 +137,34 @@ class SiteRules:
                 used += wanted
             if used > total:
                 return f"job {jobid}: {used} of {total} licences"
+        if "topology" in tables and "placement" in job:
+            if most is not None:
+                return "it depends on where it is put"
+            return _scattered(tables["topology"], jobid, job["placement"], held[jobid])
         return None
+
+
+def _scattered(topology, jobid, placement, held):
+    """In which way a job is not placed as it requires, in words; None: it is."""
+    if placement.get("mode") == "preferred":
+        return None
+    left = {resource[0] for resource in held}
+    groups = topology[placement["level"]]["groups"]
+    numbers = []
+    for hosts in groups.values():
+        here = left & ids(hosts.replace("node", ""))
+        left = left - here
+        if here:
+            numbers.append(len(here))
+    if left:
+        return f"job {jobid} requires a placement, and has ranks {left} of no rack"
+    segment = placement.get("segment")
+    if segment is not None and any(number % segment for number in numbers):
+        return f"job {jobid} requires segments of {segment}, and has {numbers} nodes of racks"
+    most = placement.get("max") or (1 if segment is None else len(groups))
+    if len(numbers) > most:
+        return f"job {jobid} requires {most} racks, and is in {len(numbers)}"
+    return None
 
 
 def count(holdings):

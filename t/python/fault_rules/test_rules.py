@@ -489,6 +489,33 @@ def test_a_stranger_on_a_claimed_node_is_found():
         shared.started(3, jobs, {1: held_by(0), 3: held_by(0, 1)})
 
 
+RACKS = {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}}
+
+
+@pytest.mark.parametrize(
+    "placement, ranks, wrong",
+    [
+        ({}, (0, 1), None),
+        ({}, (1, 2), "requires 1 racks, and is in 2"),
+        ({"max": 2}, (1, 2), None),
+        ({"segment": 2}, (0, 1, 2, 3), None),
+        ({"segment": 2}, (0, 2), "segments of 2, and has .1, 1. nodes"),
+        ({"segment": 1, "max": 1}, (0, 2), "requires 1 racks"),
+        ({}, (1, 4), "ranks .4. of no rack"),
+        ({"mode": "preferred"}, (1, 2, 4), None),
+    ],
+)
+def test_a_job_that_is_not_where_it_has_to_be_is_found(placement, ranks, wrong):
+    jobs = {1: {"bank": "red", "placement": {"level": "rack", **placement}}}
+    held = {1: held_by(*ranks)}
+    rules().started(1, jobs, held)
+    if wrong is None:
+        rules(topology=RACKS).started(1, jobs, held)
+    else:
+        with pytest.raises(Violation, match=wrong):
+            rules(topology=RACKS).started(1, jobs, held)
+
+
 def test_while_tables_change_either_may_be_in_force():
     jobs = {1: {"bank": "red"}}
     both = rules(**BANK_LIMIT)
@@ -524,3 +551,29 @@ def test_a_scheduler_that_does_not_count_is_caught(scheduler, defect, monkeypatc
     assert found is not None
     said = {"limit": "3 of 2 nodes", "licence": "4 of 2 licences", "sharing": "a stranger"}
     assert said[defect] in found
+
+
+@pytest.mark.parametrize("pool", ["rv1", "tree"])
+@pytest.mark.parametrize("scheduler", ["sched-fifo", "sched-backfill"])
+def test_a_pool_that_scatters_jobs_is_caught(scheduler, pool, monkeypatch):
+    """The defect is planted in the pool: it takes any ranks for some that are together."""
+    from faults import run_history
+
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+    one = {"shape": 9, "constraint": 5, "duration": 20, "run": 20, "urgency": 16, "bank": "red"}
+    two = {**one, "shape": 10, "constraint": 0, "placement": {"level": "rack"}}
+    three = {**one, "constraint": 6}
+    steps = [
+        ["configure", 7],
+        ["submit", [one]],
+        ["submit", [three]],
+        ["submit", [two]],
+        ["advance", 30],
+    ]
+    assert run_history(steps, scheduler, pool) is None
+    monkeypatch.setattr(
+        ResourcePoolImplementation, "in_groups", lambda self, index, shape, eligible: eligible
+    )
+    found = run_history(steps, scheduler, pool)
+    assert found is not None and "requires 1 racks, and is in 2" in found

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from flux.resource.plan.packing import Item, _offers, pack, too_few
+from flux.resource.plan.packing import Effort, Item, _most, _offers, pack, too_few
 from flux.resource.request import Shape
 from flux.resource.ResourceCount import ResourceCount
 
@@ -96,7 +96,8 @@ def test_offers_are_what_nothing_can_be_added_to(seed):
             for one in every
             if any(one) and not any(a != one and all(x >= y for x, y in zip(a, one)) for a in every)
         }
-        assert set(_offers(items, *groups[0])) == best
+        mask, full, free = groups[0]
+        assert set(_offers(items, _most(items, mask, free), full, free)) == best
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -119,6 +120,6 @@ def test_there_is_a_way_where_there_is_one(seed):
             ],
         )
         assert not (few and there_is)
-        assert pack(items, groups) == there_is
+        assert pack(items, groups, Effort()) == there_is
         ways += there_is
     assert 0 < ways < 200

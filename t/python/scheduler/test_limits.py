@@ -521,17 +521,51 @@ def test_what_a_window_has_given_comes_back_to_it(policy, args):
     check(rig)
 
 
+def part_of(whole, ranks):
+    """An R of some of its ranks."""
+    part = {"version": 1, "execution": dict(whole["execution"])}
+    part["execution"]["R_lite"] = [{"rank": str(ranks), "children": {"core": "0-3"}}]
+    part["execution"]["nodelist"] = [f"n{rank}" for rank in IDset(str(ranks))]
+    return part
+
+
 def runs(rig, jobid, node, userid=7, **keys):
-    """A job runs on a node when the scheduler is loaded."""
+    """A job runs on a node, or some (an idset), when the scheduler is loaded."""
     rig.manager.running.append(
         {"id": jobid, "priority": 16, "userid": userid, "t_submit": 1.0, "free": ""}
     )
-    held = R(4, 4)
-    held["execution"]["R_lite"] = [{"rank": str(node), "children": {"core": "0-3"}}]
-    held["execution"]["nodelist"] = [f"n{node}"]
-    rig.info.R[jobid] = held
+    rig.info.R[jobid] = part_of(R(4, 4), node)
     if keys is not None:
         rig.info.jobspecs[jobid] = nodes(1, **keys)
+
+
+@POLICIES
+@pytest.mark.parametrize("free, left", [(None, 0), ("0", 1)], ids=["ended", "partly"])
+def test_what_comes_back_while_a_scheduler_asks_about_running_jobs(policy, args, free, left):
+    """The job manager announces nothing between hello and ready."""
+    rig = Rig(R(4, 4))
+    runs(rig, 8, "0-1")
+    runs(rig, 9, 2)
+    answer = rig.info.answer_attributes
+
+    def comes_back(*asked):
+        rig.manager.running[0]["free"] = free
+        if free is None:
+            del rig.manager.running[0]
+        rig.info.answer_attributes = answer
+        answer(*asked)
+
+    rig.info.answer_attributes = comes_back
+    load(policy, args, {"one": {"per": "bank", "max": {"nodes": 4}}}, rig)
+    assert used(rig) == {("",): (left + 1, 4 * (left + 1), 0, 1 + bool(left))}
+    rig.alloc(1, nodes(3 - left), userid=7)
+    rig.settle()
+    assert rig.started() == [1]
+    if left:
+        rig.free(8, part_of(rig.info.R[8], 1))
+        rig.settle()
+    assert used(rig) == {("",): (4 - left, 4 * (4 - left), 0, 2)}
+    check(rig)
 
 
 @POLICIES

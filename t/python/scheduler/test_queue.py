@@ -3,13 +3,15 @@
 before."""
 
 import heapq
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flux.scheduler import PendingJob
-from flux.scheduler.queue import Backlog, PendingQueue, in_order
+from flux.scheduler import queue as queue_module
+from flux.scheduler.queue import Alike, Backlog, PendingQueue, in_order
 from flux.scheduler.requests import Requests
 
 
@@ -303,6 +305,121 @@ def test_what_was_refused_does_not_hold_when_its_job_has_gone_or_things_change()
         backlog.push(jobs[1])
         found = [pending.jobid for pending in backlog.to_examine(lambda: 0.0) if pending]
         assert 2 in found, change
+
+
+LOOKS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["push", "push", "remove", "move", "wake", "allow", "again", "pass", "exempt"]
+        ),
+        st.integers(0, 60),
+        st.integers(0, 3),
+    ),
+    max_size=80,
+)
+
+
+@given(LOOKS)
+def test_a_round_by_signatures_looks_at_the_same_jobs_as_one_from_job_to_job(ops):
+    """Whatever happens in between, and wherever passes are cut short."""
+    logs = []
+    for merged in (0, queue_module.MAX_SIGNATURES_MERGED):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(queue_module, "MAX_SIGNATURES_MERGED", merged)
+            patch.setattr(queue_module, "JOBS_PER_BLOCK", 4)
+            patch.setattr(queue_module, "EFFORT_PER_TURN", 10**9)  # turns are of another length
+            patch.setattr(queue_module, "HEAD_JOBS", 2)
+            logs.append(looks_of(ops))
+    assert logs[0] == logs[1]
+
+
+def looks_of(ops):
+    """Who is examined while all this happens, each found blocked, the shorter as well if a third is
+    examined."""
+    backlog = Backlog()
+    jobs = {}
+    exempt = []
+    backlog.exempt_jobs = lambda: exempt
+    found = []
+
+    def look(steps):
+        for job in backlog.to_examine(lambda: 0.0):
+            if job is not None:
+                found.append(job.jobid)
+                limit = 0.0 if job.jobid % 3 == 0 else inf
+                backlog.block(job, alike=not job.exempt, limit=limit)
+                steps -= 1
+                if steps == 0:
+                    return
+
+    for op, number, kind in ops:
+        job = jobs.get(number)
+        if op == "push" and job is None:
+            asks = Asks("abcd"[kind], 60 + number % 5)
+            jobs[number] = PendingJob(number, 16 + kind, 0.0, Request(), asks)
+            backlog.push(jobs[number])
+        elif op == "wake":
+            backlog.wake(0.0)
+        elif op == "allow":
+            backlog.allow()
+        elif op == "pass":
+            look(number or -1)
+        elif job is None:
+            pass
+        elif op == "remove":
+            backlog.remove(jobs.pop(number))
+            if job.exempt:
+                exempt.remove(job)
+        elif op == "move" and not job.exempt:
+            backlog.move(job, 14 + kind)
+        elif op == "again":
+            backlog.again(job)
+        elif op == "exempt" and not job.exempt:
+            job.exempt = True
+            exempt.append(job)
+            exempt.sort()
+    look(-1)
+    assert backlog.stats(5.0)["unlooked"] == 0
+    return found
+
+
+def test_a_job_that_leaves_and_comes_back_to_its_place_in_a_round_is_looked_at_once():
+    backlog = Backlog()
+    jobs = [PendingJob(n, 16, 0.0, Request(), Asks("ab"[n == 150], 60)) for n in range(200)]
+    for one in jobs:
+        backlog.push(one)
+    looked_at(backlog)
+    backlog.wake(0.0)
+    seen = looked_at(backlog, steps=2)
+    for _ in range(2):  # all of its signature are gone for a moment
+        backlog.remove(jobs[150])
+        backlog.push(jobs[150])
+    assert 150 not in seen
+    assert looked_at(backlog).count(150) == 1
+
+
+@pytest.mark.parametrize("size", [1000, 4000])
+def test_a_round_over_a_deep_queue_looks_at_few_jobs_of_each_signature(monkeypatch, size):
+    """What is looked at in a round grows with the shapes in the queue, not with its jobs."""
+    backlog = Backlog()
+    for jobid in range(1, size + 1):
+        backlog.push(PendingJob(jobid, 16, 0.0, Request(), Asks("abcdefgh"[jobid % 8], jobid % 97)))
+
+    def look():
+        found = []
+        for pending in backlog.to_examine(lambda: 0.0):
+            if pending is not None:
+                found.append(pending.jobid)
+                backlog.block(pending, alike=True, limit=0.0)
+        return found
+
+    look()
+    searched = []
+    after = Alike.after
+    monkeypatch.setattr(Alike, "after", lambda *args: searched.append(1) or after(*args))
+    backlog.wake(1.0)
+    assert look() == list(range(1, 9))
+    assert len(searched) <= 3 * 8
 
 
 # -- an order of one's own -------------------------------------------------------------------------

@@ -23,8 +23,8 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource import InsufficientResources
-from flux.scheduler import Scheduler
-from flux.scheduler.queue import EFFORT_PER_TURN, HEAD_JOBS
+from flux.scheduler import Scheduler, queue
+from flux.scheduler.queue import EFFORT_PER_TURN, HEAD_JOBS, MAX_SIGNATURES_MERGED
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 
@@ -193,7 +193,7 @@ def test_trap_3_a_head_behind_jobs_without_a_limit_stops_only_who_could_delay_it
 def deep(jobs=2000, **keys):
     """A backfill scheduler with a blocked head, and jobs behind it that do not fit now.
 
-    Each may run shorter than those ahead of it, so that none of these speaks for it.
+    Each asks for something else, so that none speaks for another one.
     """
     rig = Rig(R(16, 4))
     rig.load_file("sched-backfill", "reason-depth=0", **keys)
@@ -201,9 +201,15 @@ def deep(jobs=2000, **keys):
     rig.settle()
     rig.alloc(2, jobspec(1, nodes=16, cores=4, duration=10), priority=30)
     for jobid in range(3, jobs + 3):
-        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=90000 - jobid))
+        rig.alloc(jobid, different(jobid, 90000))
     rig.settle()
     return rig
+
+
+def different(jobid, duration):
+    """A request for two nodes that is unlike all others."""
+    without = {"not": [{"properties": [f"p{jobid}"]}]}
+    return jobspec(1, nodes=2, cores=4, duration=duration, constraints=without)
 
 
 def counting(rig):
@@ -217,11 +223,11 @@ def test_trap_4_what_was_found_blocked_is_not_probed_again_for_nothing():
     rig = deep()
     examined = counting(rig)
     for jobid in range(5001, 5021):
-        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=50000 - jobid))
+        rig.alloc(jobid, different(jobid, 50000))
         rig.settle()
     assert sorted(examined) == list(range(5001, 5021))
     for jobid in range(6001, 6021):
-        rig.alloc(jobid, jobspec(1, nodes=2, cores=4, duration=60000))
+        rig.alloc(jobid, different(5001, 40000 - jobid))
         rig.settle()
     assert len(examined) == 20
 
@@ -236,7 +242,9 @@ def test_trap_4_a_release_wakes_everybody():
     assert set(examined) == {9000, *range(2, 203)}
 
 
-def test_trap_4_the_tail_is_looked_at_under_steady_events():
+@pytest.mark.parametrize("merged", [0, MAX_SIGNATURES_MERGED])
+def test_trap_4_the_tail_is_looked_at_under_steady_events(monkeypatch, merged):
+    monkeypatch.setattr(queue, "MAX_SIGNATURES_MERGED", merged)
     rig = deep()
     sched = rig.sched
     last = 2002
@@ -317,7 +325,7 @@ def test_trap_5_blocked_and_denied_jobs_yield_too(module):
     for jobid in range(2, 302):
         spec = jobspec(1, nodes=9)
         if module == "sched-backfill":
-            spec = jobspec(1, nodes=4, duration=10000 - jobid)
+            spec = different(jobid, 10000)
         rig.alloc(jobid, spec)
     rig.settle()
     assert rig.sched.stats_get()["sched_yields"] - before >= 300 / EFFORT_PER_TURN

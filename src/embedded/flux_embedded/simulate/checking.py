@@ -9,6 +9,7 @@
 - a promise is kept
 - where a job was ended to make way for another, that one starts on its units
 - no limit of the configuration is exceeded, no licence oversold, and no stranger is on a claimed node
+- a job that requires nodes of one rack has them
 - what is written of a job adds up: its times, its run time and its profile, its size and its units
 - the totals of a result are those of its jobs, and none of them is missing
 - eventlogs follow RFC 21, and R is a resource set as RFC 20 has it, on ranks that were up
@@ -26,6 +27,7 @@ import os
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import eventlog, idset, rset, states
+from flux_embedded.simulate.placement_check import misplaced
 from flux_embedded.simulate.results import reading
 from flux_embedded.simulate.results.files import busy_changes
 from flux_embedded.simulate.site_check import broken
@@ -123,6 +125,7 @@ def check_result(result):
                     )
     if calm:
         _check_preempted(result, rows)
+        _check_placement(result, rows)
     _check_tables(result, rows)
     for row in rows:
         _check_sums(result, row, calm)
@@ -141,6 +144,17 @@ def _check_tables(result, rows):
         found = broken(rows, tables, machine["unit"], machine["cores"])
         if found is not None:
             raise Violation(f"{result.name}: {found}")
+
+
+def _check_placement(result, rows):
+    topology = result.provenance.get("topology")
+    if topology:
+        machine = result.provenance["machine"]
+        cores = machine["cores"] // machine["nodes"] if machine["unit"] == "core" else None
+        for row in rows:
+            wrong = misplaced(row, topology, cores)
+            if wrong is not None:
+                raise Violation(f"{result.name}: job {row.id}: {wrong}")
 
 
 def _units(result, row):

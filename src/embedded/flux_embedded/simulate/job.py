@@ -140,6 +140,13 @@ def max_wait(job):
     return None if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
 
 
+def placement(job):
+    """What a job of a trace says of its placement (``attributes.system.placement`` of its jobspec); None: nothing."""
+    given = (job.extra or {}).get("jobspec")
+    value = given and given.get("attributes", {}).get("system", {}).get("placement")
+    return value if isinstance(value, dict) else None
+
+
 def followers(jobs):
     """Which jobs follow which: {index: [indices]}."""
     found = {}

@@ -16,6 +16,7 @@ from flux.resource.Rv1Pool import Rv1Pool
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.resource.pool.groups import Groups
     from flux.resource.request import Shape
 
 __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
@@ -441,6 +442,17 @@ class ResourcePool:
 
     def __str__(self) -> str:
         return self.dumps()
+
+    def pack_by(self, levels: Iterable[Groups]) -> None:
+        """From now on, place each request in as few groups of ranks as it can be, and among groups in
+        the fullest, so that whole groups stay free. It is never refused on that account.
+
+        Costs a mask and a count for each group when something is placed.
+
+        Args:
+            levels: groups such as racks and blocks, the largest first; empty: as it was
+        """
+        self.impl.pack_by(levels)
 
     # -- looking ahead ------------------------------------------------------
 

@@ -12,6 +12,7 @@ from flux.resource.plan.believed_ends import PoolWithBelievedEnds
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.constraint import parse_constraint
+from flux.resource.pool.groups import Groups, Rooms, packed
 from flux.resource.pool.inventory import (
     Entry,
     Inventory,
@@ -67,6 +68,7 @@ class ResourcePoolImplementation:
         log: object with ``debug()``, ``info()`` and so on; the scheduler's.
         clock: callable that tells the time, in seconds since the epoch.
         nslots (int or None): of the pool of an allocation, how many slots it has
+        packing (tuple): levels of groups that requests are packed by; see `pack_by()`
         placement (Placement): the policy, for ``place_shape()``.
     """
 
@@ -79,6 +81,7 @@ class ResourcePoolImplementation:
     clock: Callable[[], float] = staticmethod(time.time)
     placement: Placement = WORST_FIT
     nslots: int | None = None
+    packing: tuple[Groups, ...] = ()
 
     InsufficientResources = InsufficientResources
     InfeasibleRequest = InfeasibleRequest
@@ -475,7 +478,40 @@ class ResourcePoolImplementation:
         Returns:
             ``(selection, nslots)``, or None if it does not fit.
         """
+        if self.packing or shape.within is not None:
+            eligible = self.in_groups(index, shape, eligible)
         return self.placement.place(index, shape, eligible)
+
+    def pack_by(self, levels: Iterable[Groups]) -> None:
+        """Place each request in as few groups as it can be; see ``ResourcePool.pack_by()``."""
+        self.packing = tuple(levels)
+
+    def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
+        """Ranks by how many slots of a shape they have room for; where it asks for nodes, those
+        with room for one node's share, as 1.
+
+        O(different counts of free cores and GPUs).
+        """
+        if shape.node_count is None:
+            cores, gpus = shape.slot_size, shape.gpu_per_slot
+            best_fit = self.placement.best_fit
+            found = index.fitting(cores, gpus, eligible, best_fit)
+            return [(slots_on(c, g, shape), mask) for c, g, mask in found]
+        if shape.exclusive:
+            eligible &= index.idle
+        ranks = 0
+        for _, _, mask in index.fitting(shape.node_cores, shape.node_gpus, eligible):
+            ranks |= mask
+        return [(1, ranks)] if ranks else []
+
+    def in_groups(self, index: RankIndex, shape: Shape, eligible: int) -> int:
+        """The ranks of some eligible ones that a shape is placed on, because it has to be together,
+        or to keep whole groups free; 0: there are no such.  O(groups)."""
+        rooms = self.rooms(index, shape, eligible)
+        if shape.within is None:
+            return eligible & (packed(self.packing, index, shape, rooms) or -1)
+        count = shape.node_count or shape.slot_count
+        return eligible & shape.within.choose(rooms, count, index.idle)
 
     def place_request(
         self, request: Any, index: RankIndex, eligible: int
@@ -492,13 +528,13 @@ class ResourcePoolImplementation:
         If so, plans work with counts. Where ``place_shape()`` may refuse for other reasons, plans
         have to call it for each time in question, which is slower.
         """
-        return True
+        return shape.within is None
 
     def check_shape(self, shape: Shape) -> str | None:
         """Why a shape could not be placed if every rank were up and free: a sentence, or None."""
         inventory = self.inventory
         if self.place_shape(inventory.unused(), shape, inventory.matching(shape.match)) is None:
-            return explain.infeasible(inventory, shape)
+            return explain.infeasible_in_groups(self, shape) or explain.infeasible(inventory, shape)
         return None
 
     def verdict(self, shape: Shape) -> str | None:
@@ -525,6 +561,8 @@ class ResourcePoolImplementation:
                     mask |= ranks
             elif slots_on(cores, gpus, shape):
                 mask |= ranks
+        if shape.within is not None:
+            mask &= shape.within.groups.ranks
         return mask & inventory.matching(shape.match)
 
     def waits_for_ranks(self, request: Any) -> bool:

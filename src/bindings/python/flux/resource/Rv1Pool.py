@@ -176,11 +176,13 @@ class Rv1Pool(Hooks):
     ) -> tuple[Selection, int] | None:
         """Find resources by ``place_shape()``, or by the hooks if the class overrides one."""
         if self.hooked:
+            if request.shape.within is not None:
+                eligible = self.in_groups(index, request.shape, eligible)
             return self.place_by_hooks(request, index, eligible)
         return self.place_shape(index, request.shape, eligible)
 
     def countable(self, shape: Shape) -> bool:
-        return not self.hooked
+        return not self.hooked and shape.within is None
 
     # -- allocations --------------------------------------------------------
 

@@ -28,13 +28,21 @@ from json import dumps
 from typing import Any
 
 from flux.resource.hwloc.amend import amend
+from flux.resource.pool.explain import infeasible_in_groups
+from flux.resource.pool.groups import Rooms
 from flux.resource.pool.inventory import Inventory, Selection, selected_ranks
+from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree.container_index import ContainerIndex, container_slots_of
-from flux.resource.tree.explain_containers import able, explain_containers, infeasible_containers
+from flux.resource.tree.explain_containers import (
+    able,
+    container_rooms,
+    explain_containers,
+    infeasible_containers,
+)
 from flux.resource.tree.node import NodeType, NodeTypes
 from flux.resource.tree.topology import cut_children, entries_of, read_children
 from flux.resource.tree.tree_hooks import TreeHooks
@@ -104,15 +112,23 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         inventory = self.inventory
         eligible = inventory.matching(shape.match)
         if self.place_shape(inventory.unused(), shape, eligible) is None:
-            return infeasible_containers(self.placement, inventory, shape, eligible)
+            return infeasible_in_groups(self, shape) or infeasible_containers(
+                self.placement, inventory, shape, eligible
+            )
         return None
+
+    def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
+        if shape.container_level is None:
+            return super().rooms(index, shape, eligible)
+        return container_rooms(self.placement, index, shape, eligible)
 
     def match_mask(self, request: Any) -> int:
         shape = request.shape
         if shape.container_level is None:
             return super().match_mask(request)
         inventory = self.inventory
-        return able(self.placement, inventory.unused(), shape, inventory.matching(shape.match))
+        mask = able(self.placement, inventory.unused(), shape, inventory.matching(shape.match))
+        return mask if shape.within is None else mask & shape.within.groups.ranks
 
     def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
         if shape.container_level is None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.claims import Claimant
+    from flux.resource.pool.groups import Within
 
 #: Vertices of a resource graph, on however many levels; more is an error. The graphs of sites have
 #: a dozen levels at most, from the cluster down to a core.
@@ -81,6 +82,7 @@ class Graph:
         self.container_level: str | None = None
         self.containers_per_slot = 1
         self.constraint: Any = None  # of the jobspec, not of its graph
+        self.within = None  # never of a graph
         self._left: Steps = []
         self._next(self._above, resources, ONE, None, False)
         while self._left:
@@ -236,6 +238,7 @@ class Shape:
         nodes_per_slot (ResourceCount or None): nodes inside one slot.
         container_level (str or None): what whole containers of a node a slot takes (``socket``).
         containers_per_slot (int): how many of them.
+        within (Within or None): groups of ranks in which it has to be together (`pool.groups`).
         match: the parsed constraint, or None.
         node_cores, node_gpus (int): what each node has to have at least.
     """
@@ -251,6 +254,7 @@ class Shape:
     exclusive: bool = _usually(False)
     container_level: str | None = _usually(None)
     containers_per_slot: int = _usually(1)
+    within: Within | None = _usually(None)
     match: Any = field(init=False)
     node_cores: int = field(init=False)
     node_gpus: int = field(init=False)

@@ -147,6 +147,14 @@ class AdmissionRule:
             ValueError: the job can never run; the text is told to its user
         """
 
+    def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
+        """What `queued` would make of the request of a job that is not submitted.
+
+        Raises:
+            ValueError: such a job can never run; the text is told to who asks
+        """
+        return request
+
     def signature(self, job: PendingJob) -> Hashable:
         """What this rule goes by when it is asked about `job`; None: the job does not concern it.
 
@@ -234,6 +242,10 @@ class AdmissionRule:
 
     def started(self, job: PendingJob, alloc: ResourcePool) -> None:
         """`job` starts on `alloc`; before R is stored."""
+
+    def annotations(self, job: PendingJob) -> dict[str, Any]:
+        """What a job that was just `started` is annotated with, under ``sched``."""
+        return {}
 
     def wants_attributes(self) -> bool:
         """Whether `found_running` needs the system attributes, which have to be looked up job by
@@ -456,6 +468,18 @@ class AdmissionControl:
             pass  # a jobspec without system attributes
         return self._tell_queued(job, SystemAttributes.of(jobspec), self.rules)
 
+    def as_queued(self, request: Any, jobspec: Any) -> Any:
+        """What the rules would make of the request of a job that is not submitted.
+
+        Raises:
+            ValueError: such a job can never run
+        """
+        attributes = SystemAttributes.of(jobspec)
+        for rule in self.rules:
+            if rule.attributes is None or attributes.names_any(rule.attributes):
+                request = rule.as_queued(request, attributes)
+        return request
+
     def retell(
         self, job: PendingJob, attributes: SystemAttributes, rule: AdmissionRule
     ) -> Hashable:
@@ -587,6 +611,14 @@ class AdmissionControl:
             if latest is not None:
                 end = min(end or latest, latest)
         return end
+
+    def annotations(self, job: PendingJob) -> dict[str, Any]:
+        """What the rules have a job annotated with that has just started."""
+        found: dict[str, Any] = {}
+        for rule in self.rules:
+            if rule.engaged:
+                found.update(rule.annotations(job))
+        return found
 
     def why(self, job: PendingJob) -> Cause | None:
         """What `job` waits for because of a rule; None if no rule keeps it waiting."""

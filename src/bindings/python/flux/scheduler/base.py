@@ -327,6 +327,14 @@ class Scheduler(BrokerModule):
             self.resources.update_expiration(jobid, expiration)
         self.handle.respond(msg, None)
 
+    def parse_request(self, jobspec: Any) -> Any:
+        """The pool's request for a jobspec (RFC 14) of a job that may not be submitted.
+
+        Raises:
+            ValueError: the jobspec cannot be read
+        """
+        return self._parser.parse(jobspec)
+
     def resource_update(self) -> None:
         """Called after `resources` changed, before the pass that follows."""
 
@@ -342,7 +350,7 @@ class Scheduler(BrokerModule):
             jobspec (dict): what the job asks for
         """
         try:
-            self.resources.check_feasibility(self._parser.parse(jobspec))
+            self.resources.check_feasibility(self.parse_request(jobspec))
         except (ValueError, OSError) as exc:
             if isinstance(exc, PoolBug):
                 self._errors.report("feasibility.check", exc.__cause__)
@@ -540,9 +548,16 @@ class Scheduler(BrokerModule):
         hello.take_over(jobs)
         for jobid in hello.jobs:
             self._requests.move(jobid, "hello")
-        self._before_ready(list(hello.jobs.values()))
         self._lost_ranks = hello.lost
-        self.waiting_at_start = host.ready(handle, self.queue_depth)
+        if self._before_ready(list(hello.jobs.values())):
+            jobs, count = host.hello_again_and_ready(
+                handle, self.hello_partial_ok, self.queue_depth
+            )
+            for jobid, R, final in hello.released(jobs):
+                self._release(jobid, R, final)
+        else:
+            count = host.ready(handle, self.queue_depth)
+        self.waiting_at_start = count
         acquisition.then(self._resources_changed)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
@@ -564,8 +579,13 @@ class Scheduler(BrokerModule):
         """There is a pool, and no job in it yet; for what the library keeps beside it. What is
         raised ends the start."""
 
-    def _before_ready(self, jobs: list[RunningJob]) -> None:
-        """The jobs that hold resources are in the pool, and no request has come yet."""
+    def _before_ready(self, jobs: list[RunningJob]) -> bool:
+        """The jobs that hold resources are in the pool, and no request has come yet.
+
+        Returns:
+            whether the job manager was asked about them, so that some may have ended since
+        """
+        return False
 
     def _allocated(self) -> Any:
         """ResourceSet of what jobs hold; what placeholders hold, whose ids are below zero, is not

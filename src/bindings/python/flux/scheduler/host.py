@@ -358,16 +358,22 @@ def running_jobs(handle: Any, partial_ok: bool) -> list[dict[str, Any]]:
     Raises:
         OSError: the job manager refused
     """
-    future = handle.rpc(
+    return list(_hello_responses(_say_hello(handle, partial_ok)))
+
+
+def _say_hello(handle: Any, partial_ok: bool) -> Any:
+    return handle.rpc(
         "job-manager.sched-hello", {"partial-ok": partial_ok}, flags=FLUX_RPC_STREAMING
     )
-    jobs = []
+
+
+def _hello_responses(future: Any) -> Iterator[dict[str, Any]]:
     while True:
         try:
-            jobs.append(future.get())
+            yield future.get()
         except OSError as exc:
             if exc.errno == errno.ENODATA:
-                return jobs
+                return
             raise
         future.reset()
 
@@ -381,12 +387,32 @@ def ready(handle: Any, queue_depth: Any) -> int:
     Raises:
         OSError: the job manager refused
     """
+    return int(_say_ready(handle, queue_depth).get()["count"])
+
+
+def _say_ready(handle: Any, queue_depth: Any) -> Any:
     if queue_depth == "unlimited":
         payload = {"mode": "unlimited"}
     else:
         payload = {"mode": "limited", "limit": queue_depth}
-    count: int = handle.rpc("job-manager.sched-ready", payload).get()["count"]
-    return count
+    return handle.rpc("job-manager.sched-ready", payload)
+
+
+def hello_again_and_ready(
+    handle: Any, partial_ok: bool, queue_depth: Any
+) -> tuple[list[dict[str, Any]], int]:
+    """As `running_jobs` and `ready` in one go.
+
+    The job manager announces no release between hello and ready. A scheduler that asks more about
+    jobs in between says hello again, to find out what came back in that time; both requests are
+    sent before either is answered, so that next to nothing can come back between them.
+
+    Raises:
+        OSError: the job manager refused
+    """
+    hello, ready = _say_hello(handle, partial_ok), _say_ready(handle, queue_depth)
+    jobs = list(_hello_responses(hello))
+    return jobs, int(ready.get()["count"])
 
 
 def current_R(
@@ -590,6 +616,27 @@ class Hello:
                 f"hello: {counted(taken, 'job')} found running"
                 + (f", {counted(lost, 'job')} could not be taken over" if lost else "")
             )
+
+    def released(self, jobs: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any], bool]]:
+        """What jobs have given back since they were accounted for.
+
+        Args:
+            jobs: what `running_jobs` says now
+
+        Yields:
+            the id of a job, what came back (an R object), and whether that was all of it
+        """
+        still = {job["id"]: job.get("free") for job in jobs if isinstance(job.get("id"), int)}
+        for jobid, job in self.jobs.items():
+            if jobid not in still:
+                yield jobid, job.R.to_dict(), True
+            elif still[jobid]:
+                ranks = job.R.to_resource_set().ranks
+                came_back = ranks.intersect(still[jobid])
+                if came_back.count():
+                    part = job.R.copy()
+                    part.remove_ranks(ranks.difference(came_back))
+                    yield jobid, part.to_dict(), False
 
     def _note(self, job: dict[str, Any], held: ResourcePool) -> None:
         jobid = int(job["id"])

@@ -158,7 +158,7 @@ class PolicyScheduler(Scheduler):
         self._queries = QueryService(
             QuerySource(
                 self,
-                parse=parse,
+                parse=self.parse_request,
                 events=lambda: self._passes.events,
                 estimate_of=self._annotator.estimate_of,
                 config=self._config,
@@ -406,6 +406,35 @@ class PolicyScheduler(Scheduler):
         """The configuration of the instance, as it was loaded last."""
         return self._config.get()
 
+    def parse_request(self, jobspec: Any) -> Any:
+        request = super().parse_request(jobspec)
+        return self.admission.as_queued(request, jobspec)
+
+    def ask_for(self, job: PendingJob, request: Any) -> None:
+        """An admission rule has a pending job ask for something else from now on: what it was promised
+        is dropped, and a pass follows. To be called between the steps of passes, as from a timer.
+
+        Args:
+            job (PendingJob): the job
+            request: what takes the place of its ``resource_request``
+        """
+        self._passes.events += 1
+        _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
+        shape = getattr(request, "shape", None)
+        self._requeue(job, shape if marks is None else (shape, marks), request)
+        self.prioritize([[job.jobid, job.priority]])  # so that it gives up what it was promised
+        self.look_again()
+
+    def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:
+        """Give a pending job another signature and request. Where jobs are queued by their signatures
+        it is queued anew."""
+        queued = isinstance(self._backlog, Backlog) and not self.admission.is_deferred(job.jobid)
+        if queued:
+            self._backlog.remove(job)
+        job.signature, job.resource_request = signature, request
+        if queued:
+            self._backlog.push(job)
+
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         marks = self.admission.queued(job, jobspec)
         if marks is not None:
@@ -423,10 +452,6 @@ class PolicyScheduler(Scheduler):
         them may be deferred by it. Costs parsing each jobspec."""
         for job in list(self.pending_jobs()):
             attributes = SystemAttributes.of_job(job)
-            # Where jobs are queued by their signatures, one that changes it is queued anew.
-            queued = isinstance(self._backlog, Backlog) and not self.admission.is_deferred(
-                job.jobid
-            )
             try:
                 marks = self.admission.retell(job, attributes, rule)
             except ValueError as exc:
@@ -434,13 +459,8 @@ class PolicyScheduler(Scheduler):
                 continue
             shape = getattr(job.resource_request, "shape", None)
             signature = shape if marks is None else (shape, marks)
-            if job.signature == signature:
-                continue
-            if queued:
-                self._backlog.remove(job)
-            job.signature = signature
-            if queued:
-                self._backlog.push(job)
+            if job.signature != signature:
+                self._requeue(job, signature, job.resource_request)
 
     def _answered(self, jobid: int, event: str) -> None:
         """A request has its answer: what was kept of the pending job is not needed any more."""
@@ -455,7 +475,7 @@ class PolicyScheduler(Scheduler):
         self._reads_state = True
         self._load_history()
 
-    def _before_ready(self, jobs: list[RunningJob]) -> None:
+    def _before_ready(self, jobs: list[RunningJob]) -> bool:
         rules = self.admission.rules
         names: tuple[str, ...] = ()
         if any(rule.wants_attributes() for rule in rules):
@@ -470,6 +490,7 @@ class PolicyScheduler(Scheduler):
             self.running[job.jobid] = StartedJob.found(job)
             self.admission.tell(AdmissionRule.found_running, job)
         self.admission.tell(AdmissionRule.ready)
+        return bool(names and jobs)
 
     # -- starting jobs -----------------------------------------------------------------------------
 
@@ -527,6 +548,7 @@ class PolicyScheduler(Scheduler):
         if admission.engaged:
             end = admission.latest_end(job, end)
             admission.tell(AdmissionRule.started, job, alloc)
+            annotations.update(admission.annotations(job))
         self.running[job.jobid] = StartedJob(
             job.jobid,
             job.userid,

@@ -24,7 +24,8 @@ Refusal
     When a job cannot start now, jobs behind it of the same signature, with the same time limit or a
     longer one, are not examined in that epoch (``block(job, alike=True)``): they could not start
     either. A `PendingJob.signature` is the shape of the request and what admission rules have to
-    tell of the job. So in a round over a thousand jobs of a few signatures, a few are examined.
+    tell of the job. Jobs of one signature are found by their limits (`Alike`), so that a round
+    costs as many looks as there are signatures, however many jobs there are.
 Fresh job
     A job that came in, or that something happened to which concerns it alone (`Backlog.again`). It
     is examined soon, unless the round under way will come to it.
@@ -37,6 +38,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Generator, Iterable, Iterator
+from itertools import count
 from math import inf
 from typing import Any, Callable
 
@@ -126,21 +128,20 @@ class Place:
         self.order = job.order
         self.jobid = job.jobid
 
+    def following(self) -> Place:
+        """The place right behind this one."""
+        new = object.__new__(type(self))
+        new.order = self.order
+        new.jobid = self.jobid + 1
+        return new
+
     def is_before(self, job: PendingJob) -> bool:
         """Whether `job` comes after this place."""
         return bool(self.order < job.order or (self.order == job.order and self.jobid < job.jobid))
 
     def index(self, jobs: list[PendingJob]) -> int:
         """Index of the first of `jobs`, which are in order, that is at this place or after it."""
-        low, high = 0, len(jobs)
-        while low < high:  # bisect_left() takes no key before Python 3.10
-            middle = (low + high) // 2
-            job = jobs[middle]
-            if job.order < self.order or (job.order == self.order and job.jobid < self.jobid):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return _place_in(jobs, self.order, self.jobid)
 
 
 class PendingQueue:
@@ -298,12 +299,116 @@ HEAD_JOBS = 8
 #: that (`Backlog.spend`).
 EFFORT_PER_TURN = 24
 
-#: Number of signatures in the queue up to which a pass asks whether all of them are refused: it has
-#: to walk through them.
-MAX_SIGNATURES_COMPARED = 32
+#: Number of signatures in the queue up to which a round goes from one signature's next job to
+#: another's. A look at all of them has to fit in one reactor turn, at a microsecond each; where
+#: there are more, a round goes from job to job.
+MAX_SIGNATURES_MERGED = 2048
 
-#: Jobs skipped without examining them that take as long as examining one.
+#: Jobs skipped without examining them that take as long as examining one, and looks for the next
+#: job of a signature.
 SKIPS_PER_EFFORT = 512
+LOOKS_PER_EFFORT = 8
+
+#: Jobs of a block of `Alike`.
+JOBS_PER_BLOCK = 128
+
+
+class Alike:
+    """The jobs in a backlog that have one signature, in the order of the queue.
+
+    They are kept in blocks that know the shortest limit in them: to find the next job with a limit
+    below some value takes a look at each block in between, and at the jobs of one or two.
+
+    Attributes:
+        signature: of all of them
+        request: that of one of them, which those of the others are like but for their durations
+        count (int): how many there are
+    """
+
+    __slots__ = ("signature", "request", "count", "_blocks", "_shortest")
+
+    def __init__(self, signature: Any) -> None:
+        self.signature = signature
+        self.request: Any = None
+        self.count = 0
+        self._blocks: list[list[PendingJob]] = [[]]
+        self._shortest: list[float] = [inf]  # of each block; in a block without jobs infinity
+
+    def add(self, job: PendingJob) -> None:
+        """Add a job, wherever it belongs."""
+        self.request = job.resource_request
+        self.count += 1
+        at = min(self._block(job.order, job.jobid), len(self._blocks) - 1)
+        block = self._blocks[at]
+        insort(block, job)
+        if len(block) <= JOBS_PER_BLOCK:
+            self._shortest[at] = min(self._shortest[at], job.limit)
+            return
+        half = len(block) // 2
+        self._blocks[at : at + 1] = block[:half], block[half:]
+        self._shortest[at : at + 1] = [
+            min([one.limit for one in part]) for part in (block[:half], block[half:])
+        ]
+
+    def remove(self, job: PendingJob) -> None:
+        """Take out a job, which is there."""
+        self.count -= 1
+        at = self._block(job.order, job.jobid)
+        block = self._blocks[at]
+        del block[bisect_left(block, job)]
+        if not block and len(self._blocks) > 1:
+            del self._blocks[at], self._shortest[at]
+        elif job.limit == self._shortest[at]:
+            self._shortest[at] = min([one.limit for one in block], default=inf)
+
+    def after(self, order: Any, jobid: int, limit: float | None, epoch: int) -> PendingJob | None:
+        """The first job, from a place in the queue on, with a limit below `limit`, or any if that is
+        None, that was not examined in an epoch and has no answer."""
+        blocks, shortest = self._blocks, self._shortest
+        if limit is not None and len(blocks) == 1 and shortest[0] >= limit:
+            return None
+        head = blocks[0][0]
+        begin = 0
+        if head.order < order or (head.order == order and head.jobid < jobid):
+            begin = self._block(order, jobid)
+        for number in range(begin, len(blocks)):
+            if limit is None or shortest[number] < limit:
+                block = blocks[number]
+                if number == begin:
+                    place = _place_in(block, order, jobid)
+                    block = block[place:] if place else block
+                for job in block:
+                    if job.examined_epoch < epoch and (limit is None or job.limit < limit):
+                        if not job.request.finalized:
+                            return job
+        return None
+
+    def _block(self, order: Any, jobid: int) -> int:
+        """Number of the first block with a job at a place or behind it; how many there are, if none
+        has one."""
+        blocks = self._blocks
+        low, high = 0, len(blocks)
+        while low < high:
+            middle = (low + high) // 2
+            last = blocks[middle][-1] if blocks[middle] else None
+            if last is None or last.order < order or (last.order == order and last.jobid < jobid):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def _place_in(jobs: list[PendingJob], order: Any, jobid: int) -> int:
+    """Index of the first of `jobs`, which are in order, that is at a place or behind it."""
+    low, high = 0, len(jobs)
+    while low < high:  # bisect_left() takes no key before Python 3.10
+        middle = (low + high) // 2
+        job = jobs[middle]
+        if job.order < order or (job.order == order and job.jobid < jobid):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class Backlog(PendingQueue):
@@ -335,13 +440,18 @@ class Backlog(PendingQueue):
         self._cut = False
         #: heap of jobs that came in and were not examined yet
         self._fresh: list[PendingJob] = []
-        #: by signature, the first job of the shortest limit that was refused in this epoch
-        self._refused: dict[Any, PendingJob] = {}
-        # by signature of the jobs in the heap, how many there are, no limit that is longer than
-        # any's, and the request of one of them
-        self._signatures: dict[Any, tuple[int, float, Any]] = {}
+        #: by signature, a limit that is too long to start with in this epoch, and the job that was
+        #: refused: those behind it with this limit or a longer one are refused, too
+        self._refused: dict[Any, tuple[float, PendingJob]] = {}
+        #: the jobs in the heap by signature
+        self._signatures: dict[Any, Alike] = {}
+        # Of the round under way, a heap of (order, job id, a number, job, Alike): the next job of
+        # each signature that is to be examined. It may have become another, farther on. The number
+        # is for two entries of one job, which may come and go. None: the heap is to be made.
+        self._front: list[tuple[Any, int, int, PendingJob, Alike]] | None = None
+        self._entries = count()
         # gives the jobs that are `PendingJob.exempt`, in order
-        self.exempt_jobs: Callable[[], Iterable[PendingJob]] = tuple
+        self.exempt_jobs: Callable[[], list[PendingJob]] = list
 
     # -- as a queue --------------------------------------------------------------------------------
 
@@ -353,8 +463,12 @@ class Backlog(PendingQueue):
             job.limit = getattr(request, "duration", 0.0) or inf
             if job.signature is None:
                 job.signature = getattr(request, "shape", None)
-        count, shortest, _ = self._signatures.get(job.signature, (0, inf, None))
-        self._signatures[job.signature] = (count + 1, min(shortest, job.limit), request)
+        alike = self._signatures.get(job.signature)
+        if alike is None:
+            alike = self._signatures[job.signature] = Alike(job.signature)
+        alike.add(job)
+        if self._front is not None:
+            heapq.heappush(self._front, self._entry(job, alike))
         insort(self.heap, job)
         heapq.heappush(self._fresh, job)
 
@@ -364,13 +478,14 @@ class Backlog(PendingQueue):
             if index is not None:
                 job.queued = False
                 del self.heap[index]
-                count, shortest, request = self._signatures[job.signature]
-                if count == 1:
+                alike = self._signatures[job.signature]
+                alike.remove(job)
+                if not alike.count:
                     del self._signatures[job.signature]
-                else:
-                    self._signatures[job.signature] = (count - 1, shortest, request)
-                if self._refused and self._refused.get(job.signature) is job:
+                refused = self._refused.get(job.signature)
+                if refused is not None and refused[1] is job:
                     del self._refused[job.signature]
+                    self._front = None
 
     def move(self, job: PendingJob, priority: int) -> None:
         parked = job.jobid in self.parked
@@ -385,6 +500,7 @@ class Backlog(PendingQueue):
         self.parked.clear()
         self.heap = []
         self._signatures.clear()
+        self._front = None
         for job in jobs:
             self.push(job)
 
@@ -393,6 +509,12 @@ class Backlog(PendingQueue):
             job.priority = job.priority
         self.heap.sort()
         heapq.heapify(self._fresh)
+        self._front = None
+        self._signatures.clear()
+        for job in self.heap:
+            if job.signature not in self._signatures:
+                self._signatures[job.signature] = Alike(job.signature)
+            self._signatures[job.signature].add(job)
         if self._round is not None:
             self._resume = None  # jobs that were examined in this round are marked, and passed over
 
@@ -418,33 +540,38 @@ class Backlog(PendingQueue):
         """Something was released, came up or changed: blocked jobs are to be examined again."""
         self._epoch += 1
         self._refused.clear()
+        self._front = None
         if self._round is None and self.heap:
             self._round = self._epoch
             self._round_began = now
             self._resume = None
 
-    def block(self, job: PendingJob, alike: bool = False) -> None:
+    def block(self, job: PendingJob, alike: bool = False, limit: float = inf) -> None:
         """`job` was examined and cannot start as things are.
 
         Args:
             job (PendingJob): the job
             alike (bool): nor can jobs behind it that ask for the same and may run as long or
                 longer, unless they are exempt
+            limit (float): a shorter time than the job's limit that is too long already, in seconds
         """
         job.examined_epoch = self._epoch
         if alike and job.signature is not None:
+            limit = min(limit, job.limit)
             refused = self._refused.get(job.signature)
-            if refused is None or job.limit < refused.limit:
-                self._refused[job.signature] = job
+            if refused is None or limit < refused[0]:
+                self._refused[job.signature] = limit, job
 
     def allow(self) -> None:
         """Something is not kept free any more: what was found of one job of a signature does not
         hold for those that were not examined themselves."""
         self._refused.clear()
+        self._front = None
 
     def again(self, job: PendingJob) -> None:
         """`job` is to be examined again, and no other job for its sake."""
         job.examined_epoch = 0
+        self._front = None
         self._refused.pop(job.signature, None)
         heapq.heappush(self._fresh, job)
 
@@ -479,11 +606,11 @@ class Backlog(PendingQueue):
     def signatures(self) -> list[tuple[Any, Any]]:
         """The signatures of the jobs in the heap, each with a request like theirs but for its
         duration. O(signatures)."""
-        return [(signature, one[2]) for signature, one in self._signatures.items()]
+        return [(signature, one.request) for signature, one in self._signatures.items()]
 
     def count_of(self, signatures: Iterable[Any]) -> int:
         """How many jobs in the heap are of these signatures."""
-        return sum(self._signatures[one][0] for one in signatures if one in self._signatures)
+        return sum(self._signatures[one].count for one in signatures if one in self._signatures)
 
     def stats(self, now: float) -> dict[str, float]:
         """For ``stats_get()``: how many jobs are parked, and for how many seconds some job has been
@@ -545,56 +672,93 @@ class Backlog(PendingQueue):
         """Some of the jobs that a round still has to examine."""
         if self._round is None:
             return
-        heap = self.heap
-        index = 0 if self._resume is None else self._resume.index(heap)
-        examined = skipped = 0
-        signature: Any = (
-            None  # jobs of this signature with this limit or a longer one are refused from here on
-        )
-        limit = 0.0
-        while index < len(heap):
-            job = heap[index]
-            if (
-                job.signature is signature
-                and job.limit >= limit
-                and signature is not None
-                and not job.exempt
-            ):
-                index += 1
-                skipped += 1
-                if skipped == SKIPS_PER_EFFORT:
-                    skipped = 0
-                    self._effort += 1
-                    if self._effort >= EFFORT_PER_TURN and index < len(heap):
-                        self._resume = Place(heap[index])
-                        return
-                continue
-            if job.examined_epoch < self._epoch and not job.request.finalized:
-                if self._refused and self._is_refused(job):
-                    signature, limit = job.signature, self._refused[job.signature].limit
-                    if self._all_refused(job):
-                        index = self._next_exempt(job)
-                    continue
-                place = self._resume = Place(job)
-                if examined and self._effort >= EFFORT_PER_TURN:
+        merged = len(self._signatures) <= MAX_SIGNATURES_MERGED
+        following = self._next_by_signature if merged else self._next_by_place
+        examined = False
+        place = self._resume
+        while self.heap:
+            head = place or Place(self.heap[0])
+            job = following(head.order, head.jobid)
+            if job is None:
+                break
+            place = self._resume = Place(job)
+            if self._is_refused(job):  # so far: whether there is another is not known yet
+                self._effort += 1
+                if self._effort >= EFFORT_PER_TURN:
                     return
-                examined += 1
-                yield job
-                signature = None
-                heap = self.heap
-                if index >= len(heap) or heap[index] is not job:
-                    index = place.index(heap)
-                    if index == len(heap) or heap[index] is not job:
-                        continue
-            index += 1
+                continue
+            if examined and self._effort >= EFFORT_PER_TURN:
+                return
+            examined = True
+            yield job
+            place = place.following()
         now = clock()
         self.longest = max(self.longest, now - self._round_began)
         self._resume = None
+        self._front = None
         if self._round == self._epoch:
             self._round = None
         else:
             self._round = self._epoch
             self._round_began = now
+
+    def _next_by_place(self, order: Any, jobid: int) -> PendingJob | None:
+        """The first job from a place on that is to be examined, or, after `SKIPS_PER_EFFORT` jobs
+        that are not, the next that is refused; None: there is none. Goes from job to job."""
+        heap, epoch = self.heap, self._epoch
+        first = _place_in(heap, order, jobid)
+        for index in range(first, len(heap)):
+            job = heap[index]
+            if job.examined_epoch < epoch and not job.request.finalized:
+                if index - first > SKIPS_PER_EFFORT or not self._is_refused(job):
+                    return job
+        return None
+
+    def _next_by_signature(self, order: Any, jobid: int) -> PendingJob | None:
+        """The first job from a place on that is to be examined; None: there is none. Asks for the
+        next job of each signature once for each round, and of the first of them again."""
+        exempt = self._next_exempt(order, jobid) if self._refused else None
+        front = self._front
+        if front is None:
+            front = self._front = []
+            for alike in self._signatures.values():
+                job = self._next_alike(alike, order, jobid)
+                if job is not None:
+                    front.append(self._entry(job, alike))
+            heapq.heapify(front)
+            self._effort += len(self._signatures) / LOOKS_PER_EFFORT
+        while front:
+            *place, _, job, alike = front[0]
+            if exempt is not None and [exempt.order, exempt.jobid] <= place:
+                return exempt
+            if (
+                job.examined_epoch < self._epoch
+                and job.queued
+                and not job.request.finalized
+                and [job.order, job.jobid] == place >= [order, jobid]
+                and not self._is_refused(job)
+            ):
+                return job
+            found = self._next_alike(alike, order, jobid) if alike.count else None
+            if found is None:
+                heapq.heappop(front)
+            else:
+                heapq.heapreplace(front, self._entry(found, alike))
+            self._effort += 1 / LOOKS_PER_EFFORT
+        return exempt
+
+    def _entry(self, job: PendingJob, alike: Alike) -> tuple[Any, int, int, PendingJob, Alike]:
+        return job.order, job.jobid, next(self._entries), job, alike
+
+    def _next_alike(self, alike: Alike, order: Any, jobid: int) -> PendingJob | None:
+        """The first job of a signature from a place on that is to be examined."""
+        refused = self._refused.get(alike.signature) if self._refused else None
+        if refused is not None and (refused[1].order, refused[1].jobid) < (order, jobid):
+            return alike.after(order, jobid, refused[0], self._epoch)
+        job = alike.after(order, jobid, None, self._epoch)
+        if refused is None or job is None or not self._is_refused(job):
+            return job
+        return alike.after(job.order, job.jobid, refused[0], self._epoch)
 
     def _is_due(self, job: PendingJob) -> bool:
         if job.examined_epoch >= self._epoch or not job.queued or job.request.finalized:
@@ -607,32 +771,16 @@ class Backlog(PendingQueue):
     def _is_refused(self, job: PendingJob) -> bool:
         """Whether another job speaks for this one."""
         refused = self._refused.get(job.signature)
-        return (
-            refused is not None
-            and refused.limit <= job.limit
-            and not job.exempt
-            and bool((refused.order, refused.jobid) < (job.order, job.jobid))
-        )
-
-    def _all_refused(self, job: PendingJob) -> bool:
-        """Whether others speak for all jobs from `job` on, exempt ones aside."""
-        if len(self._signatures) > MAX_SIGNATURES_COMPARED:
+        if refused is None or job.limit < refused[0] or job.exempt:
             return False
-        place = (job.order, job.jobid)
-        for signature, (_, shortest, _) in self._signatures.items():
-            refused = self._refused.get(signature)
-            if refused is None or refused.limit > shortest:
-                return False
-            if not (refused.order, refused.jobid) < place:
-                return False
-        return True
+        other = refused[1]
+        return bool((other.order, other.jobid) < (job.order, job.jobid))
 
-    def _next_exempt(self, job: PendingJob) -> int:
-        """Index of the next exempt job after `job` that is to be examined; the end, if there is
-        none."""
-        for other in self.exempt_jobs():
-            if job < other and other.examined_epoch < self._epoch:
-                index = self._index(other)
-                if index is not None:
-                    return index
-        return len(self.heap)
+    def _next_exempt(self, order: Any, jobid: int) -> PendingJob | None:
+        """The first exempt job from a place on that is to be examined."""
+        jobs = self.exempt_jobs()
+        for index in range(_place_in(jobs, order, jobid), len(jobs)):
+            job = jobs[index]
+            if job.examined_epoch < self._epoch and job.queued and not job.request.finalized:
+                return job
+        return None

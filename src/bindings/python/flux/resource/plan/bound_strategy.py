@@ -110,6 +110,10 @@ class BoundStrategy(Strategy):
         pool = self._pool
         return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
 
+    def room_ends(self, request: ResourceRequest, now: float) -> float:
+        # For how long there is room is not known: promises could be bound in another way.
+        return INFINITY if self._profile.may_fit(request, now) else now
+
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self._profile.count(request.shape, start, end)
 
@@ -147,7 +151,7 @@ class BoundStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
         profile, request = self._profile, promise.request
-        if profile.soonest(request, now) >= promise.start:
+        if not profile.may_advance(promise, now):
             return promise.start
         self.withdraw(jobid)
         start = profile.earliest(request, now)
@@ -184,7 +188,7 @@ class BoundStrategy(Strategy):
     # -- starting now -------------------------------------------------------
 
     def may_start(self, request: ResourceRequest) -> bool:
-        return True
+        return self._profile.is_free(request.shape)
 
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False

@@ -210,6 +210,21 @@ class CountTimeline:
             return min(least, min(block.values[: bisect_left(block.starts, end)]) + block.plus)
         return least
 
+    def below(self, value: int, start: float) -> float:
+        """The first moment, not before a time, at which it is less than ``value``; infinity if there
+        is none. O(blocks)."""
+        blocks = self.blocks
+        begin = max(0, bisect_right(self.heads, start) - 1)
+        skip = max(0, bisect_right(blocks[begin].starts, start) - 1)
+        for block in blocks[begin:]:
+            if block.least < value:
+                wanted = value - block.plus
+                for place in range(skip, len(block.starts)):
+                    if block.values[place] < wanted:
+                        return max(start, block.starts[place])
+            skip = 0
+        return INFINITY
+
     def first(self, value: int, length: float, start: float, limit: float = INFINITY) -> float:
         """The first moment from which on it is at least ``value`` for a time.
 

@@ -307,6 +307,11 @@ class CountedProfile:
         """Units that are free all through a span."""
         return self.line.least(start, end) - self.kept
 
+    def until(self, count: int, start: float) -> float:
+        """The first moment, not before a time, at which so many units are not free; infinity if
+        there is none."""
+        return self.line.below(count + self.kept, start)
+
     def next_change(self, time: float) -> float:
         """The first moment after a time at which the number of free units changes."""
         return self.line.after(time)

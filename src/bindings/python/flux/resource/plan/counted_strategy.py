@@ -191,6 +191,10 @@ class CountedStrategy(Strategy):
     def is_free(self, request: ResourceRequest) -> bool:
         return self.may_start(request)
 
+    def room_ends(self, request: ResourceRequest, now: float) -> float:
+        profile, count = self._find(request)
+        return now if profile.free < count else profile.until(count, now)
+
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self._find(request)[0].room(start, end)
 

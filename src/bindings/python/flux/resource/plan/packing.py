@@ -21,6 +21,7 @@ Three methods are tried, the quickest first:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from flux.resource.pool.masks import members, popcount, take
@@ -41,11 +42,16 @@ Ways = dict[int, tuple[int, int, Vector]]
 #: eighth, since there the greedy deal() rarely fails when there is a way.
 MAX_PACKING_STEPS = 16000
 RANKS_FOR_ALL_STEPS = 16
+#: Steps that a change of the pool earns (see Effort): some 0.15 ms, less than the rest of a pass
+#: takes.
+STEPS_PER_CHANGE = 100
 #: Ways of sharing one rank between the items that are looked at; with small slots on large nodes
 #: there are thousands, of which the first fill the rank best.
 MAX_OFFERS_PER_RANK = 64
 
 
+#: ``(cores, GPUs, once)``: what a unit takes of a rank, and whether a rank can give only one.
+Unit = tuple[int, int, bool]
 #: ``(mask of ranks, full, free)``: ranks in one state: cores and GPUs each has in all, and
 #: ascending steps: what it has free from each time on.
 Group = tuple[int, tuple[int, int], "Sequence[Step]"]
@@ -150,10 +156,11 @@ def too_few(
     sizes: Iterable[tuple[int, int]],
     free_at: Callable[[float], Iterable[tuple[int, int, int]]],
 ) -> bool:
-    """True if at some moment there are fewer cores or GPUs free than the items take.
+    """True if at some moment fewer cores or GPUs can be used than the items take.
 
     That is so for most questions on a busy machine, and takes much less time than to show that
-    there is no way.
+    there is no way. What a rank has free counts as far as units of the items fill it: of 15 cores,
+    slots of four cores can use 12. O(items * groups of ranks), once such a group was seen.
 
     Args:
         items (list of Item)
@@ -165,22 +172,81 @@ def too_few(
     for item in items:
         each = [item.takes(full) for full in sizes]
         takes.append(
-            (min([one for one, _ in each], default=0), min([one for _, one in each], default=0))
+            (
+                min([one for one, _ in each], default=0),
+                min([one for _, one in each], default=0),
+                not item.slots,
+            )
         )
     for time in {item.start for item in items}:
+        active = []
         room = cores = gpus = 0
-        for item, (one_cores, one_gpus) in zip(items, takes):
+        for item, unit in zip(items, takes):
             if item.start <= time < item.end:
+                active.append((item.room, unit))
                 room |= item.room
-                cores += item.count * one_cores
-                gpus += item.count * one_gpus
+                cores += item.count * unit[0]
+                gpus += item.count * unit[1]
+        groups = []
+        least_cores, least_gpus = cores, gpus
         for mask, free_cores, free_gpus in free_at(time):
-            ranks = popcount(mask & room)
-            cores -= ranks * free_cores
-            gpus -= ranks * free_gpus
+            mask &= room
+            if mask:
+                ranks = popcount(mask)
+                least_cores -= ranks * free_cores
+                least_gpus -= ranks * free_gpus
+                groups.append((mask, free_cores, free_gpus))
+        if least_cores > 0 or least_gpus > 0:
+            return True
+        for part, units in _by_room(room, active):
+            for mask, free_cores, free_gpus in groups:
+                ranks = popcount(mask & part)
+                if ranks:
+                    used_cores, used_gpus = usable(free_cores, free_gpus, units)
+                    cores -= ranks * used_cores
+                    gpus -= ranks * used_gpus
         if cores > 0 or gpus > 0:
             return True
     return False
+
+
+def _by_room(room: int, active: list[tuple[int, Unit]]) -> list[tuple[int, tuple[Unit, ...]]]:
+    """A mask of ranks by the kinds of unit that have room there."""
+    parts: list[tuple[int, tuple[Unit, ...]]] = [(room, ())]
+    for own, unit in active:
+        cut = []
+        for mask, units in parts:
+            inside = mask & own
+            if inside:
+                cut.append((inside, units if unit in units and not unit[2] else (*units, unit)))
+            if inside != mask:
+                cut.append((mask ^ inside, units))
+        parts = cut
+    return parts
+
+
+@lru_cache(maxsize=1 << 14)
+def usable(cores: int, gpus: int, units: tuple[Unit, ...]) -> tuple[int, int]:
+    """The most cores, and the most GPUs, of what a rank has free that units of some kinds take."""
+    # For each number of GPUs, the numbers of cores that can be taken with them, as a mask.
+    within = (1 << cores + 1) - 1
+    taken = [1] + [0] * gpus
+    for unit_cores, unit_gpus, once in units:
+        if once:
+            for after in range(gpus, unit_gpus - 1, -1):
+                taken[after] |= taken[after - unit_gpus] << unit_cores & within
+        elif unit_gpus:
+            for after in range(unit_gpus, gpus + 1):
+                taken[after] |= taken[after - unit_gpus] << unit_cores & within
+        elif unit_cores:
+            for after, mask in enumerate(taken):
+                step = unit_cores
+                while step <= cores:
+                    mask |= mask << step & within
+                    step *= 2
+                taken[after] = mask
+    most_cores = max([mask.bit_length() for mask in taken]) - 1
+    return most_cores, max([after for after, mask in enumerate(taken) if mask])
 
 
 def _by_demand(room: int, wanted: list[int]) -> list[int]:
@@ -195,40 +261,80 @@ def _by_demand(room: int, wanted: list[int]) -> list[int]:
     return [level for level in levels if level]
 
 
-def pack(items: list[Item], groups: list[Group]) -> bool:
+class Effort:
+    """Steps that `pack()` may take, each of a microsecond or two.
+
+    A pass over a long queue asks it again and again, and so many passes would take as much more
+    time. Therefore what it may take in all is limited: a change of the pool, which is what passes
+    are made for, earns STEPS_PER_CHANGE of them, and what is not needed is saved, up to
+    MAX_PACKING_STEPS. That many there are at first, too. Where they are used up, promises stay on
+    the ranks they are bound to: a request may then start later than it could, and no promise is
+    broken.
+
+    Attributes:
+        left (int): steps that may be taken
+        taken (int): steps that were taken in all
+    """
+
+    __slots__ = ("left", "taken")
+
+    def __init__(self) -> None:
+        self.left = MAX_PACKING_STEPS
+        self.taken = 0
+
+    def earn(self) -> None:
+        """The pool has changed."""
+        self.left = min(MAX_PACKING_STEPS, self.left + STEPS_PER_CHANGE)
+
+    def spend(self, steps: int) -> None:
+        """So many steps are taken."""
+        self.left -= steps
+        self.taken += steps
+
+
+def pack(items: list[Item], groups: list[Group], effort: Effort) -> bool:
     """Look through all ways to give the items what they want.
 
     Args:
         items (list of Item)
         groups (list of Group): the ranks there are, by state.
+        effort (Effort): the steps that it may take; those that it took are spent.
 
     Returns:
         bool: whether there is one; if so, it is in the ``chosen`` of the items. False also if none
-        was found in MAX_PACKING_STEPS steps.
+        was found in as many steps.
     """
-
-    def free_at(time: float) -> Iterator[tuple[int, int, int]]:
-        for mask, _, free in groups:
-            _, cores, gpus = [step for step in free if step[0] <= time][-1]
-            yield mask, max(0, cores), max(0, gpus)
-
-    if too_few(items, {full for _, full, _ in groups}, free_at):
-        return False
     wanted = tuple([item.count for item in items])
-    given: list[tuple[int, list[Vector]]] = []  # a rank, its offers
+    most_of_all = [0] * len(items)
+    useful = []
     for mask, full, free in groups:
-        offers = _offers(items, mask, full, free)
-        if offers:
+        most = _most(items, mask, free)
+        if any(most):
             # Of ranks in one state, as many as units are wanted are enough.
-            ranks = members(take(mask, min(popcount(mask), sum(wanted))))
-            given += [(rank, offers) for rank in ranks]
-    effort = 0
+            count = min(popcount(mask), sum(wanted))
+            most_of_all = [more + count * units for more, units in zip(most_of_all, most)]
+            useful.append((mask, count, most, full, free))
+    if any([most < units for most, units in zip(most_of_all, wanted)]):
+        return False
+    given: list[tuple[int, list[Vector]]] = []  # a rank, its offers
+    several: list[tuple[int, tuple[int, int], list[Vector]]] = []
+    for mask, count, most, full, free in useful:
+        offers = _offers(items, most, full, free)
+        effort.spend(len(offers) * len(items))
+        if effort.left < 0:
+            return False
+        if offers:
+            given += [(rank, offers) for rank in members(take(mask, count))]
+            several.append((count, full, offers))
+    if _too_little(items, several):
+        return False
     limit = MAX_PACKING_STEPS if len(given) <= RANKS_FOR_ALL_STEPS else MAX_PACKING_STEPS // 8
+    least = effort.left - min(limit, effort.left)
     # What all ranks from one on can give at most, to each item alone.
     rest = [(0,) * len(items)]
     for _, offers in reversed(given):
-        most = [max(each) + more for each, more in zip(zip(*offers), rest[-1])]
-        rest.append(tuple(map(min, most, wanted)))
+        each = [max(units) + more for units, more in zip(zip(*offers), rest[-1])]
+        rest.append(tuple(map(min, each, wanted)))
     rest.reverse()
     fields = _Fields(wanted)
     encode, guards, bits = fields.encode, fields.guards, fields.bits
@@ -236,9 +342,10 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
     trail: list[Ways] = []
     known: dict[int, list[tuple[int, Vector]]] = {}  # by id, offers with their numbers
     for (rank, offers), most_then in zip(given, rest[1:]):
-        effort += len(ways) * len(offers)
-        if effort > limit:
+        steps = len(ways) * len(offers)
+        if effort.left - steps < least:
             return False
+        effort.spend(steps)
         numbers = known.get(id(offers))
         if numbers is None:
             numbers = known[id(offers)] = [(encode(offer), offer) for offer in offers]
@@ -258,6 +365,38 @@ def pack(items: list[Item], groups: list[Group]) -> bool:
             _settle(items, trail)
             return True
         ways = fields.best(after)
+    return False
+
+
+def _too_little(
+    items: list[Item], several: list[tuple[int, tuple[int, int], list[Vector]]]
+) -> bool:
+    """Whether at some moment the ranks' offers come to fewer cores or GPUs than the items take.
+
+    Args:
+        several: ``(count, full, offers)``: how many ranks have what in all, and offer what
+    """
+    sizes = {full for _, full, _ in several}
+    takes = [[min(each) for each in zip(*map(item.takes, sizes))] for item in items]
+    weights = {
+        tuple(
+            [take[kind] if item.start <= time < item.end else 0 for item, take in zip(items, takes)]
+        )
+        for time in {item.start for item in items}
+        for kind in (0, 1)
+    }
+    for weight in weights:
+        places = [(at, one) for at, one in enumerate(weight) if one]
+        if len(places) > 1:
+            missing = sum([items[at].count * one for at, one in places])
+            for count, _, offers in several:
+                missing -= count * max(
+                    [sum([offer[at] * one for at, one in places]) for offer in offers]
+                )
+                if missing <= 0:
+                    break
+            else:
+                return True
     return False
 
 
@@ -300,9 +439,87 @@ class _Fields:
 
 
 def _offers(
-    items: list[Item], mask: int, full: tuple[int, int], free: Sequence[Step]
+    items: list[Item], most: list[int], full: tuple[int, int], free: Sequence[Step]
 ) -> list[Vector]:
-    """The vectors of units that a rank can give and that nothing can be added to."""
+    """The vectors of units that a rank can give and that nothing can be added to.
+
+    Args:
+        most (list of int): the units that it can give to each item alone
+        full, free: as in a Group
+    """
+    takes = [item.takes(full) for item in items]
+    # Moments at which it may become too much: something begins, or less is free. What is left at
+    # all of them is one whole number, with a field for the cores and one for the GPUs of each. A
+    # field has a guard, a bit above it that is borrowed from where it would fall below zero.
+    width = (
+        1
+        + max(
+            sum([units * max(each) for units, each in zip(most, takes)]),
+            max([max(cores, gpus) for _, cores, gpus in free]),
+        ).bit_length()
+    )
+    shift = guards = left = 0
+    take = [0] * len(items)  # what a unit of each takes, at the moments that it lasts over
+    lasts = [0] * len(items)  # the guards of these moments
+    guard = 1 << width - 1 | 1 << 2 * width - 1
+    step = 0
+    for time in sorted({item.start for item in items} | {time for time, _, _ in free}):
+        now = [at for at, item in enumerate(items) if most[at] and item.start <= time < item.end]
+        if now:
+            while step + 1 < len(free) and free[step + 1][0] <= time:
+                step += 1
+            _, cores, gpus = free[step]
+            if cores < 0 or gpus < 0:
+                return []
+            left |= (cores | gpus << width) << shift
+            guards |= guard << shift
+            for at in now:
+                take[at] |= (takes[at][0] | takes[at][1] << width) << shift
+                lasts[at] |= guard << shift
+            shift += 2 * width
+    # What the items from one on would take at most, and with that a unit more of an earlier one.
+    last = len(items)
+    later = 0
+    blocks: list[list[tuple[int, int, int, int]]] = [[] for _ in range(last + 1)]
+    for at in range(last, 0, -1):
+        blocks[at] = [
+            (other, most[other], later + take[other], lasts[other])
+            for other in range(at)
+            if most[other]
+        ]
+        later += most[at - 1] * take[at - 1]
+    found: list[Vector] = []
+    vector = [0] * last
+
+    def extend(left: int, at: int) -> None:
+        """Find the vectors that begin as this one, up to an item."""
+        one = take[at]
+        units = most[at]
+        while units and (left - units * one) & guards != guards:
+            units -= 1
+        block = blocks[at + 1]
+        left -= units * one
+        while units >= 0 and len(found) < MAX_OFFERS_PER_RANK:
+            vector[at] = units
+            # The items to come have to be able to take so much that no other one can have more.
+            for other, limit, needed, there in block:
+                if vector[other] < limit and (left - needed) & there == there:
+                    vector[at] = 0
+                    return  # nor with fewer units
+            if at + 1 == last:
+                found.append(tuple(vector))
+            else:
+                extend(left, at + 1)
+            units -= 1
+            left += one
+        vector[at] = 0
+
+    extend(left | guards, 0)
+    return [one for one in found if any(one)]
+
+
+def _most(items: list[Item], mask: int, free: Sequence[Step]) -> list[int]:
+    """For each item, the units that ranks can give to it alone."""
     most = []
     for item in items:
         if not item.room & mask:
@@ -312,69 +529,7 @@ def _offers(
         if item.slots:
             units = min([slots_on(c, g, item.shape) for c, g in _during(free, item)])
         most.append(min(units, item.count))
-    takes = [item.takes(full) for item in items]
-    # Moments at which it may become too much: something begins, or less is free.
-    moments: list[tuple[int, int]] = []  # cores and GPUs that are free
-    active: list[list[int]] = [[] for _ in items]  # for each item, the moments that it lasts over
-    for time in sorted({item.start for item in items} | {time for time, _, _ in free}):
-        now = [at for at, item in enumerate(items) if item.start <= time < item.end and most[at]]
-        if now:
-            _, cores, gpus = [step for step in free if step[0] <= time][-1]
-            if cores < 0 or gpus < 0:
-                return []
-            for at in now:
-                active[at].append(len(moments))
-            moments.append((cores, gpus))
-    # What the items from one on would take at most at each moment.
-    later = [[(0, 0)] * len(moments)]
-    for at in range(len(items) - 1, -1, -1):
-        sums = later[-1][:]
-        for moment in active[at]:
-            cores, gpus = sums[moment]
-            sums[moment] = (cores + most[at] * takes[at][0], gpus + most[at] * takes[at][1])
-        later.append(sums)
-    later.reverse()
-    found: list[Vector] = []
-
-    def full_in_the_end(vector: list[int], left: list[tuple[int, int]], at: int) -> bool:
-        """Whether the items from one on may yet take so much that no other one can have more."""
-        rest = later[at]
-        for other in range(at):
-            if vector[other] < most[other]:
-                cores, gpus = takes[other]
-                if not any(
-                    left[moment][0] - rest[moment][0] < cores
-                    or left[moment][1] - rest[moment][1] < gpus
-                    for moment in active[other]
-                ):
-                    return False
-        return True
-
-    def extend(vector: list[int], left: list[tuple[int, int]], at: int) -> None:
-        if at == len(items):
-            found.append(tuple(vector))
-            return
-        cores, gpus = takes[at]
-        units = most[at]
-        for moment in active[at]:
-            if cores:
-                units = min(units, left[moment][0] // cores)
-            if gpus:
-                units = min(units, left[moment][1] // gpus)
-        while units >= 0 and len(found) < MAX_OFFERS_PER_RANK:
-            vector[at] = units
-            after = left[:]
-            for moment in active[at]:
-                before = left[moment]
-                after[moment] = (before[0] - units * cores, before[1] - units * gpus)
-            if not full_in_the_end(vector, after, at + 1):
-                break  # nor with fewer
-            extend(vector, after, at + 1)
-            units -= 1
-        vector[at] = 0
-
-    extend([0] * len(items), moments, 0)
-    return [one for one in found if any(one)]
+    return most
 
 
 def _during(free: Sequence[Step], item: Item) -> Iterator[tuple[int, int]]:

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
+#: More than the relative error of a sum of two floats.
+ROUNDING = 1e-15
+
 
 class Plan:
     """Availability of a pool from now on, with promises; see ``ResourcePool.plan()``.
@@ -239,6 +242,19 @@ class Plan:
         """Whether a request would fit now if nothing were promised. O(1) where promises are
         counted, else as looking for a place."""
         return self._strategy_for(request).is_free(request)
+
+    def too_long(self, request: ResourceRequest) -> float:
+        """Seconds that are too long for a request to start now and keep all promises: 0 if it does
+        not fit for any time, infinity if nothing is known. That a shorter time is not too long is
+        only said where promises are counted.
+
+        Where promises are counted that costs a search up to that time, else a look at what is free.
+        """
+        strategy = self._strategy_for(request)
+        now = self._pool.clock()
+        end = strategy.room_ends(request, now)
+        # The sum of now and a duration is rounded: a duration that ends with the room may fit.
+        return 0.0 if end <= now else (end - now) * (1 + ROUNDING) + now * ROUNDING
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """What could start now, and for how long.

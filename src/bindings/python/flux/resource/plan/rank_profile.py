@@ -32,10 +32,11 @@ from typing import TYPE_CHECKING
 
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.plan.packing import Item, deal, pack, taken, too_few
+from flux.resource.plan.packing import Effort, Item, deal, pack, taken, too_few
 from flux.resource.plan.promise import Booking, BoundPromise, length_of
 from flux.resource.plan.running_profile import Need, RunningProfile, Track
 from flux.resource.plan.start_bounds import StartBounds
+from flux.resource.plan.sums import Sums
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import slots_on
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.bookings import Step
     from flux.resource.plan.packing import Group
     from flux.resource.plan.promise import Part
-    from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -55,9 +56,14 @@ MAX_REBOUND = 8
 #: The same on more ranks, where all promises are dealt out at once, greedily.
 MAX_REBOUND_ON_MANY_RANKS = 16
 MAX_RANKS_FOR_ALL_WAYS = 64
+#: Shapes of which it is remembered what they take at least, as many as a queue has at a time.
+MAX_REMEMBERED_SHAPES = 4096
 #: With more promises than this, a new one is not made earlier by binding others again: that would
 #: cost an attempt for each time at which something ends, for jobs far down in the queue.
 MAX_PROMISES_TO_REBIND = 32
+
+#: The least that a shape takes in all: ``(ranks, cores, gpus)``.
+Least = tuple[int, int, int]
 
 
 class RankProfile:
@@ -79,6 +85,8 @@ class RankProfile:
         self._pool = pool
         self._frozen = frozen
         self._promises = promises
+        #: steps that may be taken to bind promises again
+        self.effort = Effort()
         self._started: list[Booking] = []  # of the jobs started since the profile was made
         self._entered = 0  # how many bookings were entered since all were entered anew
         self._bounds = StartBounds()
@@ -96,6 +104,18 @@ class RankProfile:
         # What _hopeless() looks at of the promises, and how many changes there had been then.
         self._others: list[tuple[float, float, Shape, int]] = []
         self._others_changes = -1
+        # Promises that were found not to be lost. They stay so until something gets worse: a rank
+        # goes down, or a job is there that was not placed beside them, or gets more time.
+        self._kept: set[BoundPromise] = set()
+        self._known = self._jobs()  # ids and ends of the running jobs as of then
+        self._known_up = pool.eligible(None)
+        self._placed: tuple[Selection, float] | None = None  # by place_now(), and its end
+        self._sums: Sums | None = None  # what promises leave, in all; None: to be made
+        self._sums_changes = -1
+        self._least: dict[Shape, Least] = {}  # by shape, with the inventory as it is
+        # Shapes that do not fit among what is free now, and how often the pool had released then.
+        self._too_large: set[Shape] = set()
+        self._too_large_releases = -1
 
     # -- the state ----------------------------------------------------------
 
@@ -111,7 +131,12 @@ class RankProfile:
         self._seen = pool.generation
         before = self._profile
         self._profile = self._new_profile()
+        self._forget_kept(before.inventory)
         self._bounds = StartBounds()
+        self.effort.earn()
+        self._sums = None
+        if before.inventory is not self._profile.inventory:
+            self._least.clear()
         self._changes += 1
         self.rebound.clear()
         # The jobs that were started through the plan are among those that run, now.
@@ -124,6 +149,24 @@ class RankProfile:
             self._bookings.rebase(self._profile)
         else:
             self._enter_all()
+
+    def _jobs(self) -> set[tuple[int, float]]:
+        return set(self._pool.job_end_times())
+
+    def _forget_kept(self, before: Inventory) -> None:
+        """After a change of the pool: promises may be lost, unless there is only more than before.
+
+        Args:
+            before (Inventory): the one before the change
+        """
+        known, up = self._known, self._known_up
+        self._known, self._known_up = self._jobs(), self._pool.eligible(None)
+        if (
+            self._profile.inventory is not before
+            or up & ~self._known_up
+            or not self._known <= known
+        ):
+            self._kept.clear()
 
     def _new_profile(self) -> RunningProfile:
         pool = self._pool
@@ -158,6 +201,7 @@ class RankProfile:
     def remove(self, promise: BoundPromise) -> None:
         """Count out a promise that is no longer among those of the plan."""
         self._changes += 1
+        self._kept.discard(promise)
         if not self._bookings.remove(promise):
             self._enter_all()
         self._bounds.released(promise.start)
@@ -169,7 +213,12 @@ class RankProfile:
             return
         inventory = pool.inventory
         parts = [(mask, inventory.key(units)) for mask, units in pairs(pool.held(jobid))]
-        booking = Booking(now, pool.job_end(jobid) or INFINITY, parts)
+        end = pool.job_end(jobid)
+        booking = Booking(now, end or INFINITY, parts)
+        placed, self._placed = self._placed, None
+        if placed is None or placed[0] != pool.held(jobid) or booking.end > placed[1]:
+            self._kept.clear()
+        self._known.add((jobid, end))
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation
@@ -199,12 +248,26 @@ class RankProfile:
         start = self.soonest(request, start)
         small = popcount(self._profile.inventory.ranks) <= MAX_RANKS_FOR_ALL_WAYS
         for _ in range(MAX_PROMISES_TO_REBIND if small else 2):
+            if small:
+                start = self._first_with_enough(request.shape, start, length, found, INFINITY)
             if start >= found:
                 break
             if self.make_room(request, start, start + length):
                 return start
             start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
         return found
+
+    def may_advance(self, promise: BoundPromise, now: float) -> bool:
+        """False if a look at sums shows that a promise can be no earlier, wherever it is bound."""
+        request = promise.request
+        start = self.soonest(request, now)
+        if start >= promise.start or self._frozen or not self._pool.countable(request.shape):
+            return start < promise.start
+        # From its start on it has what it needs.
+        length = length_of(request)
+        self.renew_profile()
+        first = self._first_with_enough(request.shape, start, length, promise.start, promise.start)
+        return first < promise.start
 
     def soonest(self, request: ResourceRequest, start: float) -> float:
         """A time before which a request does not fit, whatever was promised."""
@@ -221,6 +284,9 @@ class RankProfile:
 
     def count(self, shape: Shape, start: float, end: float) -> int:
         """How many nodes (slots where the shape has no node) fit in a span."""
+        if shape.within is not None and shape.node_count is not None:
+            room = self._room_alone(shape, start) & ~self._bookings.booked(start, end)
+            return shape.within.best([(1, room)], popcount(room))
         room = self._room(shape, start, end)
         if shape.node_count is not None:
             return popcount(room)
@@ -241,6 +307,8 @@ class RankProfile:
         """Whether a request fits in a span."""
         shape = request.shape
         if not self._pool.countable(shape):
+            if shape.within is not None and not self._together(shape, start, end):
+                return False
             return self._simulate(request, start, end) is not None
         return self._enough(shape, self._room(shape, start, end), start, end)
 
@@ -256,6 +324,8 @@ class RankProfile:
             return any(mask & ~up for mask, _ in parts)
         if promise.end <= now:
             return True
+        if promise in self._kept:
+            return False
         shape = promise.request.shape
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match)
@@ -274,6 +344,7 @@ class RankProfile:
                 for rank in members(mask & bookings.touched(start, promise.end))
             ):
                 return True
+        self._kept.add(promise)
         return False
 
     # -- whether and when ---------------------------------------------------
@@ -352,6 +423,18 @@ class RankProfile:
         been promised.
         """
         return self._profile.track_of(shape).at(start) & self._pool.eligible(shape.match)
+
+    def _together(self, shape: Shape, start: float, end: float) -> bool:
+        """False if counts show that a shape is not in as few groups as it has to be in a span. To ask
+        the pool's placement would cost an index as it will be then, for each time in question."""
+        assert shape.within is not None
+        if shape.container_level is not None or shape.node_count is None:
+            return True
+        room = self._room_alone(shape, start) & ~self._bookings.booked(start, end)
+        needed = shape.node_count.min
+        if popcount(room) < needed:
+            return False
+        return shape.within.best([(1, room)], needed) >= needed
 
     def _simulate(self, request: ResourceRequest, start: float, end: float) -> Selection | None:
         """Selection that the pool's placement makes at a time to come, or None.
@@ -493,7 +576,11 @@ class RankProfile:
         if self._frozen or not self._pool.countable(shape):
             return False
         self.renew_profile()
-        if not self._bookings.removable or self._hopeless(shape, start, end):
+        if (
+            not self._bookings.removable
+            or not self._enough_in_all(shape, start, end)
+            or self._hopeless(shape, start, end)
+        ):
             return False
         if popcount(self._profile.inventory.ranks) > MAX_RANKS_FOR_ALL_WAYS:
             return self._make_room_on_many(shape, start, end)
@@ -506,8 +593,17 @@ class RankProfile:
             moved = [one for one in moved if one.start < end and start < one.end]
             moved.sort(key=lambda one: one.start)
             del moved[MAX_REBOUND:]
-        if self._too_few(self._items_alone(shape, start, end, moved)):
+        items = self._items_alone(shape, start, end, moved)
+        if self._too_few(items):
             return False
+        if len(moved) == len(self._promises):
+            # Nothing else is booked, so nothing has to be taken out to see what there is.
+            found = deal(items, self._most_without_promises) or self._pack(items, False)
+            if found:
+                self._bind_again(moved, items[1:])
+                self._changes += 1
+                self._enter_all()
+            return found
         for promise in moved:
             self._bookings.remove(promise)
         self._changes += 1
@@ -516,12 +612,17 @@ class RankProfile:
             shape = promise.request.shape
             room = self._room(shape, promise.start, promise.end)
             items.append(Item(shape, promise.start, promise.end, room))
-        found = deal(items, self._most) or pack(items, self._groups(items))
+        found = deal(items, self._most) or self._pack(items, True)
         if found:
             self._bind_again(moved, items[1:])
         for promise in moved:
             self._enter(promise)
         return found
+
+    def _pack(self, items: list[Item], booked: bool) -> bool:
+        """As ``pack()``, with what steps there are."""
+        effort = self.effort
+        return effort.left > 0 and pack(items, self._groups(items, booked), effort)
 
     def _bind_again(self, promises: list[BoundPromise], items: list[Item]) -> None:
         for promise, item in zip(promises, items):
@@ -612,15 +713,56 @@ class RankProfile:
                 return True
         return False
 
+    def _enough_in_all(self, shape: Shape, start: float, end: float) -> bool:
+        """False if the ranks together have too little left for a shape; see ``sums.py``."""
+        _, cores, gpus = self._least_of(shape)
+        return self._sums_now().enough(cores, gpus, start, end)
+
+    def _first_with_enough(
+        self, shape: Shape, start: float, length: float, before: float, until: float
+    ) -> float:
+        """As ``Sums.first()``, for what a shape takes at least."""
+        _, cores, gpus = self._least_of(shape)
+        return self._sums_now().first(cores, gpus, start, length, before, until)
+
+    def _sums_now(self) -> Sums:
+        """What promises leave as they are now."""
+        sums = self._sums
+        if sums is None:
+            sums = self._sums = Sums(self._profile, self._pool.eligible(None))
+            self._sums_changes = -1
+        if self._sums_changes != self._changes:
+            self._sums_changes = self._changes
+            sums.book(
+                [
+                    (one.start, one.end, *self._least_of(one.request.shape)[1:])
+                    for one in self._promises.values()
+                    if not one.is_open and self._pool.countable(one.request.shape)
+                ]
+            )
+        return sums
+
     def _least_ranks(self, shape: Shape) -> int:
         """A shape cannot do with fewer ranks."""
-        if shape.node_count is not None:
-            return shape.node_count.min
-        inventory = self._profile.inventory
-        base = inventory.key_base
-        count = shape.slot_count.min
-        most = max([slots_on(key // base, key % base, shape) for key in inventory.keys.values()])
-        return -(-count // most) if most else count
+        return self._least_of(shape)[0]
+
+    def _least_of(self, shape: Shape) -> Least:
+        """The least that a shape takes in all: ranks, cores and GPUs."""
+        least = self._least.get(shape)
+        if least is None:
+            if len(self._least) >= MAX_REMEMBERED_SHAPES:
+                self._least.clear()
+            inventory = self._profile.inventory
+            sizes = [divmod(key, inventory.key_base) for key in inventory.keys.values()]
+            count = ranks = (shape.node_count or shape.slot_count).min
+            if shape.node_count is None:
+                most = max([slots_on(cores, gpus, shape) for cores, gpus in sizes], default=0)
+                ranks = -(-count // most) if most else count
+            each = [taken(shape, full) for full in sizes]
+            cores = count * min([one for one, _ in each], default=0)
+            gpus = count * min([one for _, one in each], default=0)
+            least = self._least[shape] = (ranks, cores, gpus)
+        return least
 
     def _most(self, rank: int, item: Item) -> int:
         """Slots that a rank can give to an item alone."""
@@ -639,8 +781,12 @@ class RankProfile:
                 return slots_on(key // base, key % base, item.shape)
         return 0
 
-    def _groups(self, items: list[Item]) -> list[Group]:
-        """The ranks that items could use, by state: as ``pack()`` takes them."""
+    def _groups(self, items: list[Item], booked: bool) -> list[Group]:
+        """The ranks that items could use, by state: as ``pack()`` takes them.
+
+        Args:
+            booked (bool): whether there may be other bookings
+        """
         profile, bookings = self._profile, self._bookings
         inventory = profile.inventory
         base = inventory.key_base
@@ -650,7 +796,7 @@ class RankProfile:
         start = min([item.start for item in items])
         end = max([item.end for item in items])
         groups: list[Group] = []
-        single = every & bookings.touched(start, end)
+        single = every & bookings.touched(start, end) if booked else 0
         for units, kind in inventory.kinds.items():
             full = divmod(inventory.keys[units], base)
             for rank in members(kind & single):
@@ -685,6 +831,35 @@ class RankProfile:
 
     # -- starting now -------------------------------------------------------
 
+    def is_free(self, shape: Shape) -> bool:
+        """False if a shape does not fit among what is free now, whatever was promised. O(1) if
+        that was found since something was last released.
+        """
+        pool = self._pool
+        if not pool.countable(shape):
+            return True
+        if self._too_large_releases != pool.releases:
+            self._too_large_releases = pool.releases
+            self._too_large.clear()
+        elif shape in self._too_large:
+            return False
+        ranks = pool.eligible(shape.match)
+        need = Need.of(shape)
+        inventory = pool.inventory
+        base = inventory.key_base
+        left = (shape.node_count or shape.slot_count).min
+        for key, mask in pool.index.groups.items():
+            mask &= ranks
+            if mask and need.fits(key, base):
+                if shape.node_count is None:
+                    left -= popcount(mask) * slots_on(key // base, key % base, shape)
+                else:
+                    left -= popcount(need.among(mask, key, inventory))
+                if left <= 0:
+                    return True
+        self._too_large.add(shape)
+        return False
+
     def place_now(
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
@@ -698,12 +873,20 @@ class RankProfile:
         if not pool.countable(shape):
             eligible = pool.eligible(shape.match) & ~self._bookings.booked(now, end)
             return pool.place_request(request, pool.index, eligible)
-        if popcount(self._room_alone(shape, now)) < self._least_ranks(shape):
+        if not self.may_fit(request, now):
             return None
         placed = self._place_beside(request, now, end)
         if placed is None and self._promises and self.make_room(request, now, end):
             placed = self._place_beside(request, now, end)
+        self._placed = None if placed is None else (placed[0], end)
         return placed
+
+    def may_fit(self, request: ResourceRequest, now: float) -> bool:
+        """False if running jobs leave too few ranks for a request, whatever was promised."""
+        shape = request.shape
+        if not self._pool.countable(shape):
+            return True
+        return popcount(self._room_alone(shape, now)) >= self._least_ranks(shape)
 
     def _place_beside(
         self, request: ResourceRequest, now: float, end: float

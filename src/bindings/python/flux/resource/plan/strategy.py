@@ -79,6 +79,11 @@ class Strategy(ABC):
         """Whether a request could start now if nothing were promised."""
 
     @abstractmethod
+    def room_ends(self, request: ResourceRequest, now: float) -> float:
+        """A moment up to which there may be room for a request that starts now, beside all promises:
+        surely not for longer. Now, if it does not fit at all; infinity where nothing is known."""
+
+    @abstractmethod
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         """How many nodes (slots, if it asks for no nodes) of a request fit all through a span."""
 

@@ -78,6 +78,22 @@ def infeasible(inventory: Inventory, shape: Shape) -> str:
     return "unsatisfiable request: " + text + left_out(inventory, match, small)
 
 
+def infeasible_in_groups(pool: ResourcePoolImplementation, shape: Shape) -> str | None:
+    """Sentence for a request that an empty pool could satisfy, but not in as few groups as it has to
+    be in; None: that is not the reason."""
+    if shape.within is None:
+        return None
+    inventory = pool.inventory
+    count = shape.node_count or shape.slot_count
+    rooms = pool.rooms(inventory.unused(), shape, inventory.matching(shape.match))
+    if sum([number * popcount(mask) for number, mask in rooms]) < count.min:
+        return None
+    unit = "slots" if shape.node_count is None else "nodes"
+    text = shape.within.text(count.min, unit)
+    best = shape.within.best(rooms, count.min)
+    return f"unsatisfiable request: need {text}, {shape.within.best_text(best)}"
+
+
 def left_out(
     inventory: Inventory,
     match: int,
@@ -170,8 +186,26 @@ def facts(
     if reason is None:
         down = popcount(large & ~up)
         reason = why_pending(answer, each, down, small, shape.match is not None)
+        if not reason and shape.within is not None:
+            reason = _why_not_together(pool, shape, up, answer)
     answer["reason"] = reason
     return answer
+
+
+def _why_not_together(
+    pool: ResourcePoolImplementation, shape: Shape, up: int, answer: dict[str, Any]
+) -> str:
+    """The sentence for a request for which enough is free, but not in as few groups as it has to be
+    in; empty if it is. The numbers say then how much of it is together."""
+    assert shape.within is not None
+    needed, unit = answer["needed"], answer["unit"]
+    best = shape.within.best(pool.rooms(pool.index, shape, up), needed)
+    if best >= needed:
+        return ""
+    free = answer["available"]
+    answer["available"] = best
+    text = f"placement: needs {shape.within.text(needed, unit)}: {free} free"
+    return f"{text}, {shape.within.best_text(best)}"
 
 
 def why_pending(answer: dict[str, Any], each: str, down: int, small: str, constrained: bool) -> str:

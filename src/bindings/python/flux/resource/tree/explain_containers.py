@@ -30,6 +30,17 @@ def able(placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int) -
     return mask
 
 
+def container_rooms(
+    placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int
+) -> list[tuple[int, int]]:
+    """Ranks by how many slots they have room for, or as 1 where the request asks for nodes."""
+    return [
+        (slots_each if shape.node_count is None else 1, some)
+        for slots_each, some in placement.container_candidates(index, shape, ranks)
+        if slots_each >= _least(shape)
+    ]
+
+
 def _available(
     placement: TreePlacement, index: RankIndex, shape: Shape, ranks: int
 ) -> tuple[int, int]:

@@ -148,7 +148,7 @@ class Backfill(PolicyScheduler):
         self.take_ranks()
         self.promises = PromiseBook()
         self.blocked = BlockedByRanks()
-        self._backlog.exempt_jobs = lambda: self.promises
+        self._backlog.exempt_jobs = lambda: self.promises.in_order
         self._promise_timer: Timer | None = None
 
     def take_profile(self) -> None:
@@ -308,7 +308,16 @@ class Backfill(PolicyScheduler):
             if candidate is None:
                 yield None
             else:
+                self.use_current_plan()
                 self.examine(candidate)
+
+    def use_current_plan(self) -> None:
+        """Go on with another plan if the one of this pass has become void, since a job that started
+        or was given up has broken promises. Passes by ranks begin anew instead."""
+        if self.ranked is None and self._plan is not self.plan:
+            plan = self.current_plan()
+            assert plan is not None, "the pool could plan when this pass began"
+            self.plan = self.promises.plan = plan
 
     def examine(self, job: PendingJob) -> None:
         """Start a job if it can start now; else promise it a time, if it is its turn."""
@@ -316,8 +325,21 @@ class Backfill(PolicyScheduler):
             self.plan_anew_from(job)
         elif job in self.promises and not self.has_come(job):
             return
+        if self.is_blocked_still(job):
+            return
         if not self.try_to_start(job) and not self.overtake(job):
             self.wait(job)
+
+    def is_blocked_still(self, job: PendingJob) -> bool:
+        """Whether it is certain, by a quick look, that a job without a promise that was blocked when
+        it was examined last waits on: it cannot start, and has no promise to come."""
+        if job not in self.blocked or self.admission.engaged:
+            return False
+        too_long = self.plan.too_long(job.resource_request)
+        if job.limit < too_long or self.may_have_promise(job):
+            return False
+        self._backlog.block(job, alike=True, limit=too_long)
+        return True
 
     def has_come(self, job: PendingJob) -> bool:
         """Whether the time of a promised job has come, or its promise is open.
@@ -351,6 +373,7 @@ class Backfill(PolicyScheduler):
         except JobDeferred as why:
             self.set_apart(job, why)
         except InsufficientResources:
+            self.use_current_plan()
             return False
         except Exception as exc:
             self.forget(job)
@@ -389,8 +412,8 @@ class Backfill(PolicyScheduler):
         elif head is None:
             self.start(job, alloc, selection_type="immediate")
         else:
-            self.start(job, alloc, backfill=head.name, selection_type="backfilled")
             when = self.promises.when(head) or 0
+            self.start(job, alloc, backfill=head.name, selection_type="backfilled")
             self.log.debug(f"backfill: {job.name} (shadow={int(when)})")
 
     def overtake(self, job: PendingJob) -> bool:
@@ -433,7 +456,12 @@ class Backfill(PolicyScheduler):
             self.promise(job, self.plan.earliest(job.resource_request))
         else:
             self.blocked.add(job, self.ranks_of(job))
-        self._backlog.block(job, alike=job not in self.promises)
+        if job in self.promises:
+            self._backlog.block(job)
+        elif self.admission.engaged:
+            self._backlog.block(job, alike=True)
+        else:
+            self._backlog.block(job, alike=True, limit=self.plan.too_long(job.resource_request))
 
     # -- promises ----------------------------------------------------------------------------------
 
@@ -442,12 +470,7 @@ class Backfill(PolicyScheduler):
         want, and none ahead of it still waits for one."""
         if self.promises_limit is None:
             return True
-        ahead = 0
-        for other in self.promises:
-            if not other < job:
-                break
-            ahead += self.shares_ranks(job, other)
-        if ahead >= self.promises_limit:
+        if self.promises.count_before(job, self.queue_order.turn_of) >= self.promises_limit:
             return False
         return not self.blocked.is_before(job, self.ranks_of(job))
 
@@ -591,6 +614,7 @@ class Backfill(PolicyScheduler):
 
     def resource_update(self) -> None:
         self.blocked.clear()
+        self.promises.ranks_changed()
         self._backlog.unpark()
         self.released()
 

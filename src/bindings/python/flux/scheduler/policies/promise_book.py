@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.requests import PendingJob
 
@@ -30,6 +30,8 @@ class PromiseBook:
     def __init__(self) -> None:
         self._jobs: list[PendingJob] = []  # in the order of the queue
         self._times: dict[int, float | None] = {}
+        # Mask of ranks to the jobs that could want these, in order; None: it is to be made.
+        self._by_ranks: dict[int, list[PendingJob]] | None = None
         #: ids of the jobs whose promise is open
         self.open_ids: set[int] = set()
         #: no promise comes due before this, seconds since the epoch
@@ -43,6 +45,11 @@ class PromiseBook:
 
     def __contains__(self, job: PendingJob) -> bool:
         return job.jobid in self._times
+
+    @property
+    def in_order(self) -> list[PendingJob]:
+        """The jobs in the order of the queue; not to be changed."""
+        return self._jobs
 
     def when(self, job: PendingJob) -> float | None:
         """The time a job was promised, seconds since the epoch; None: its promise is open.
@@ -76,6 +83,7 @@ class PromiseBook:
         job.exempt = True
         if job not in self:
             insort(self._jobs, job)
+            self._by_ranks = None
         self._times[job.jobid] = when
 
     def advance(self, job: PendingJob) -> float | None:
@@ -100,12 +108,40 @@ class PromiseBook:
             del self._times[job.jobid]
             self.open_ids.discard(job.jobid)
             del self._jobs[bisect_left(self._jobs, job)]
+            self._by_ranks = None
             job.exempt = False
             self.plan.cancel(job.jobid)
 
     def reorder(self) -> None:
         """The order of the jobs has changed: sort them again."""
         self._jobs.sort()
+        self._by_ranks = None
+
+    def ranks_changed(self) -> None:
+        """Which ranks jobs could want has changed."""
+        self._by_ranks = None
+
+    def count_before(self, job: PendingJob, ranks_of: Callable[[PendingJob], int]) -> int:
+        """How many jobs with a promise come before `job` in the queue and could want some of the
+        same ranks.
+
+        The first call after a change costs a look at each promise, the others one for each
+        different mask of ranks.
+
+        Args:
+            job (PendingJob): the job
+            ranks_of: gives the mask of the ranks that a job could want
+        """
+        if not self._jobs or not self._jobs[0] < job:
+            return 0
+        if self._by_ranks is None:
+            self._by_ranks = {}
+            for other in self._jobs:
+                self._by_ranks.setdefault(ranks_of(other), []).append(other)
+        ranks = ranks_of(job)
+        return sum(
+            [bisect_left(jobs, job) for mask, jobs in self._by_ranks.items() if mask & ranks]
+        )
 
     def next_after(self, now: float) -> float | None:
         """When the first promise after `now` comes due; None: none does. O(promises)."""
@@ -133,6 +169,9 @@ class BlockedByRanks:
 
     def __len__(self) -> int:
         return len(self._ranks)
+
+    def __contains__(self, job: PendingJob) -> bool:
+        return job.jobid in self._ranks
 
     def add(self, job: PendingJob, ranks: int) -> None:
         """`job` waits for some of `ranks` (a mask)."""

@@ -13,6 +13,7 @@ it costs nothing.
 - `limits` with `limit` are limits on what jobs hold at a time; `counts` is what can be limited;
 - `licenses` are counts of what is on no node;
 - `sharing` says who may be on a node together;
+- `placement` puts jobs into one rack, or into as few as can be;
 - `queue_names` knows which queues a name covers: a parent covers its virtual queues;
 - `preemption` ends running jobs of a low class for waiting ones.
 """
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from flux.scheduler.site_policy.licenses import LicenseRule
 from flux.scheduler.site_policy.limits import LimitRule
+from flux.scheduler.site_policy.placement import PlacementRule
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.sharing import SharingRule
 from flux.scheduler.site_policy.table_rule import TableRule
@@ -28,4 +30,10 @@ from flux.scheduler.site_policy.table_rule import TableRule
 #: The rules of this package, in the order in which they are asked, after the reservations: limit,
 #: licence, sharing, preemption, placement. The first that keeps a job from starting is the reason
 #: that its user is told.
-RULES: tuple[type[TableRule], ...] = (LimitRule, LicenseRule, SharingRule, PreemptionRule)
+RULES: tuple[type[TableRule], ...] = (
+    LimitRule,
+    LicenseRule,
+    SharingRule,
+    PreemptionRule,
+    PlacementRule,
+)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.request_facts import RequestFacts
+    from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.queue_names import QueueNames
 
 
@@ -36,6 +37,10 @@ class SitePolicyHost(AdmissionHost, Protocol):
     def look_again(self) -> None: ...
 
     def pool_can(self, operation: str) -> bool: ...
+
+    def tell_pending(self, rule: AdmissionRule) -> None: ...
+
+    def ask_for(self, job: PendingJob, request: Any) -> None: ...
 
 
 class TableRule(AdmissionRule):

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What promises leave of all ranks together: the quickest proof that a request does not fit.
+
+If at some moment the ranks together have fewer cores or GPUs free than the promises and the request
+take, the request does not fit, however promises are bound. On a busy machine that answers most
+questions. It takes a look at each time at which a promise begins, and none at a rank.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from flux.resource.plan.mask_timeline import INFINITY
+from flux.resource.pool.masks import popcount
+
+if TYPE_CHECKING:
+    from flux.resource.plan.running_profile import RunningProfile
+
+
+class Sums:
+    """Cores and GPUs that all ranks together have left, over time.
+
+    Args:
+        profile (RunningProfile): what running jobs leave
+        ranks (int): mask of the ranks that count
+    """
+
+    def __init__(self, profile: RunningProfile, ranks: int) -> None:
+        self._profile = profile
+        self._ranks = ranks
+        self._base = base = profile.inventory.key_base
+        cores = gpus = 0
+        for key, mask in profile.index.groups.items():
+            count = popcount(mask & ranks)
+            cores += count * (key // base)
+            gpus += count * (key % base)
+        # What running jobs leave, for each of the profile's times.
+        self._cores = [cores]
+        self._gpus = [gpus]
+        # What promises take from each of these times on, and what is left of it there.
+        self._times: list[float] = [-INFINITY]
+        self._taken: list[tuple[int, int]] = [(0, 0)]
+        self._left: list[tuple[int, int]] = [(0, 0)]
+
+    def _free(self, time: float) -> tuple[int, int]:
+        """What running jobs leave at a time."""
+        profile = self._profile
+        profile.extend(time)
+        all_cores, all_gpus = self._cores, self._gpus
+        if len(all_cores) < len(profile.times):
+            base, ranks = self._base, self._ranks
+            cores, gpus = all_cores[-1], all_gpus[-1]
+            for moves in profile.moves[len(all_cores) :]:
+                for mask, before, after in moves:
+                    count = popcount(mask & ranks)
+                    cores += count * (after // base - before // base)
+                    gpus += count * (after % base - before % base)
+                all_cores.append(cores)
+                all_gpus.append(gpus)
+        at = max(1, bisect_right(profile.times, time)) - 1
+        return all_cores[at], all_gpus[at]
+
+    def book(self, promises: Iterable[tuple[float, float, int, int]]) -> None:
+        """Count promises, and no others. O(p log p).
+
+        Args:
+            promises: ``(start, end, cores, GPUs)`` of each
+        """
+        changes: dict[float, tuple[int, int]] = {}
+        for start, end, cores, gpus in promises:
+            more = changes.get(start, (0, 0))
+            changes[start] = (more[0] + cores, more[1] + gpus)
+            less = changes.get(end, (0, 0))
+            changes[end] = (less[0] - cores, less[1] - gpus)
+        self._times, self._taken, self._left = [-INFINITY], [(0, 0)], [(0, 0)]
+        cores = gpus = 0
+        for time in sorted(changes):
+            if time == INFINITY:
+                break
+            cores += changes[time][0]
+            gpus += changes[time][1]
+            free = self._free(time)
+            self._times.append(time)
+            self._taken.append((cores, gpus))
+            self._left.append((free[0] - cores, free[1] - gpus))
+
+    def enough(self, cores: int, gpus: int, start: float, end: float) -> bool:
+        """Whether so many more are left all through a span.
+
+        That is necessary for a request to fit, and not sufficient: it does not matter here on which
+        ranks they are.
+        """
+        free, taken = self._free(start), self._taken[bisect_right(self._times, start) - 1]
+        if free[0] - taken[0] < cores or free[1] - taken[1] < gpus:
+            return False
+        first, last = bisect_right(self._times, start), bisect_left(self._times, end)
+        for left in self._left[first:last]:
+            if left[0] < cores or left[1] < gpus:
+                return False
+        return True
+
+    def first(
+        self, cores: int, gpus: int, start: float, length: float, before: float, until: float
+    ) -> float:
+        """First time from ``start`` on at which so many more are left for so long; infinity if
+        there is none before a time.
+
+        Only ends of jobs and promises are looked at, one by one: nothing else makes it more.
+
+        Args:
+            length (float): of the span, in seconds
+            before (float): the time
+            until (float): where spans end at the latest: what comes later does not matter
+        """
+        profile = self._profile
+        times = self._times
+        while start < before:
+            if self.enough(cores, gpus, start, min(start + length, until)):
+                return start
+            following = bisect_right(times, start)
+            start = profile.next_end_after(start)
+            if following < len(times):
+                start = min(start, times[following])
+        return INFINITY

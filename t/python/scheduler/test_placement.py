@@ -1,0 +1,535 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobs in one rack, or in as few as can be: ``[topology.LEVEL]``."""
+
+import random
+
+import pytest
+from each_policy import POLICIES
+from peers import R, Rig, jobspec
+
+from flux.idset import IDset
+from flux.scheduler.policies import Backfill, Fifo, Simple
+
+#: Sixteen nodes, four racks of four.
+RACKS = {"rack": {"groups": {f"r{n}": f"n[{4 * n}-{4 * n + 3}]" for n in range(4)}}}
+
+START = pytest.mark.parametrize(
+    "policy, args",
+    [(Fifo, ("queue-depth=unlimited",)), (Simple, ("queue-depth=unlimited",)), (Backfill, ())],
+    ids=["fifo", "simple", "easy"],
+)
+
+
+def load(policy=Backfill, args=(), topology=RACKS, rig=None, **config):
+    rig = rig or Rig(R(16, 4))
+    rig.instance.config = {"topology": topology, **config}
+    rig.load(policy, *args, name="sched-site")
+    return rig
+
+
+def reload(rig, topology):
+    assert rig.ask("sched-site.config-reload", {"topology": topology})[0] == 0
+    rig.settle()
+
+
+def spec(nodes=1, placement=None, slots=4, duration=100, **keys):
+    """A jobspec for whole nodes."""
+    if placement is not None:
+        keys["placement"] = placement
+    return jobspec(slots, nodes=nodes, duration=duration, **keys)
+
+
+def required(**more):
+    return {"level": "rack", "mode": "required", **more}
+
+
+def preferred(**more):
+    return {"level": "rack", "mode": "preferred", **more}
+
+
+def on(rig, jobid):
+    ranks = set()
+    for entry in rig.success(jobid)["R"]["execution"]["R_lite"]:
+        ranks |= set(IDset(entry["rank"]))
+    return ranks
+
+
+def racks(rig, jobid, size=4):
+    return sorted({rank // size for rank in on(rig, jobid)})
+
+
+def reason(rig, jobid):
+    return rig.annotations(jobid).get("sched", {}).get("reason_pending")
+
+
+def check(rig):
+    rig.sched._requests._check()
+    rig.sched.admission._check()
+    rig.sched.resources.check()
+
+
+def occupy(rig, ids="1,2,3,4", ranks=(0, 4, 8, 12), duration=1000):
+    """One node of each rack is in use."""
+    for jobid, rank in zip(IDset(ids), ranks):
+        only = {"ranks": [str(rank)]}
+        rig.alloc(jobid, spec(1, constraints=only, duration=duration * (jobid % 10)))
+    rig.settle()
+    assert rig.started()[-len(ranks) :] == list(IDset(ids))
+
+
+# -- required --------------------------------------------------------------------------------------
+
+
+@POLICIES
+def test_a_required_job_is_in_one_rack_and_waits_for_it(policy, args):
+    rig = load(policy, args)
+    rig.alloc(1, spec(3, required()))
+    rig.alloc(2, spec(3, required()))
+    rig.alloc(3, spec(4, required()))
+    rig.settle()
+    assert [len(racks(rig, jobid)) for jobid in (1, 2, 3)] == [1, 1, 1]
+    rig.alloc(4, spec(2, required()))
+    rig.settle()
+    assert racks(rig, 4) not in (racks(rig, 1), racks(rig, 2)), "one node each is too few"
+    rig.alloc(5, spec(3, required()))
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [1, 2, 3, 4]
+    assert reason(rig, 5) == ("placement: needs 3 nodes in one rack: 4 free, at most 2 in one rack")
+    check(rig)
+    rig.free(3)
+    rig.settle()
+    assert racks(rig, 5) == racks(rig, 3)
+    check(rig)
+
+
+@POLICIES
+def test_what_can_never_be_is_denied_with_numbers(policy, args):
+    rig = load(policy, args)
+    text = "unsatisfiable request: need 5 nodes in one rack, at most 4 in one rack"
+    rig.alloc(1, spec(5, required()))
+    rig.settle()
+    assert text in rig.denied(1)
+    assert text in rig.ask("feasibility.check", {"jobspec": spec(5, required())})[1]
+    assert rig.ask("feasibility.check", {"jobspec": spec(4, required())})[0] == 0
+    assert rig.ask("feasibility.check", {"jobspec": spec(5, preferred())})[0] == 0
+    found = rig.ask("sched.when", {"jobspec": spec(5, required())})[1]
+    assert (found["verdict"], found["reason"]) == ("never", text)
+    assert rig.ask("sched.when", {"jobspec": spec(4, required())})[1]["verdict"] == "now"
+    rig.alloc(2, spec(6, required(segment=3)))
+    rig.alloc(3, spec(20, required(segment=4)))
+    rig.alloc(4, spec(15, required(segment=3)))
+    rig.settle()
+    assert rig.started() == [2] and len(racks(rig, 2)) == 2
+    assert "20" in rig.denied(3)
+    assert "need 5 segments of 3 nodes, each in one rack, there is room for 4" in rig.denied(4)
+
+
+@pytest.mark.parametrize(
+    "placement, text",
+    [
+        ("rack", "placement='rack': expected a table"),
+        ({}, "placement.level is missing: expected the name of a level, such as rack"),
+        ({"level": 5}, "placement.level=5: expected text"),
+        (
+            {"level": "pod"},
+            "placement.level='pod': there is no such level: there are rack",
+        ),
+        ({"level": "rack", "mode": "soon"}, "placement.mode='soon': expected 'required' or"),
+        (
+            {"level": "rack", "segment": 0},
+            "placement.segment=0: expected a whole number, 1 or more",
+        ),
+        ({"level": "rack", "max": "2"}, "placement.max='2': expected a whole number, 1 or more"),
+        ({"level": "rack", "switch": 1}, "placement.switch: unknown key"),
+        ({"level": "rack", "wait": "5m"}, "placement.wait: what is required is waited for without"),
+        (preferred(wait="soon"), "placement.wait='soon': expected a length of time"),
+        ({"level": "rack", "segment": 3}, "placement.segment=3: 4 nodes cannot be divided by that"),
+    ],
+)
+def test_a_bad_attribute_is_denied_with_a_clear_note(placement, text):
+    rig = load()
+    rig.alloc(1, spec(4, placement))
+    rig.settle()
+    assert text in rig.denied(1)
+    assert text in rig.ask("feasibility.check", {"jobspec": spec(4, placement)})[1]
+    check(rig)
+
+
+def test_slots_without_nodes():
+    rig = load()
+    rig.alloc(1, jobspec(16, duration=9, placement=required()))
+    rig.settle()
+    assert len(racks(rig, 1)) == 1
+    rig.alloc(2, jobspec(17, duration=9, placement=required()))
+    rig.alloc(3, jobspec(2, duration=9, placement=required(segment=2)))
+    rig.settle()
+    assert "need 17 slots in one rack, at most 16 in one rack" in rig.denied(2)
+    assert "placement.segment: the job has to ask for a number of nodes" in rig.denied(3)
+
+
+def test_a_range_of_nodes_gets_what_one_rack_has():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec("2-8", required()))
+    rig.settle()
+    assert len(on(rig, 5)) == 3 and len(racks(rig, 5)) == 1
+
+
+def test_at_most_so_many_racks():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec(6, required(max=2)))
+    rig.alloc(6, spec(6, required(max=2)))
+    rig.settle()
+    assert len(racks(rig, 5)) == len(racks(rig, 6)) == 2
+    rig.alloc(7, spec(9, required(max=2)))
+    rig.settle()
+    assert "need 9 nodes in at most 2 of level rack, at most 8 in 2 of them" in rig.denied(7)
+
+
+@START
+def test_the_groups_are_annotated_and_r_is_unchanged(policy, args):
+    rig = load(policy, args)
+    rig.alloc(1, spec(4, required()))
+    rig.alloc(2, spec(8, preferred(max=2)))
+    rig.alloc(3, spec(1))
+    rig.settle()
+    assert rig.annotations(1)["sched"]["placement"] == "rack r0"
+    assert rig.annotations(2)["sched"]["placement"] == "rack r1,r2"
+    assert "placement" not in rig.annotations(3)["sched"]
+    assert set(rig.success(1)["R"]["execution"]) == {
+        "R_lite",
+        "starttime",
+        "expiration",
+        "nodelist",
+        "nslots",
+    }
+
+
+# -- plans and promises ----------------------------------------------------------------------------
+
+
+def test_the_earliest_rack_is_promised_and_others_leave_it():
+    rig = load()
+    occupy(rig)  # racks come free after 1000, 2000, 3000 and 4000 seconds
+    rig.alloc(5, spec(4, required(), duration=500))
+    rig.settle()
+    rig.wait(2)
+    when = rig.annotations(5)["sched"]["t_estimate"]
+    assert rig.annotations(5)["sched"]["t_estimate_kind"] == "promised"
+    assert round(when - rig.now) in range(990, 1001)
+    # The rest of that rack may be used until then, and other racks for longer.
+    rig.alloc(6, spec(9, duration=5000))
+    rig.settle()
+    rig.alloc(7, spec(3, duration=900))
+    rig.alloc(8, spec(1, duration=5000))
+    rig.settle()
+    assert on(rig, 6) == {5, 6, 7, 9, 10, 11, 13, 14, 15}
+    assert on(rig, 7) == {1, 2, 3} and 8 not in rig.started()
+    for jobid in (7, 1):
+        rig.free(jobid)
+    rig.settle()
+    assert on(rig, 5) == {0, 1, 2, 3}
+    check(rig)
+
+
+def test_a_rack_that_loses_a_node_is_promised_no_more():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec(4, required(), duration=500))
+    rig.settle()
+    rig.wait(2)
+    before = rig.annotations(5)["sched"]["t_estimate"]
+    rig.resource.update(down="2")
+    rig.settle()
+    rig.wait(2)
+    assert rig.annotations(5)["sched"]["t_estimate"] > before
+    rig.free(1)
+    rig.settle()
+    assert 5 not in rig.started()
+    rig.free(2)
+    rig.settle()
+    assert racks(rig, 5) == [1]
+
+
+def test_when_and_explain_say_why():
+    rig = load()
+    occupy(rig)
+    found = rig.ask("sched.when", {"jobspec": spec(4, required())})[1]
+    assert found["verdict"] == "later" and found["ranks"] == "0-3"
+    rig.alloc(5, spec(4, required(), duration=500))
+    rig.settle()
+    (line,) = rig.ask("sched.explain", {"id": 5})[1]["jobs"]
+    text = "placement: needs 4 nodes in one rack: 12 free, at most 3 in one rack"
+    assert line["reason"] == text
+    assert line["placement"] == {
+        "level": "rack",
+        "mode": "required",
+        "segment": None,
+        "max": 1,
+        "until": None,
+    }
+    assert line["fits"] is None or line["fits"].get("count", 0) <= 3
+
+
+# -- preferred -------------------------------------------------------------------------------------
+
+
+@POLICIES
+def test_a_preferred_job_waits_for_a_rack_and_then_takes_any_nodes(policy, args):
+    rig = load(policy, args)
+    occupy(rig)
+    rig.alloc(5, spec(4, preferred(wait="10m"), duration=500))
+    rig.settle()
+    rig.wait(300)
+    assert 5 not in rig.started()
+    assert reason(rig, 5) == "placement: needs 4 nodes in one rack: 12 free, at most 3 in one rack"
+    rig.wait(301)
+    assert len(racks(rig, 5)) == 2
+    check(rig)
+
+
+@POLICIES
+def test_a_preferred_job_takes_a_rack_that_comes_free(policy, args):
+    rig = load(policy, args)
+    occupy(rig)
+    rig.alloc(5, spec(4, preferred(wait=600), duration=500))
+    rig.settle()
+    rig.wait(10)
+    rig.free(3)
+    rig.settle()
+    assert racks(rig, 5) == [2]
+    rig.wait(700)
+    check(rig)
+
+
+def test_without_a_wait_or_a_rack_so_large_it_starts_at_once():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec(4, preferred(), duration=500))
+    rig.alloc(6, spec(6, preferred(wait="1h"), duration=500))
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4, 5, 6]
+
+
+def test_preferred_segments():
+    rig = load()
+    for jobid, ranks in ((1, "0-1"), (2, "4"), (3, "8")):
+        rig.alloc(jobid, spec(IDset(ranks).count(), constraints={"ranks": [ranks]}))
+    rig.settle()
+    rig.alloc(4, spec(6, preferred(segment=3)))
+    rig.settle()
+    counts = [sum(rank // 4 == rack for rank in on(rig, 4)) for rack in range(4)]
+    assert sorted(counts) == [0, 0, 3, 3]
+
+
+def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec(12, duration=100))
+    rig.settle()
+    rig.alloc(6, spec(4, preferred(wait=300), duration=500))
+    rig.settle()
+    rig.wait(2)
+    assert round(rig.annotations(6)["sched"]["t_estimate"] - rig.now) in range(990, 1000)
+    rig.wait(310)
+    assert rig.annotations(6)["sched"]["t_estimate"] - rig.now < 0 or 6 in rig.started()
+    rig.free(5)
+    rig.settle()
+    assert 6 in rig.started()
+    check(rig)
+
+
+def test_who_is_withdrawn_is_forgotten():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec(4, preferred(wait=300)))
+    rig.settle()
+    rig.cancel(5)
+    rig.settle()
+    rig.wait(400)
+    assert rig.sched.admission.rules[-1]._jobs == {} and not rig.sched.admission.rules[-1].engaged
+    check(rig)
+
+
+# -- everyone else ---------------------------------------------------------------------------------
+
+
+@START
+def test_others_are_put_into_the_fewest_racks(policy, args):
+    rig = load(policy, args)
+    rig.alloc(1, spec(3))
+    rig.alloc(2, spec(2))
+    rig.alloc(3, spec(1))
+    rig.alloc(4, spec(2))
+    rig.settle()
+    assert [racks(rig, jobid) for jobid in (1, 2, 3, 4)] == [[0], [1], [0], [1]]
+    rig.alloc(5, spec(7))
+    rig.settle()
+    assert racks(rig, 5) == [2, 3]
+
+
+def test_single_cores_fill_a_rack_that_is_begun():
+    rig = load()
+    rig.alloc(1, spec(2))
+    rig.settle()
+    for jobid in range(2, 10):
+        rig.alloc(jobid, jobspec(1, duration=100))
+    rig.settle()
+    assert set().union(*(on(rig, jobid) for jobid in range(1, 10))) <= {0, 1, 2, 3}
+
+
+def test_a_job_takes_what_is_there_whatever_the_racks():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec(12))
+    rig.settle()
+    assert 5 in rig.started()
+
+
+def test_two_levels():
+    blocks = {"block": {"groups": {"b0": "n[0-7]", "b1": "n[8-15]"}}}
+    rig = load(topology={**RACKS, **blocks})
+    rig.alloc(1, spec(1, constraints={"ranks": ["8"]}))
+    rig.settle()
+    rig.alloc(2, spec(2))
+    rig.alloc(3, spec(6, {"level": "block"}))
+    rig.settle()
+    assert on(rig, 2) <= set(range(8, 12)), "the block and rack that are begun"
+    assert on(rig, 3) <= set(range(8))
+
+
+def test_nodes_of_no_group():
+    rig = load(topology={"rack": {"groups": {"a": "n[0-3]", "b": "n[4-7]"}}})
+    rig.alloc(1, spec(4))
+    rig.alloc(2, spec(4, required()))
+    rig.alloc(3, spec(5, required()))
+    rig.settle()
+    assert on(rig, 1) <= set(range(8, 16)), "they are of no use to others"
+    assert on(rig, 2) == {0, 1, 2, 3}
+    assert "need 5 nodes in one rack, at most 4 in one rack" in rig.denied(3)
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "entry, text",
+    [
+        ({}, "groups: expected groups, or a property-prefix, and not both"),
+        ({"groups": {}}, "groups={}: expected at least one"),
+        ({"groups": "n[0-3]"}, "groups='n[0-3]': expected a table"),
+        ({"groups": {"a": "n[0-"}}, "groups.a='n[0-': expected hosts such as 'n[0-17]'"),
+        ({"groups": {"a": 5}}, "groups.a=5: expected hosts such as 'n[0-17]'"),
+        (
+            {"groups": {"a": "n[0-3]", "b": "n[3-5]"}},
+            "groups.b='n[3-5]': 1 node of it in group a as well",
+        ),
+        ({"property-prefix": 1}, "property-prefix=1: expected text"),
+        ({"property-prefix": "r-", "size": 4}, "size: unknown key"),
+    ],
+)
+def test_a_fault_in_the_table_is_one_line_and_the_old_one_stays(entry, text):
+    rig = load()
+    before = len(rig.logged())
+    reload(rig, {"rack": entry})
+    lines = [line for line in rig.logged()[before:] if "topology" in line]
+    assert lines == [line for line in lines if f"configuration: [topology.rack] {text}" in line]
+    assert len(lines) == 1
+    rig.alloc(1, spec(4, required()))
+    rig.settle()
+    assert len(racks(rig, 1)) == 1
+
+
+@POLICIES
+def test_a_table_that_changes_under_jobs_that_wait(policy, args):
+    rig = load(policy, args)
+    occupy(rig)
+    rig.alloc(5, spec(4, required(), duration=500))
+    rig.settle()
+    reload(rig, {"rack": {"groups": {"left": "n[0-7]", "right": "n[8-15]"}}})
+    assert len({rank // 8 for rank in on(rig, 5)}) == 1
+    rig.alloc(6, spec(8, required(), duration=500))
+    rig.settle()
+    assert 6 not in rig.started()
+    check(rig)
+    reload(rig, {})
+    assert 6 in rig.started(), "without a table the attribute has no meaning"
+    check(rig)
+
+
+def test_groups_by_properties_follow_the_properties():
+    properties = {"rack-a": "0-7", "rack-b": "8-15", "other": "0"}
+    rig = load(
+        topology={"rack": {"property-prefix": "rack-"}}, rig=Rig(R(16, 4, properties=properties))
+    )
+    rig.alloc(1, spec(5, required()))
+    rig.alloc(2, spec(5, required()))
+    rig.settle()
+    assert rig.annotations(1)["sched"]["placement"] == "rack a"
+    assert rig.annotations(2)["sched"]["placement"] == "rack b"
+
+
+def test_a_reload_of_the_scheduler_waits_anew():
+    rig = load()
+    occupy(rig)
+    rig.alloc(5, spec(4, required(), duration=500))
+    rig.settle()
+    found = rig.ask("sched.stats", {})[1]["topology"]
+    assert found == [{"level": "rack", "groups": 4, "idle_groups": 0, "nodes": 16, "pending": 1}]
+
+
+# -- at random -------------------------------------------------------------------------------------
+
+
+@POLICIES
+@pytest.mark.parametrize("seed", range(3))
+def test_required_placement_is_always_kept(policy, args, seed):
+    chance = random.Random(seed)
+    rig = load(policy, args)
+    asked = {}
+    running = []
+    for jobid in range(1, 60):
+        placement = chance.choice(
+            [
+                None,
+                required(),
+                required(segment=2),
+                required(max=2),
+                preferred(wait=chance.choice([0, 50])),
+            ]
+        )
+        nodes = chance.randint(1, 3) * (2 if placement and "segment" in placement else 1)
+        slots = chance.choice([1, 4])
+        asked[jobid] = placement, nodes
+        rig.alloc(jobid, spec(nodes, placement, slots, duration=chance.choice([10, 100])))
+        rig.settle()
+        if chance.random() < 0.5:
+            done = chance.choice(rig.started())
+            if done not in running:
+                running.append(done)
+                rig.free(done)
+                rig.settle()
+        if chance.random() < 0.2:
+            rig.wait(20)
+        check(rig)
+    while len(running) < len(asked):
+        left = [jobid for jobid in rig.started() if jobid not in running]
+        if not left:
+            rig.wait(60)
+            left = [jobid for jobid in rig.started() if jobid not in running]
+            assert left, "jobs wait, and all is free"
+        running += left
+        for jobid in left:
+            rig.free(jobid)
+        rig.settle()
+    for jobid, (placement, nodes) in asked.items():
+        assert len(on(rig, jobid)) == nodes
+        if placement is None or placement["mode"] != "required":
+            continue
+        counts = [sum(rank // 4 == rack for rank in on(rig, jobid)) for rack in range(4)]
+        if "segment" in placement:
+            assert all(count % 2 == 0 for count in counts)
+        else:
+            assert sum(map(bool, counts)) <= placement.get("max", 1)

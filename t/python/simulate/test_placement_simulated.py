@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobs in one rack in simulations: what is required is kept, and that is checked."""
+
+import csv
+import json
+import random
+import types
+
+import pytest
+import test_engines
+from command_runner import flux
+
+from flux_embedded.simulate import checking
+from flux_embedded.simulate.job import Job, Shape, jobspec
+from flux_embedded.simulate.machine import uniform
+from flux_embedded.simulate.placement_check import groups_of, misplaced
+from flux_embedded.simulate.results.files import write_jobs
+from flux_embedded.simulate.results.reading import Row
+
+MACHINE = uniform(16, 4)
+CONFIG = {
+    "topology": {
+        "rack": {"groups": {f"r{n}": f"node[{4 * n:02}-{4 * n + 3:02}]" for n in range(4)}},
+        "block": {"groups": {"b0": "node[00-07]", "b1": "node[08-15]"}},
+    }
+}
+ASKED = [
+    None,
+    None,
+    {"level": "rack"},
+    {"level": "rack", "max": 2},
+    {"level": "rack", "segment": 2},
+    {"level": "block", "mode": "required"},
+    {"level": "rack", "mode": "preferred", "wait": 300},
+]
+POLICIES = [
+    "sched-fifo",
+    "sched-simple",
+    "sched-backfill",
+    "sched-backfill promise=unlimited",
+    "sched-backfill promise=all within=1h",
+    "sched-backfill rank=wfp3 promise=2",
+]
+
+
+def many(seed, count=120, unit="node"):
+    """Jobs of which most say how they are to be placed; some can never be."""
+    chance = random.Random(seed)
+    jobs, now = [], 0.0
+    for number in range(count):
+        now += chance.choice((0, 1, 60, 300, 300))
+        run = chance.choice((60, 600, 3600))
+        nodes = chance.choice((1, 2, 2, 3, 4, 6, 8))
+        shape = Shape(nodes, 1, 4, 0, True)
+        size = nodes if unit == "node" else 4 * nodes
+        job = Job(str(number), now, run, run, shape, size)
+        placement = chance.choice(ASKED)
+        if placement is not None:
+            job.extra = {"jobspec": jobspec(job)}
+            job.extra["jobspec"]["attributes"]["system"]["placement"] = placement
+        jobs.append(job)
+    return test_engines.workload(jobs, MACHINE, unit)
+
+
+def rows_of(outcome, directory):
+    write_jobs(outcome, directory / "jobs.csv")
+    with open(directory / "jobs.csv", newline="") as stream:
+        return [Row(values, line) for line, values in enumerate(csv.DictReader(stream), 2)]
+
+
+def result(text, unit="node"):
+    return types.SimpleNamespace(
+        name=text,
+        provenance={
+            "topology": groups_of(CONFIG, MACHINE.R),
+            "machine": {"cores": 64, "nodes": 16, "unit": unit},
+        },
+    )
+
+
+@pytest.mark.parametrize("text", POLICIES)
+@pytest.mark.parametrize("seed", range(2))
+def test_required_placement_is_kept(seed, text, tmp_path):
+    outcome, _ = test_engines.simulate_policy(many(seed), text, config=CONFIG)
+    rows = rows_of(outcome, tmp_path)
+    checking._check_placement(result(text), rows)
+    assert sum(row.start is not None and row.placement is not None for row in rows) > 40
+    denied = [
+        note for note in outcome.notes.values() if "in one rack, at most 4 in one rack" in note
+    ]
+    assert denied, "those that can never be"
+    # A promise to such a job is one as any other.
+    for row in rows:
+        if row.promise is not None and row.start is not None and "rank=" not in text:
+            assert row.start <= row.promise + 1e-3, row.id
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_both_engines_agree(text):
+    lean, _ = test_engines.simulate_policy(many(7, 60), text, config=CONFIG)
+    whole, _ = test_engines.simulate_policy(many(7, 60), text, config=CONFIG, engine="instance")
+    assert sum(start == start for start in lean.start) == sum(
+        start == start for start in whole.start
+    )
+
+
+def test_units_that_are_cores(tmp_path):
+    work = many(3, unit="core")
+    outcome, _ = test_engines.simulate_policy(work, "sched-backfill", config=CONFIG)
+    rows = rows_of(outcome, tmp_path)
+    checking._check_placement(result("sched-backfill", "core"), rows)
+    with pytest.raises(checking.Violation):
+        checking._check_placement(result("sched-backfill", "node"), rows)
+
+
+def row(allocated, **placement):
+    return types.SimpleNamespace(
+        id="1", start=0.0, allocated=allocated, placement={"level": "rack", **placement}
+    )
+
+
+@pytest.mark.parametrize(
+    "row, wrong",
+    [
+        (row("0-3"), None),
+        (row("3-4"), "it requires 1 of level rack at most, and is in 2"),
+        (row("3-4", max=2), None),
+        (row("0-1 4-5", segment=2), None),
+        (row("0-2 4", segment=2), "it requires segments of 2 nodes, and has .3, 1. in each rack"),
+        (row("3-4", mode="preferred"), None),
+        (row("3 16"), "1 of its nodes are of no rack"),
+        (row("3-4", level="pod"), None),
+    ],
+)
+def test_a_job_elsewhere_is_found(row, wrong):
+    topology = groups_of(CONFIG, MACHINE.R)
+    found = misplaced(row, topology, None)
+    if wrong is None:
+        assert found is None
+    else:
+        with pytest.raises(AssertionError, match=wrong):
+            raise AssertionError(found)
+
+
+def test_groups_by_properties():
+    R = json.loads(json.dumps(MACHINE.R))
+    R["execution"]["properties"] = {"rack-a": "0-7", "rack-b": "8-15", "gpu": "3"}
+    config = {"sched-topology": {"rack": {"property-prefix": "rack-"}, "bad": {"groups": 5}}}
+    assert groups_of(config, R) == {"rack": {"a": "0-7", "b": "8-15"}}
+    assert groups_of({}, R) == {}
+
+
+def test_the_command_writes_what_it_checks(tmp_path):
+    (tmp_path / "conf.toml").write_text(
+        '[topology.rack]\ngroups = {a = "node[000-063]", b = "node[064-127]"}\n'
+    )
+    flux(
+        "--jobs=60", "--conf", tmp_path / "conf.toml", "-q", "-o", tmp_path / "out", "sample",
+        "--scheduler", "sched-backfill",
+    )  # fmt: skip
+    (file,) = (tmp_path / "out").rglob("provenance.json")
+    written = json.loads(file.read_text())
+    assert written["topology"] == {"rack": {"a": "0-63", "b": "64-127"}}
+    assert "no rule broken" in flux("check", tmp_path / "out").stdout
