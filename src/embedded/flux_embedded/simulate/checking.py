@@ -141,7 +141,7 @@ def _check_tables(result, rows):
     tables = result.provenance.get("tables")
     if tables:
         machine = result.provenance["machine"]
-        found = broken(rows, tables, machine["unit"], machine["cores"])
+        found = broken(rows, tables, machine["unit"], machine.get("cores_per_node") or 0)
         if found is not None:
             raise Violation(f"{result.name}: {found}")
 

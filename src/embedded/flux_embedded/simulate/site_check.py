@@ -60,7 +60,7 @@ def broken(rows, tables, unit, cores):
         rows (list of Row): the jobs
         tables (dict): what `tables_of` returned
         unit (str): what units are: "node" or "core"
-        cores (int): cores of a node
+        cores (int): cores of each node; 0: not all nodes have the same, and what is on which is not checked
 
     Returns:
         str or None: which, by whom, when
@@ -87,7 +87,12 @@ def oversold(rows, licenses):
 
 def strangers(rows, rules, unit, parents, cores):
     """Find the first job that was on a node with a stranger; arguments as for `broken`."""
-    if unit == "node" or not rules or any(rule.get("properties") for rule in rules.values()):
+    if (
+        unit == "node"
+        or not cores
+        or not rules
+        or any(rule.get("properties") for rule in rules.values())
+    ):
         return None
     modes = {}
     on = {}  # by node, the jobs there

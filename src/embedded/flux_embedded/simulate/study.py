@@ -109,6 +109,9 @@ def provenance(case, settings, files=(), options=None, command=None):
             "nodes": workload.machine.nodes,
             "cores": workload.machine.cores,
             "gpus": workload.machine.gpus,
+            "cores_per_node": workload.machine.cores_per_node
+            if workload.machine.is_uniform
+            else None,
             "unit": workload.unit,
             "units": workload.units,
             "last_unit": workload.units - 1,

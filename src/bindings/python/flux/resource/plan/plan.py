@@ -294,6 +294,14 @@ class Plan:
         """Whether a job has a promise. O(1)."""
         return jobid in self._strategy.promises
 
+    def start_of(self, jobid: int) -> float:
+        """When a promise begins, in seconds since the epoch; that of an open one is past. O(1).
+
+        Raises:
+            KeyError: the job has no promise.
+        """
+        return self._strategy.promises[jobid].start
+
     def ranks_of(self, jobid: int) -> int | None:
         """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet. O(1).
 
