@@ -69,7 +69,9 @@ class Claims:
         self._apart: dict[Claimant, int] = {}  # void with each change
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
-        """A job is on some ranks."""
+        """A job is on some ranks; one whose ranks have all left the pool is not kept."""
+        if not ranks:
+            return
         self.running[jobid] = (claimant, ranks)
         self._ranks.setdefault(claimant, RankCounts()).add(ranks)
         self._changed()

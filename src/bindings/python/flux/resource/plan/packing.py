@@ -314,7 +314,7 @@ def pack(items: list[Item], groups: list[Group], effort: Effort) -> bool:
             count = min(popcount(mask), sum(wanted))
             most_of_all = [more + count * units for more, units in zip(most_of_all, most)]
             useful.append((mask, count, most, full, free))
-    if any([most < units for most, units in zip(most_of_all, wanted)]):
+    if any(most < units for most, units in zip(most_of_all, wanted)):
         return False
     given: list[tuple[int, list[Vector]]] = []  # a rank, its offers
     several: list[tuple[int, tuple[int, int], list[Vector]]] = []
