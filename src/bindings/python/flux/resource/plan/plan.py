@@ -486,7 +486,11 @@ class Plan:
         """
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
-        limited = self._beside_claims(request, jobid)
+        closed = self.closed_now(jobid, request)
+        # A look whether it fits at all there costs less than a request for these ranks.
+        limited = None
+        if self._pool.fits_on(request, ~closed):
+            limited = self.claims.beside(request, closed)
         if limited is not None:
             try:
                 return self._alloc(jobid, limited)
