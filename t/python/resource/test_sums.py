@@ -263,3 +263,33 @@ def test_steps_grow_with_changes_of_the_pool_and_not_with_promises(monkeypatch, 
     seen = 2 * changes + started
     assert meter.changes <= seen
     assert meter.given <= STEPS_PER_CHANGE * seen + 2 * MAX_PACKING_STEPS
+
+
+def test_a_copy_of_a_plan_changes_nothing_in_it():
+    """What a forecast enters into its copy does not count in the plan, nor the other way round."""
+    for seed in range(4):
+        rng = random.Random(seed)
+        pool = make_pool(8)
+        fill(pool, rng, 60)
+        plan = pool.plan()
+        shapes = [(8, 2, 1), (24, 1, 0), (3, 5, 1), (2, 2, 2), (12, 4, 0)]
+        requests = [
+            pool.parse_resource_request(spec(*shape, float(rng.randint(20, 80))))
+            for shape in shapes
+        ]
+        for jobid, request in enumerate(requests, 1000):
+            plan.reserve(jobid, request, plan.earliest(request))
+        assert not plan.is_counted
+        before = [plan.copy().earliest(request) for request in requests]
+        promised = plan.promises()
+        copy = plan.copy()
+        for jobid, request in enumerate(requests * 4, 2000):
+            copy.reserve(jobid, request, copy.earliest(request))
+            plan.advance(1000)
+        copy.cancel(1000)
+        assert [plan.copy().earliest(request) for request in requests] == before
+        assert [plan.advance(jobid) for jobid in promised] == [one for one, _ in promised.values()]
+        strategy, other = plan._strategy._profile, copy._strategy._profile
+        assert strategy._kept <= set(plan._strategy.promises.values())
+        assert other._kept <= set(copy._strategy.promises.values())
+        assert strategy._sums is not other._sums

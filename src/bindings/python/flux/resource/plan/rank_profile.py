@@ -149,7 +149,19 @@ class RankProfile:
             _seen=pool.generation,
             _others=[],
             _others_changes=-1,
+            effort=Effort(),
+            _kept=set(),
+            _placed=None,
+            _sums=None,
+            _least={},
+            _too_large=set(),
+            _too_large_releases=-1,
         )
+        new._known, new._known_up = new._jobs(), pool.eligible(None)
+        if self._seen == pool.generation:
+            new._kept.update(
+                [promises[at] for at, one in self._promises.items() if one in self._kept]
+            )
         if self._started or self._seen != pool.generation:
             new._profile = self._new_profile()
         new._bookings = bookings.copy(new._profile)
