@@ -11,6 +11,7 @@ Which file to open:
 - ``rank_profile.py``: availability on each rank over time. It is put together from what running
   jobs leave (``running_profile.py``) and what is booked (``bookings.py``). ``mask_timeline.py``:
   masks over time.
+- ``sums.py``: what promises leave of all ranks together, the quickest proof that there is no room.
 - ``packing.py``: whether promises can be bound to ranks in another way, to make room.
 - ``tokens.py``: what is on no rank, such as licences. ``claims.py``: who may not be on a rank with whom.
 - ``believed_ends.py``: a pool for a plan of a scheduler's own beliefs of ends.

@@ -10,12 +10,13 @@ give what is wanted.
 Three methods are tried, the quickest first:
 
 - If all ranks together have less free than the items take, there is no way. Sums show that, which
-  answers most questions on a busy machine (`too_few()`).
+  answers most questions on a busy machine (``sums.py``, and `too_few()`, which counts of what a
+  rank has free only what units of the items can use).
 - Ranks are dealt out greedily, each to one item at a time. That finds a way, if there is one, for
   nearly all questions on large pools (`deal()`).
 - All ways are looked through, rank by rank. Of the ways that leave the same to be given, one is
   kept, and none that leaves more than another one (`pack()`). This is exact, unless it is given up
-  because it takes more than MAX_PACKING_STEPS steps.
+  because it takes more steps than there are (`Effort`).
 """
 
 from __future__ import annotations

@@ -65,7 +65,10 @@ class Plan:
     search over the times at which something starts or ends, 48 of them at once
     (``count_timeline.py``). Where they are bound, it costs masks as long as the cluster for each
     such time that is looked at, and on busy pools an attempt to bind promises differently, which
-    takes milliseconds at most.
+    takes milliseconds at most. All these attempts together grow with the changes of the pool, not
+    with jobs or promises: where their steps are used up (``packing.Effort``), promises stay on the
+    ranks they are bound to, and are made earlier only as far as a short look goes. Then a start may
+    be later than the earliest possible; no promise is broken.
 
     Args:
         pool (ResourcePoolImplementation): the pool; it has a view.
