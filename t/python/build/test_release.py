@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What a release is made of: one version, a wheel with all that is needed, and a script that refuses where a check is red."""
 
+import ast
 import base64
 import csv
+import fnmatch
 import hashlib
 import importlib.util
 import os
@@ -45,6 +47,37 @@ def copy(tmp_path, srcdir):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(srcdir / name, tmp_path / name)
     return tmp_path
+
+
+def man_pages(srcdir):
+    """The manual pages as doc/conf.py names them: ``man5/flux-config-sched.5``, ..."""
+    for statement in ast.parse((srcdir / "doc" / "conf.py").read_text()).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "man_pages":
+            for page in statement.value.elts:
+                name, section = page.elts[1].value, page.elts[4].value
+                yield f"man{section}/{name}.{section}"
+
+
+def test_every_manual_page_is_in_the_packages(srcdir):
+    pages = set(man_pages(srcdir))
+    assert "man5/flux-config-sched.5" in pages
+    spec = re.findall(
+        r"^%\{_mandir\}/(\S+)", (srcdir / "packaging/rpm/flux-scheduler.spec").read_text(), re.M
+    )
+    debian = [
+        line[len("usr/share/man/") :]
+        for path in (srcdir / "debian").glob("*.install")
+        for line in path.read_text().split()
+        if line.startswith("usr/share/man/")
+    ]
+    for packaged in (spec, debian):
+        for page in pages:
+            assert any(
+                fnmatch.fnmatch(page, one) or page.startswith(one + "/") for one in packaged
+            ), (
+                page,
+                packaged,
+            )
 
 
 def test_the_version_is_the_same_everywhere(srcdir):

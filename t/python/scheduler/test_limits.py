@@ -476,6 +476,56 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
     rig.settle()
     rig.wait(3)
     assert rig.annotations(2)["sched"]["t_estimate_kind"] == kind
+    # It is told again when a pass looks at it again.
+    rig.expire(9, rig.now + 500)
+    rig.expire(8, rig.now + 500)
+    rig.wait(3)
+    assert rig.annotations(2)["sched"]["t_estimate_kind"] == kind
+
+
+def test_a_planned_start_is_not_called_promised_when_it_moves():
+    rig = load(Backfill, (), {"one": {"per": "user", "max": {"nodes": 3}}})
+    rig.alloc(1, nodes(2, duration=100), userid=8)
+    rig.alloc(2, nodes(2, duration=200), userid=6)
+    rig.settle()
+    rig.alloc(3, jobspec(8, duration=50), userid=7)  # on how many nodes nobody knows
+    rig.alloc(4, nodes(4, duration=50), userid=9)
+    rig.settle()
+    rig.wait(3)
+    kinds = {rig.annotations(3)["sched"]["t_estimate_kind"]}
+    rig.expire(1, rig.now + 20)
+    rig.settle()
+    rig.wait(3)
+    kinds.add(rig.annotations(3)["sched"]["t_estimate_kind"])
+    assert kinds == {"planned"}
+
+
+@pytest.mark.parametrize("duration, starts", [(50, True), (500, False)])
+def test_jobs_that_come_later_leave_a_promised_one_what_it_needs(duration, starts):
+    """The limit would let it start, and there is a node; but then the promise could not be kept."""
+    rig = load(Backfill, (), {"one": {"per": "user", "max": {"jobs": 1}}})
+    rig.alloc(1, nodes(3, duration=100), userid=8)
+    rig.settle()
+    rig.alloc(2, nodes(3, duration=100), userid=7)
+    rig.settle()
+    rig.wait(3)
+    assert rig.annotations(2)["sched"]["t_estimate_kind"] == "promised"
+    rig.alloc(3, nodes(1, duration=40), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.alloc(4, jobspec(1, duration=duration), userid=7)
+    rig.settle()
+    rig.wait(3)
+    assert rig.started() == [1, 3]
+    rig.free(3)
+    rig.settle()
+    assert (4 in rig.started()) == starts
+    if starts:
+        rig.free(4)
+    rig.free(1)
+    rig.settle()
+    assert 2 in rig.started()
+    check(rig)
 
 
 # -- reservations, reload --------------------------------------------------------------------------

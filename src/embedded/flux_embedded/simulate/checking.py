@@ -3,11 +3,12 @@
 
 - no unit is held by two jobs at a time, none is held that the machine does not have
 - no job starts on what is down or drained then
-- a job starts after it was submitted and ends by its limit; and not later than it may wait, if the scheduler was sent all jobs
+- a job starts after it was submitted and ends by its limit; and not later than it may wait, if the scheduler was sent all jobs,
+  nor so late that it cannot end by its deadline
 - a scheduler that does not backfill starts the jobs of a queue in order
 - a promise is kept
 - where a job was ended to make way for another, that one starts on its units
-- no limit of the configuration is exceeded
+- no limit of the configuration is exceeded, no licence oversold, and no stranger is on a claimed node
 - a job that requires nodes of one rack has them
 - what is written of a job adds up: its times, its run time and its profile, its size and its units
 - the totals of a result are those of its jobs, and none of them is missing
@@ -26,10 +27,10 @@ import os
 from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.formats import eventlog, idset, rset, states
-from flux_embedded.simulate.limit_check import exceeded
 from flux_embedded.simulate.placement_check import misplaced
 from flux_embedded.simulate.results import reading
 from flux_embedded.simulate.results.files import busy_changes
+from flux_embedded.simulate.site_check import broken
 
 #: Rounding of what is written.
 GRAIN = 1e-5
@@ -125,7 +126,7 @@ def check_result(result):
     if calm:
         _check_preempted(result, rows)
         _check_placement(result, rows)
-    _check_limits(result, rows)
+    _check_tables(result, rows)
     for row in rows:
         _check_sums(result, row, calm)
     _check_number_of_jobs(result, rows)
@@ -136,11 +137,11 @@ def check_result(result):
     return len(rows)
 
 
-def _check_limits(result, rows):
-    limits = result.provenance.get("limits")
-    if limits:
-        unit = result.provenance["machine"]["unit"]
-        found = exceeded(rows, limits, unit, result.provenance.get("parents") or {})
+def _check_tables(result, rows):
+    tables = result.provenance.get("tables")
+    if tables:
+        machine = result.provenance["machine"]
+        found = broken(rows, tables, machine["unit"], machine.get("cores_per_node") or 0)
         if found is not None:
             raise Violation(f"{result.name}: {found}")
 
@@ -306,6 +307,11 @@ def _check_times(result, row, calm):
         raise Violation(
             f"{name} started after {row.start - row.submit:g} s, and may wait {may_wait:g} s"
         )
+    if calm and row.deadline is not None and row.limit:
+        if row.start + row.limit > row.deadline + GRAIN:
+            raise Violation(
+                f"{name} started at {row.start:g} s with a limit of {row.limit:g} s, and was to end by {row.deadline:g} s"
+            )
     if row.end is not None:
         if row.end < row.start:
             raise Violation(f"{name} ended at {row.end:g} s, before it started at {row.start:g} s")

@@ -122,10 +122,16 @@ def userids(jobs):
     return found
 
 
+def system_of(job):
+    """The system attributes of the jobspec that a trace has of a job; empty if it has none. To be treated as
+    read-only."""
+    given = (job.extra or {}).get("jobspec")
+    return (given and given.get("attributes", {}).get("system")) or {}
+
+
 def max_wait(job):
     """For how many seconds a job of a trace may wait (``attributes.system.max-wait`` of its jobspec); None: for ever."""
-    given = (job.extra or {}).get("jobspec")
-    value = given and given.get("attributes", {}).get("system", {}).get("max-wait")
+    value = system_of(job).get("max-wait")
     if isinstance(value, str):
         try:
             return fsd.parse(value)

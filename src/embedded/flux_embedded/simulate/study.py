@@ -9,11 +9,11 @@ import platform
 from flux_embedded.formats import states
 from flux_embedded.simulate import __version__, policy, run
 from flux_embedded.simulate.engine.instance import plugin_of
-from flux_embedded.simulate.limit_check import tables_of
 from flux_embedded.simulate.outages import Outages
 from flux_embedded.simulate.placement_check import groups_of
 from flux_embedded.simulate.results import losses, metrics, statistics
 from flux_embedded.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
+from flux_embedded.simulate.site_check import tables_of
 from flux_embedded.simulate.trace import Trace, variant_text
 from flux_embedded.simulate.workload.record import OptionError
 from flux_embedded.simulate.workload.text import digest
@@ -109,6 +109,9 @@ def provenance(case, settings, files=(), options=None, command=None):
             "nodes": workload.machine.nodes,
             "cores": workload.machine.cores,
             "gpus": workload.machine.gpus,
+            "cores_per_node": workload.machine.cores_per_node
+            if workload.machine.is_uniform
+            else None,
             "unit": workload.unit,
             "units": workload.units,
             "last_unit": workload.units - 1,
@@ -117,13 +120,9 @@ def provenance(case, settings, files=(), options=None, command=None):
         "notes": workload.notes.lines(),
         "versions": {"flux-scheduler": __version__, "python": platform.python_version()},
     }
-    limits = tables_of(settings.config)
-    if limits:
-        record["limits"] = limits
-        queues = settings.config.get("queues") or {}
-        record["parents"] = {
-            name: queue["parent"] for name, queue in queues.items() if "parent" in queue
-        }
+    tables = tables_of(settings.config)
+    if tables:
+        record["tables"] = tables
     topology = groups_of(settings.config, workload.machine.R)
     if topology:
         record["topology"] = topology

@@ -9,7 +9,7 @@ import os
 
 from flux_embedded.formats import eventlog, states
 from flux_embedded.kernel.message import OWNER
-from flux_embedded.simulate.job import jobspec, max_wait, placement
+from flux_embedded.simulate.job import jobspec, max_wait, placement, system_of
 from flux_embedded.simulate.results.metrics import mean
 from flux_embedded.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
 
@@ -87,12 +87,19 @@ _EXCEPTIONS = {states.TIMEOUT: "timeout", states.CANCELED: "cancel", PREEMPTED: 
 
 
 def _metadata(outcome, index):
-    """What else is told of a job: why it was refused or ended, for which job, how long it may wait and how it is to be placed."""
+    """What else is told of a job: why it was refused or ended, for which job, how long it may wait, how it is to be placed,
+    and what the tables of a site go by."""
+    job = outcome.workload.jobs[index]
+    asked = system_of(job)
+    deadline = asked.get("deadline")
     found = {
+        "bank": job.group if asked.get("bank") is None else asked["bank"],
+        "licenses": asked.get("licenses"),
+        "deadline": deadline - outcome.epoch if type(deadline) in (int, float) else None,
         "note": outcome.notes.get(index) or None,
         "preempted_for": outcome.preempted_for.get(index),
-        "max_wait": max_wait(outcome.workload.jobs[index]),
-        "placement": placement(outcome.workload.jobs[index]),
+        "max_wait": max_wait(job),
+        "placement": placement(job),
     }
     found = {key: value for key, value in found.items() if value is not None}
     return json.dumps(found) if found else ""

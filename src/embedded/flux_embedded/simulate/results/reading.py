@@ -16,13 +16,14 @@ class Row:
     """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none.
 
     ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job;
-    ``max_wait`` is for how long it may wait, ``placement`` how it is to be placed.
+    ``max_wait`` is for how long it may wait, ``deadline`` by when it has to end, ``placement`` how it is to be placed,
+    ``bank`` empty if it has none, and ``licenses`` how many it uses of which (None: none).
     """
 
     __slots__ = (
         "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
         "backfilled", "promise", "preempted_for", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
-        "max_wait", "placement",
+        "max_wait", "deadline", "bank", "licenses", "placement",
     )  # fmt: skip
 
     def __init__(self, values, line):
@@ -50,6 +51,9 @@ class Row:
         metadata = json.loads(values["metadata"]) if values.get("metadata") else {}
         self.preempted_for = metadata.get("preempted_for")
         self.max_wait = metadata.get("max_wait")
+        self.deadline = metadata.get("deadline")
+        self.bank = metadata.get("bank") or ""
+        self.licenses = metadata.get("licenses")
         self.placement = metadata.get("placement")
 
 

@@ -66,7 +66,9 @@ class Claims:
         self.running: dict[int, tuple[Claimant, int]] = {}
         self.changes = 0
         self._ranks: dict[Claimant, RankCounts] = {}
-        self._apart: dict[Claimant, int] = {}  # void with each change
+        # By claimant, what was found of it; void with each change.
+        self._apart: dict[Claimant, int] = {}
+        self._own: dict[Claimant, int] = {}
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """A job is on some ranks; one whose ranks have all left the pool is not kept."""
@@ -92,6 +94,7 @@ class Claims:
     def _changed(self) -> None:
         self.changes += 1
         self._apart.clear()
+        self._own.clear()
 
     def by_claimant(self) -> Iterator[tuple[Claimant, int]]:
         """Each claimant that has a running job, with the mask of the ranks its jobs are on."""
@@ -107,6 +110,19 @@ class Claims:
             for other, on in self.by_claimant():
                 ranks |= on & claimant.apart_from(other)
             self._apart[claimant] = ranks
+        return ranks
+
+    def own(self, claimant: Claimant) -> int:
+        """Mask of the ranks that jobs of the same keys have claimed.  O(claimants) after a change,
+        then O(1)."""
+        ranks = self._own.get(claimant)
+        if ranks is None:
+            ranks = 0
+            for other, on in self.by_claimant():
+                for key, other_key, where in zip(claimant.keys, other.keys, other.where):
+                    if key == other_key:
+                        ranks |= on & where
+            self._own[claimant] = ranks
         return ranks
 
 

@@ -294,6 +294,14 @@ class Plan:
         """Whether a job has a promise. O(1)."""
         return jobid in self._strategy.promises
 
+    def start_of(self, jobid: int) -> float:
+        """When a promise begins, in seconds since the epoch; that of an open one is past. O(1).
+
+        Raises:
+            KeyError: the job has no promise.
+        """
+        return self._strategy.promises[jobid].start
+
     def ranks_of(self, jobid: int) -> int | None:
         """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet. O(1).
 
@@ -478,7 +486,11 @@ class Plan:
         """
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
-        limited = self._beside_claims(request, jobid)
+        closed = self.closed_now(jobid, request)
+        # A look whether it fits at all there costs less than a request for these ranks.
+        limited = None
+        if self._pool.fits_on(request, ~closed):
+            limited = self.claims.beside(request, closed)
         if limited is not None:
             try:
                 return self._alloc(jobid, limited)

@@ -359,7 +359,7 @@ class Backfill(PolicyScheduler):
         if when is None or when <= self.now():
             return True
         self._backlog.block(job)
-        self.show_estimate(job, when, "promised")
+        self.show_promise(job, when)
         return False
 
     def try_to_start(self, job: PendingJob) -> bool:
@@ -481,6 +481,11 @@ class Backfill(PolicyScheduler):
             self.wake_at(when)
         self.blocked.drop(job)
         self._backlog.spend(PROMISE_EFFORT)
+        self.show_promise(job, when)
+
+    def show_promise(self, job: PendingJob, when: float | None) -> None:
+        """Tell a job's user the time that it was promised (None: it is an open promise); as planned,
+        if an admission rule may keep it from starting then."""
         certain = not self.admission.engaged or self.admission.keeps_promise(job)
         self.show_estimate(job, when, self.promise_kind if certain else "planned")
 

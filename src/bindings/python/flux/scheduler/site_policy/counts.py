@@ -25,6 +25,10 @@ class Amount(NamedTuple):
     gpus: int = 0
     jobs: int = 0
 
+    def plus(self, other: Amount) -> Amount:
+        """The sum of both."""
+        return Amount(*[one + two for one, two in zip(self, other)])
+
 
 #: What is counted, in the order in which it is checked.
 DIMENSIONS = Amount._fields

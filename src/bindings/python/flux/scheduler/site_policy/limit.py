@@ -105,10 +105,13 @@ class Use:
         head (PendingJob or None): where order is strict, the first job that waits for this
         let_out (set): of `waiting`, what was let out since the count has changed last in place of
             jobs that did not fit the pool
+        certain (dict): by id, pending jobs that were promised a start, of which it was said that this
+            limit will let them start then
         demoted (set): ids of pending jobs that are over a soft limit
     """
 
     __slots__ = (
+        "certain",
         "cores",
         "demoted",
         "gpus",
@@ -132,6 +135,7 @@ class Use:
         self.head: PendingJob | None = None
         self.let_out: set[Hashable] = set()
         self.demoted: set[int] = set()
+        self.certain: dict[int, PendingJob] = {}
 
     @property
     def used(self) -> Amount:

@@ -14,6 +14,7 @@ be let in; if one of these turns out not to fit the pool, the next ones are let 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import idset_text, popcount
@@ -209,12 +210,8 @@ class LimitRule(TableRule):
             return None
         least = self._least(job.resource_request)
         for use in known.uses:
-            head = use.head
-            kept = None
-            if head is not None and head is not job and head < job:
-                kept = self._least_of(head)
             more = self._more(use, job, least)
-            at = use.over(more, kept)
+            at = use.over(more, self._kept(use, job))
             if at is not None:
                 return self._defer(use, job, at, more)
             shape = getattr(job.resource_request, "shape", None)
@@ -230,6 +227,22 @@ class LimitRule(TableRule):
             return least
         missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
         return least._replace(nodes=max(0, missing))
+
+    def _kept(self, use: Use, job: PendingJob) -> Amount | None:
+        """What a job has to leave alone: what the first job that waits needs, where order is strict,
+        and what jobs ahead of it need that were promised a start before it would end."""
+        head, kept = use.head, None
+        if head is not None and head is not job and head < job:
+            kept = self._least_of(head)
+        if use.certain:
+            plan = self.host.current_plan()
+            end = self.host.now() + (getattr(job.resource_request, "duration", 0.0) or inf)
+            for jobid, other in list(use.certain.items()):
+                if plan is None or not plan.has(jobid):
+                    del use.certain[jobid]
+                elif other is not head and other < job and plan.start_of(jobid) < end:
+                    kept = (kept or Amount()).plus(self._least_of(other))
+        return kept
 
     def _least_of(self, job: PendingJob) -> Amount:
         known = self._jobs.get(job.jobid)
@@ -273,6 +286,8 @@ class LimitRule(TableRule):
         head = use.head
         if head is not None and head is not job and head < job:
             return f"limit {limit.name}: behind {head.name}, which waits for it"
+        if use.over(self._more(use, job, self._least(job.resource_request))) is None:
+            return f"limit {limit.name}: what is left is for a job that was promised a start"
         return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
 
     def _sentence(self, use: Use, at: int, needs: int) -> str:
@@ -314,11 +329,7 @@ class LimitRule(TableRule):
             more = Amount(
                 popcount(offered.ranks & ~use.ranks.ranks), offered.cores, offered.gpus, 1
             )
-            head = use.head
-            kept = None
-            if head is not None and head is not job and head < job:
-                kept = self._least_of(head)
-            at = use.over(more, kept)
+            at = use.over(more, self._kept(use, job))
             if at is not None:
                 shape = getattr(job.resource_request, "shape", None)
                 reason = self._sentence(use, at, more[at]) + " as nodes are free now"
@@ -389,8 +400,18 @@ class LimitRule(TableRule):
         known = self._jobs.get(job.jobid)
         if known is None:
             return True
-        # Nothing can keep it from starting if all that wait were let in at a time.
-        return all(use.limit.soft or use.over(use.pending) is None for use in known.uses)
+        hard = [use for use in known.uses if not use.limit.soft]
+        for use in hard:
+            # Of a job that may share nodes it is not known on how many it will be.
+            if use.limit.most[0] is not None and not known.least.nodes:
+                return False
+            # Nothing can keep it from starting if all that wait now were let in at a time; those
+            # that come later leave it what it needs.
+            if use.over(use.pending) is not None:
+                return False
+        for use in hard:
+            use.certain[job.jobid] = job
+        return True
 
     def forget(self, jobid: int) -> None:
         known = self._jobs.pop(jobid, None)
@@ -406,6 +427,7 @@ class LimitRule(TableRule):
         for use in known.uses:
             use.expect(known.least, -1)
             use.demoted.discard(jobid)
+            use.certain.pop(jobid, None)
             if use.head is not None and use.head.jobid == jobid:
                 use.head = None
                 self._let_in(use)

@@ -249,22 +249,17 @@ class SharingRule(TableRule):
         those that others are on where it would claim them."""
         return self._claims.apart_from(sharer.claimant)
 
-    def _own(self, sharer: Sharer) -> int:
-        """Mask of the ranks that jobs of the same keys have claimed."""
-        own = 0
-        for other, on in self._claims.by_claimant():
-            for key, other_key, where in zip(sharer.claimant.keys, other.keys, other.where):
-                if key == other_key:
-                    own |= on & where
-        return own
-
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         sharer = self._jobs.get(job.jobid)
         request = job.resource_request
         if sharer is None or request.shape.exclusive or not self._claiming:
             return None
-        own = self._own(sharer) & ~self.host.resources.idle_ranks & ~self._strange(sharer)
-        if not own:
+        own = (
+            self._claims.own(sharer.claimant)
+            & ~self.host.resources.idle_ranks
+            & ~self._strange(sharer)
+        )
+        if not own or not self.host.resources.fits_on(request, own):
             return None
         try:
             found: ResourcePool = plan.alloc(job.jobid, only_on(request, own))
@@ -342,7 +337,8 @@ class SharingRule(TableRule):
             on = self.host.resources.held_ranks(jobid)
         except KeyError:
             return
-        self._claims.enter(jobid, sharer.claimant, on)
+        if on:  # the last of a job's ranks may have come back before the job is through
+            self._claims.enter(jobid, sharer.claimant, on)
 
     def found_running(self, job: RunningJob) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, job.attributes)

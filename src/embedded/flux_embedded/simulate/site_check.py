@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Rules of ``flux simulate check``: what a site enforces by tables of its configuration was kept.
+
+- no limit was exceeded (`exceeded`), by any user, bank or queue, or by all together;
+- no licence was given to more than there are (`oversold`);
+- no stranger was on a claimed node (`strangers`).
+
+They are checked from the jobs that are written, whatever the scheduler has counted. Where units are nodes, what
+a job holds of a node is not written, and nobody shares one. Rules of sharing by properties of nodes are not
+checked: which node has which is not written.
+"""
+
+from flux_embedded.formats import idset
+
+#: Rounding of what is written.
+GRAIN = 1e-5
+
+#: Per what it can be checked.
+KEYS = {
+    "user": ("user",),
+    "bank": ("bank",),
+    "queue": ("queue",),
+    "user+queue": ("user", "queue"),
+    "bank+queue": ("bank", "queue"),
+    "instance": (),
+}
+
+
+#: Tables that are checked.
+TABLES = ("limits", "licenses", "sharing")
+
+#: Modes of sharing, the strictest last.
+MODES = ("free", "bank", "user", "node")
+
+
+def tables_of(config):
+    """What is checked of a configuration, for the provenance of a result: tables by name, and virtual queues with
+    their parents (``parents``); empty if there is nothing to check."""
+    found = {}
+    for name in TABLES:
+        table = config.get(f"sched-{name}", config.get(name))
+        if isinstance(table, dict) and table:
+            found[name] = dict(table)
+    queues = config.get("queues") or {}
+    for name, queue in queues.items():
+        mode = queue.get("policy", {}).get("scheduler", {}).get("sharing")
+        if mode is not None:
+            found.setdefault("sharing", {})[f"queues.{name}"] = {"mode": mode, "queues": [name]}
+    if found:
+        found["parents"] = {
+            name: queue["parent"] for name, queue in queues.items() if "parent" in queue
+        }
+    return found
+
+
+def broken(rows, tables, unit, cores):
+    """Find the first table that was not kept.
+
+    Args:
+        rows (list of Row): the jobs
+        tables (dict): what `tables_of` returned
+        unit (str): what units are: "node" or "core"
+        cores (int): cores of each node; 0: not all nodes have the same, and what is on which is not checked
+
+    Returns:
+        str or None: which, by whom, when
+    """
+    parents = tables.get("parents") or {}
+    return (
+        exceeded(rows, tables.get("limits") or {}, unit, parents, cores)
+        or oversold(rows, tables.get("licenses") or {})
+        or strangers(rows, tables.get("sharing") or {}, unit, parents, cores)
+    )
+
+
+def oversold(rows, licenses):
+    """Find the first licence of which more are in use than there are; arguments as for `broken`."""
+    for name, entry in licenses.items():
+        total = entry if isinstance(entry, int) else entry["total"] - entry.get("reserved", 0)
+        used = 0
+        for sign, row in changes_of(row for row in rows if (row.licenses or {}).get(name)):
+            used += sign * row.licenses[name]
+            if used > total:
+                return f"licence {name}: {used} of {total} in use when job {row.id} started at {row.start:g} s"
+    return None
+
+
+def strangers(rows, rules, unit, parents, cores):
+    """Find the first job that was on a node with a stranger; arguments as for `broken`."""
+    if (
+        unit == "node"
+        or not cores
+        or not rules
+        or any(rule.get("properties") for rule in rules.values())
+    ):
+        return None
+    modes = {}
+    on = {}  # by node, the jobs there
+    for sign, row in changes_of(rows):
+        if row.queue not in modes:
+            modes[row.queue] = max(
+                (rule["mode"] for rule in rules.values() if _is_for(rule, row, parents)),
+                key=MODES.index,
+                default="free",
+            )
+        for node in {member // cores for member in _members(row)}:
+            there = on.setdefault(node, [])
+            if sign < 0:
+                there.remove(row)
+                continue
+            for other in there:
+                for mode in (modes[row.queue], modes[other.queue]):
+                    if (
+                        mode == "node"
+                        or mode != "free"
+                        and getattr(row, mode) != getattr(other, mode)
+                    ):
+                        return (
+                            f"sharing: job {row.id} started at {row.start:g} s on node {node} beside job {other.id},"
+                            f" where {mode}s are kept apart"
+                        )
+            there.append(row)
+    return None
+
+
+def changes_of(rows):
+    """``(1, row)`` and ``(-1, row)`` for starts and ends of the jobs that ran, in the order of time, ends first."""
+    changes = []
+    for row in rows:
+        if row.start is not None:
+            end = float("inf") if row.end is None else row.end
+            if end > row.start + GRAIN:
+                changes += [(row.start + GRAIN, 1, row), (end, -1, row)]
+    changes.sort(key=lambda change: change[:2])
+    return [change[1:] for change in changes]
+
+
+def _members(row):
+    return idset.members(idset.decode(row.allocated.replace(" ", ",")))
+
+
+def _is_for(table, row, parents):
+    """Whether a table is for the queue of a job."""
+    queues = table.get("queues")
+    return not queues or row.queue in queues or parents.get(row.queue) in queues
+
+
+def exceeded(rows, limits, unit, parents, cores=0):
+    """Find the first limit that was exceeded; arguments as for `broken`."""
+    for name, limit in limits.items():
+        if not isinstance(limit, dict) or limit.get("soft"):
+            continue
+        keys = KEYS.get(limit.get("per"))
+        if keys is None or limit.get("in-reservations") is False:
+            continue
+        by_key = {}
+        for row in rows:
+            if row.start is not None and _applies(limit, row, parents):
+                queue = parents.get(row.queue, row.queue)
+                place = {"user": row.user, "bank": row.bank, "queue": queue}
+                by_key.setdefault(tuple(place[key] for key in keys), []).append(row)
+        for key, its in by_key.items():
+            text = _first_excess(its, limit.get("max") or {}, unit, cores)
+            if text is not None:
+                whose = " in ".join(str(one) for one in key) or "all"
+                return f"limit {name}: {whose}: {text}"
+    return None
+
+
+def _applies(limit, row, parents):
+    exempt = limit.get("exempt") or {}
+    for key, value in (("users", row.user), ("banks", row.bank)):
+        if limit.get(key) and value not in limit[key] or value in exempt.get(key, ()):
+            return False
+    return _is_for(limit, row, parents)
+
+
+def _first_excess(rows, most, unit, cores):
+    """The first time at which some jobs together are more than a limit, in words, or None."""
+    jobs, on, nodes = 0, {}, {}
+    for sign, row in changes_of(rows):
+        jobs += sign
+        members = list(_members(row))
+        for counts, keys in (
+            (on, members),
+            (nodes, {one // cores for one in members} if cores else ()),
+        ):
+            for key in keys:
+                counts[key] = counts.get(key, 0) + sign
+                if not counts[key]:
+                    del counts[key]
+        used = {"jobs": jobs, f"{unit}s": len(on)}
+        if unit == "core" and cores:
+            used["nodes"] = len(nodes)
+        for what, count in used.items():
+            limited = most.get(what)
+            if sign > 0 and limited is not None and count > limited:
+                return f"{count} of {limited} {what} when job {row.id} started at {row.start:g} s"
+    return None

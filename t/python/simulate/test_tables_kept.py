@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Limits, licences and sharing in simulated schedules, and the rules of ``flux simulate check``."""
+
+import csv
+import random
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from command_runner import flux
+
+from flux_embedded.simulate import policy
+from flux_embedded.simulate.checking import Violation, _check_times
+from flux_embedded.simulate.job import Job, Shape, jobspec
+from flux_embedded.simulate.machine import uniform
+from flux_embedded.simulate.results.files import write_jobs
+from flux_embedded.simulate.results.reading import Row
+from flux_embedded.simulate.run import Settings, simulate
+from flux_embedded.simulate.site_check import broken, exceeded, oversold, strangers, tables_of
+from flux_embedded.simulate.workload.build import Workload
+from flux_embedded.simulate.workload.record import Notes
+
+CONF = """
+[limits.all]
+per = "instance"
+max = {jobs = 6, nodes = 100}
+
+[limits.user]
+per = "user"
+max = {nodes = 128}
+"""
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """A schedule with limits, of each policy."""
+    directory = tmp_path_factory.mktemp("simulated")
+    (directory / "conf.toml").write_text(CONF)
+    done = flux(
+        "--jobs=150", "--conf", directory / "conf.toml", "-q", "-o", directory / "out", "sample",
+        "--scheduler", "sched-fifo", "--scheduler", "sched-simple",
+        "--scheduler", "sched-backfill promise=1,all", code=1,
+    )  # fmt: skip
+    # Jobs of more than 100 nodes wait for ever.
+    assert "never started" in done.stderr
+    return directory / "out"
+
+
+def test_no_policy_exceeds_them(simulated):
+    done = flux("check", simulated)
+    assert done.stdout.count("no rule broken") == 4
+
+
+def test_a_schedule_that_exceeds_one_is_found(simulated, tmp_path):
+    (source,) = [one for one in simulated.iterdir() if one.name.startswith("sched-fifo")]
+    broken = tmp_path / "broken"
+    shutil.copytree(source, broken)
+    provenance = broken / "provenance.json"
+    text = provenance.read_text()
+    assert '"jobs": 6' in text
+    provenance.write_text(text.replace('"jobs": 6', '"jobs": 2'))
+    assert "limit all: all: 3 of 2 jobs when job" in flux("check", broken, code=1).stdout
+
+
+def job(id, start, end, units, user="7", queue=None, bank="", licenses=None):
+    return SimpleNamespace(
+        id=id, start=start, end=end, allocated=units, user=user, queue=queue, bank=bank, licenses=licenses
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "limit, found",
+    [
+        ({"per": "user", "max": {"nodes": 2}}, "limit one: 7: 3 of 2 nodes when job 2 started"),
+        ({"per": "user", "max": {"nodes": 3}}, None),
+        ({"per": "instance", "max": {"nodes": 3}}, "limit one: all: 4 of 3 nodes when job 3"),
+        ({"per": "instance", "max": {"cores": 1}}, None),  # units are nodes
+        ({"per": "instance", "max": {"jobs": 1}, "soft": True}, None),
+        ({"per": "user", "max": {"nodes": 2}, "users": ["8"]}, None),
+        ({"per": "user", "max": {"nodes": 2}, "exempt": {"users": ["7", "9"]}}, None),
+        ({"per": "queue", "max": {"jobs": 2}, "queues": ["batch"]}, "limit one: batch: 3 of 2"),
+        ({"per": "user+queue", "max": {"jobs": 1}}, "limit one: 7 in batch: 2 of 1 jobs"),
+        ({"per": "bank", "max": {"jobs": 2}}, "limit one: red: 3 of 2 jobs when job 3"),
+        ({"per": "bank", "max": {"jobs": 2}, "banks": ["blue"]}, None),
+        ({"per": "bank+queue", "max": {"jobs": 2}}, "limit one: red in batch: 3 of 2 jobs"),
+        ({"per": "user", "max": {"jobs": 1}, "exempt": {"banks": ["red"]}}, None),
+    ],
+)
+def test_what_is_checked(limit, found):
+    jobs = [
+        job("1", 0.0, 10.0, "0-1", queue="batch", bank="red"),
+        job("2", 5.0, 20.0, "2", queue="expedite", bank="red"),
+        job("3", 8.0, 9.0, "3", user="8", queue="batch", bank="red"),
+        job("4", 20.0, 30.0, "0-2", user="9", bank="blue"),  # when job 2 ends
+    ]
+    text = exceeded(jobs, {"one": limit}, "node", {"expedite": "batch"})
+    assert text is None if found is None else text is not None and text.startswith(found)
+
+
+def test_nodes_are_counted_where_units_are_cores():
+    jobs = [job("1", 0.0, 10.0, "0-1"), job("2", 5.0, 20.0, "4-5")]
+    limit = {"per": "user", "max": {"nodes": 1}}
+    assert exceeded(jobs, {"one": limit}, "core", {}, 8) is None
+    assert "2 of 1 nodes when job 2" in exceeded(jobs, {"one": limit}, "core", {}, 4)
+
+
+def test_licences():
+    jobs = [
+        job("1", 0.0, 10.0, "0", licenses={"matlab": 2}),
+        job("2", 5.0, 20.0, "1", licenses={"matlab": 1, "ansys": 9}),
+        job("3", 10.0, 20.0, "2", licenses={"matlab": 2}),  # when job 1 ends
+    ]
+    assert oversold(jobs, {"matlab": 3}) is None
+    assert oversold(jobs, {"matlab": {"total": 4, "reserved": 1}}) is None
+    assert oversold(jobs, {"matlab": {"total": 4, "reserved": 2}}) == (
+        "licence matlab: 3 of 2 in use when job 2 started at 5 s"
+    )
+
+
+@pytest.mark.parametrize(
+    "rule, found",
+    [
+        ({"mode": "user"}, "sharing: job 3 started at 8 s on node 0 beside job 1, where users"),
+        ({"mode": "bank"}, "sharing: job 2 started at 5 s on node 0 beside job 1, where banks"),
+        ({"mode": "node"}, "sharing: job 2 started at 5 s on node 0 beside job 1, where nodes"),
+        ({"mode": "free"}, None),
+        ({"mode": "user", "queues": ["batch"]}, "sharing: job 3 started at 8 s"),
+        ({"mode": "user", "queues": ["debug"]}, None),
+        ({"mode": "user", "properties": ["big"]}, None),  # which nodes have it is not written
+    ],
+)
+def test_strangers(rule, found):
+    jobs = [
+        job("1", 0.0, 10.0, "0-1", queue="expedite", bank="red"),
+        job("2", 5.0, 20.0, "2", queue="other", bank="blue"),
+        job("3", 8.0, 9.0, "3", user="8", queue="other", bank="blue"),
+        job("4", 20.0, 30.0, "0-2", user="9"),  # when job 2 ends
+    ]
+    text = strangers(jobs, {"one": rule}, "core", {"expedite": "batch"}, 4)
+    assert text is None if found is None else text is not None and text.startswith(found)
+    assert strangers(jobs, {"one": rule}, "node", {}, 4) is None
+
+
+TABLES = {
+    "limits": {
+        "user": {"per": "user", "max": {"cores": 10, "jobs": 4}},
+        "bank": {"per": "bank", "max": {"nodes": 4}},
+    },
+    "licenses": {"matlab": {"total": 4, "reserved": 1}},
+    "sharing": {"all": {"mode": "user"}},
+}
+
+
+def site_jobs(seed, count=80):
+    """Jobs of users and banks, some with licences and deadlines."""
+    chance = random.Random(seed)
+    jobs, now = [], 0.0
+    for number in range(count):
+        now += chance.choice((0, 0, 0, 1, 5, 10))
+        shape = chance.choice(
+            [Shape(0, 1), Shape(0, 3), Shape(0, 2, 2), Shape(2, 1, 3), Shape(3, 1, 2)]
+        )
+        run, limit = chance.choice((1, 5, 10, 20, 40)), chance.choice((20, 60, 100))
+        size = max(shape.nodes, 1) * shape.slots * shape.cores
+        user, group = chance.choice("123"), chance.choice(("red", "blue"))
+        one = Job(str(number), now, run, limit, shape, size, user=user, group=group)
+        system = {}
+        if chance.random() < 0.4:
+            system["licenses"] = {"matlab": chance.randint(1, 3)}
+        if chance.random() < 0.2:
+            system["deadline"] = 1e9 + now + limit + chance.choice((0, 20, 200))
+        if system:
+            spec = jobspec(one)
+            spec["attributes"]["system"].update(system)
+            one.extra = {"jobspec": spec}
+        jobs.append(one)
+    return Workload(jobs, uniform(6, 4, 0), "core", 1e9, Notes(), "test")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sched-fifo queue-depth=unlimited", "sched-simple queue-depth=unlimited", "sched-backfill",
+     "sched-backfill promise=4", "sched-backfill promise=all"],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(2))
+def test_all_tables_are_kept_by_each_policy(seed, text, tmp_path):
+    (one,) = policy.parse([text])
+
+    def rows_of(config):
+        outcome, _ = simulate(site_jobs(seed), one, Settings(config=config))
+        write_jobs(outcome, tmp_path / "jobs.csv")
+        with open(tmp_path / "jobs.csv", newline="") as stream:
+            return [Row(values, line) for line, values in enumerate(csv.DictReader(stream), 2)]
+
+    rows = rows_of(TABLES)
+    assert sum(row.start is not None for row in rows) > 60
+    assert broken(rows, tables_of(TABLES), "core", 4) is None
+    result = SimpleNamespace(name=text)
+    for row in rows:
+        _check_times(result, row, calm=True)
+        if row.start is not None and row.deadline is not None:
+            row.start = row.deadline - row.limit + 1
+            with pytest.raises(Violation, match="was to end by"):
+                _check_times(result, row, calm=True)
+    # Each table is broken where it was not in force.
+    free = rows_of({})
+    for name, table in TABLES.items():
+        assert broken(free, tables_of({name: table}), "core", 4) is not None
