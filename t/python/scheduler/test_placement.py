@@ -9,6 +9,7 @@ from peers import R, Rig, jobspec
 
 from flux.idset import IDset
 from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.testing import FakeInstance
 
 #: Sixteen nodes, four racks of four.
 RACKS = {"rack": {"groups": {f"r{n}": f"n[{4 * n}-{4 * n + 3}]" for n in range(4)}}}
@@ -533,3 +534,60 @@ def test_required_placement_is_always_kept(policy, args, seed):
             assert all(count % 2 == 0 for count in counts)
         else:
             assert sum(map(bool, counts)) <= placement.get("max", 1)
+
+
+# -- beside other rules ----------------------------------------------------------------------------
+
+
+def test_jobs_are_ended_for_one_that_requires_a_rack():
+    config = {
+        "topology": RACKS,
+        "queues": {"batch": {}, "standby": {}},
+        "preemption": {"standby": {"queues": ["standby"]}},
+    }
+    instance = FakeInstance(16, 4, config=config)
+    instance.load("sched-backfill")
+    jobs = []
+    for rank in range(16):  # only in the second rack may all be ended
+        queue = "standby" if rank in (0, 4, 5, 6, 7, 8) else "batch"
+        only = {"ranks": [str(rank)]}
+        jobs.append(
+            instance.submit(nodes=1, exclusive=True, queue=queue, constraints=only, duration=10000)
+        )
+    instance.advance(10)
+    assert all(job.state == "running" for job in jobs)
+    taker = instance.submit(
+        nodes=4, exclusive=True, queue="batch", placement=required(), duration=500
+    )
+    instance.advance(60)
+    assert taker.state == "running" and taker.ranks == "4-7"
+    assert [job.state == "running" for job in jobs] == [
+        rank not in (4, 5, 6, 7) for rank in range(16)
+    ]
+
+
+def test_a_window_gives_a_rack_to_those_who_need_one():
+    rig = load()
+    entry = {"name": "tuesday", "start": rig.now + 100, "duration": 1000, "zone": "UTC"}
+    entry.update(users=[7], hosts="n[0-9]")
+    assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
+    rig.settle()
+    rig.alloc(1, spec(4, required(), duration=500))
+    rig.alloc(2, spec(4, required(), duration=500))
+    rig.settle()
+    assert racks(rig, 1) == [3] and 2 not in rig.started(), "others are reserved before its end"
+    rig.alloc(3, spec(4, required(), reservation="tuesday", duration=500), userid=7)
+    rig.settle()
+    rig.wait(101)
+    assert racks(rig, 3) in ([0], [1])
+    check(rig)
+
+
+def test_whole_nodes_by_a_rule_of_sharing_are_in_one_rack():
+    rig = load(sharing={"all": {"mode": "node"}})
+    rig.alloc(1, jobspec(7, duration=100, placement=required()))
+    rig.settle()
+    assert len(on(rig, 1)) == 2 and len(racks(rig, 1)) == 1
+    rig.alloc(2, jobspec(17, duration=100, placement=required()))
+    rig.settle()
+    assert "in one rack" in rig.denied(2)
