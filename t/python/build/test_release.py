@@ -52,7 +52,7 @@ def copy(tmp_path, srcdir):
 def man_pages(srcdir):
     """The manual pages as doc/conf.py names them: ``man5/flux-config-sched.5``, ..."""
     for statement in ast.parse((srcdir / "doc" / "conf.py").read_text()).body:
-        if isinstance(statement, ast.Assign) and statement.targets[0].id == "man_pages":
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "man_pages":
             for page in statement.value.elts:
                 name, section = page.elts[1].value, page.elts[4].value
                 yield f"man{section}/{name}.{section}"

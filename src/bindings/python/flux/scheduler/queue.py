@@ -450,6 +450,8 @@ class Backlog(PendingQueue):
         # is for two entries of one job, which may come and go. None: the heap is to be made.
         self._front: list[tuple[Any, int, int, PendingJob, Alike]] | None = None
         self._entries = count()
+        # Index in the heap behind the job that a round offered last, if nothing came or left since.
+        self._index_after = 0
         # gives the jobs that are `PendingJob.exempt`, in order
         self.exempt_jobs: Callable[[], list[PendingJob]] = list
 
@@ -673,11 +675,12 @@ class Backlog(PendingQueue):
         if self._round is None:
             return
         merged = len(self._signatures) <= MAX_SIGNATURES_MERGED
-        following = self._next_by_signature if merged else self._next_by_place
         examined = False
         place = self._resume
         while self.heap:
             head = place or Place(self.heap[0])
+            # As long as nobody is refused, the next job is mostly the next one in the queue.
+            following = self._next_by_signature if merged and self._refused else self._next_by_place
             job = following(head.order, head.jobid)
             if job is None:
                 break
@@ -706,18 +709,25 @@ class Backlog(PendingQueue):
         """The first job from a place on that is to be examined, or, after `SKIPS_PER_EFFORT` jobs
         that are not, the next that is refused; None: there is none. Goes from job to job."""
         heap, epoch = self.heap, self._epoch
-        first = _place_in(heap, order, jobid)
+        first = self._index_after
+        if not (
+            0 < first < len(heap)
+            and heap[first - 1].jobid == jobid - 1
+            and heap[first - 1].order == order
+        ):
+            first = _place_in(heap, order, jobid)
         for index in range(first, len(heap)):
             job = heap[index]
             if job.examined_epoch < epoch and not job.request.finalized:
                 if index - first > SKIPS_PER_EFFORT or not self._is_refused(job):
+                    self._index_after = index + 1
                     return job
         return None
 
     def _next_by_signature(self, order: Any, jobid: int) -> PendingJob | None:
         """The first job from a place on that is to be examined; None: there is none. Asks for the
         next job of each signature once for each round, and of the first of them again."""
-        exempt = self._next_exempt(order, jobid) if self._refused else None
+        exempt = self._next_exempt(order, jobid)
         front = self._front
         if front is None:
             front = self._front = []
@@ -752,7 +762,7 @@ class Backlog(PendingQueue):
 
     def _next_alike(self, alike: Alike, order: Any, jobid: int) -> PendingJob | None:
         """The first job of a signature from a place on that is to be examined."""
-        refused = self._refused.get(alike.signature) if self._refused else None
+        refused = self._refused.get(alike.signature)
         if refused is not None and (refused[1].order, refused[1].jobid) < (order, jobid):
             return alike.after(order, jobid, refused[0], self._epoch)
         job = alike.after(order, jobid, None, self._epoch)

@@ -18,6 +18,8 @@ from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
 from flux.resource.pool.masks import mask_of, members
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from flux.resource.plan.promise import Booking
     from flux.resource.plan.running_profile import Need, RunningProfile
 
@@ -40,15 +42,44 @@ class Bookings:
         self._touched = MaskTimeline()  # ranks with other bookings; removed ones stay in
         # (mask, start, end) of these bookings; None once removed
         self._parts: list[tuple[int, float, float] | None] = []
-        self._on_rank: dict[int, list[tuple[float, float, int]]] = {}  # (start, end, key) of these
+        # By rank, (start, end, key) of these. Tuples, so that a copy shares them.
+        self._on_rank: dict[int, tuple[tuple[float, float, int], ...]] = {}
         self._timelines: dict[int, _RankTimeline] = {}  # by rank, made when first asked for
         self._shortages: dict[Need, _Shortage] = {}
+        # Whether the shortages may be of ranks without a timeline, since they are another's.
+        self._borrowed = False
+
+    def copy(self, profile: RunningProfile) -> Self:
+        """Independent bookings, beside a profile of the same ranks. O(ranks + bookings), without a
+        look at any of them."""
+        new = object.__new__(type(self))
+        new.__dict__.update(
+            self.__dict__,
+            profile=profile,
+            ends=self.ends.copy(),
+            starts=self.starts.copy(),
+            _full=self._full.copy(),
+            _touched=self._touched.copy(),
+            _parts=self._parts[:],
+            _on_rank=self._on_rank.copy(),
+            _timelines={},
+            _shortages={},
+        )
+        if profile is self.profile:
+            shortages = {need: one.copy() for need, one in self._shortages.items()}
+            new.__dict__.update(_shortages=shortages, _borrowed=True)
+        return new
 
     def rebase(self, profile: RunningProfile) -> None:
         """Use another profile, of the same ranks."""
         self.profile = profile
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was worked out from the profile, which does not hold any more."""
         self._timelines = {}
         self._shortages = {}
+        self._borrowed = False
 
     def _split(self, booking: Booking) -> Iterator[tuple[int, int, bool]]:
         """Iterate over ``(mask, key, True if no core is left)``."""
@@ -73,7 +104,7 @@ class Bookings:
                 self._touched.add(start, end, mask)
                 self._parts.append((mask, start, end))
                 for rank in members(mask):
-                    self._on_rank.setdefault(rank, []).append((start, end, key))
+                    self._on_rank[rank] = (*self._on_rank.get(rank, ()), (start, end, key))
                     timeline = self._timelines.get(rank)
                     if timeline is not None:
                         timeline.take(start, end, *divmod(key, self.profile.inventory.key_base))
@@ -93,12 +124,15 @@ class Bookings:
                 continue
             self._parts[self._parts.index((mask, start, end))] = None
             for rank in members(mask):
-                self._on_rank[rank].remove((start, end, key))
+                left = list(self._on_rank[rank])
+                left.remove((start, end, key))
+                self._on_rank[rank] = tuple(left)
                 timeline = self._timelines.get(rank)
-                if timeline is None:
+                if timeline is not None:
+                    cores, gpus = divmod(key, self.profile.inventory.key_base)
+                    timeline.take(start, end, -cores, -gpus)
+                elif not self._borrowed:
                     continue  # nobody has asked yet what is left of the rank
-                cores, gpus = divmod(key, self.profile.inventory.key_base)
-                timeline.take(start, end, -cores, -gpus)
                 for need, shortage in self._shortages.items():
                     shortage.masks.remove(start, end, 1 << rank)
                     for low, high in self._short_spans(rank, start, end, need):
@@ -158,6 +192,10 @@ class Bookings:
         """
         return list(self._timeline(rank).steps(start, end))
 
+    def is_shared(self, rank: int) -> bool:
+        """Whether a rank has two bookings or more, at any times, that leave some cores. O(1)."""
+        return len(self._on_rank.get(rank, ())) > 1
+
     def overdrawn(self, rank: int, time: float) -> bool:
         """True if more is booked on a rank at a time than it has."""
         return min(self._timeline(rank).at(time)) < 0
@@ -215,24 +253,41 @@ class _Shortage:
         self.masks = MaskTimeline()
         self.seen = 0
 
+    def copy(self) -> _Shortage:
+        new = _Shortage()
+        new.masks = self.masks.copy()
+        new.seen = self.seen
+        return new
+
 
 class _RankTimeline:
-    """What one rank has left, step by step: running jobs and partial bookings."""
+    """What one rank has left, step by step: running jobs and partial bookings.
 
-    __slots__ = ("times", "cores", "gpus")
+    What comes free as jobs end is counted in as far as somebody asks.
+    """
+
+    __slots__ = ("profile", "rank", "times", "cores", "gpus", "_done", "_until")
 
     def __init__(self, profile: RunningProfile, rank: int) -> None:
-        base = profile.inventory.key_base
-        keys = [profile.key_now(rank)]
+        self.profile = profile
+        self.rank = rank
+        cores, gpus = divmod(profile.key_now(rank), profile.inventory.key_base)
         self.times = [-INFINITY]
-        for time, key in profile.gains(rank):
-            if time == self.times[-1]:
-                keys[-1] = key  # several jobs end at once: there is one step for all of them
-                continue
-            self.times.append(time)
-            keys.append(key)
-        self.cores = [key // base for key in keys]
-        self.gpus = [key % base for key in keys]
+        self.cores = [cores]
+        self.gpus = [gpus]
+        self._done = 1  # of the profile's times, how many are counted in
+        self._until = -INFINITY
+
+    def _reach(self, time: float) -> None:
+        """Count in what comes free up to a time."""
+        if time <= self._until:
+            return
+        self._until = time
+        gained, self._done = self.profile.gains(self.rank, self._done, time)
+        base = self.profile.inventory.key_base
+        for since, key in gained:
+            cores, gpus = divmod(key, base)
+            self.take(since, INFINITY, -cores, -gpus)
 
     def _cut(self, time: float) -> int:
         """Place of the step that starts at a time, made if it is not there."""
@@ -252,16 +307,19 @@ class _RankTimeline:
             self.gpus[at] -= gpus
 
     def at(self, time: float) -> tuple[int, int]:
+        self._reach(time)
         at = bisect_right(self.times, time) - 1
         return self.cores[at], self.gpus[at]
 
     def least(self, start: float, end: float) -> tuple[int, int]:
+        self._reach(end)
         first = bisect_right(self.times, start) - 1
         last = bisect_left(self.times, end)
         return min(self.cores[first:last]), min(self.gpus[first:last])
 
     def steps(self, start: float, end: float) -> Iterator[Step]:
         """Iterate over ``(time, cores, gpus)`` in a span; the first time is its start."""
+        self._reach(end)
         at = bisect_right(self.times, start) - 1
         yield start, self.cores[at], self.gpus[at]
         for place in range(at + 1, bisect_left(self.times, end)):

@@ -61,7 +61,7 @@ class BoundStrategy(Strategy):
             jobid: BoundPromise(one.start, one.end, one.request, one.parts, one.is_open)
             for jobid, one in self.promises.items()
         }
-        new._profile = RankProfile(self._pool, new.promises, frozen=True)
+        new._profile = self._profile.copy(new.promises)
         return new
 
     def _parts_for(self, promise: Promise) -> list[Part]:
@@ -135,7 +135,7 @@ class BoundStrategy(Strategy):
         parts = self._profile.bind(request, start, end)
         if parts is None:
             return False
-        self._enter(jobid, BoundPromise(start, end, request, parts))
+        self._enter(jobid, BoundPromise(start, end, request, parts), True)
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
@@ -151,14 +151,15 @@ class BoundStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
         profile, request = self._profile, promise.request
-        if not profile.may_advance(promise, now):
+        start = profile.earlier(promise, now)
+        if start >= promise.start:
             return promise.start
         self.withdraw(jobid)
-        start = profile.earliest(request, now)
+        start = profile.earliest(request, start)
         if start < promise.start:
             end = start + length_of(request)
             promise = BoundPromise(start, end, request, profile.bind(request, start, end))
-        self._enter(jobid, promise)
+        self._enter(jobid, promise, True)  # where it was, it fits as before
         return promise.start
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
@@ -180,10 +181,10 @@ class BoundStrategy(Strategy):
             self._profile.bind_as_before()
         self._enter(jobid, promise)
 
-    def _enter(self, jobid: int, promise: BoundPromise) -> None:
-        """Count a promise in."""
+    def _enter(self, jobid: int, promise: BoundPromise, fits: bool = False) -> None:
+        """Count a promise in; ``fits`` says that it was just bound where it fits."""
         self.promises[jobid] = promise
-        self._profile.enter(promise)
+        self._profile.enter(promise, fits)
 
     # -- starting now -------------------------------------------------------
 

@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 INFINITY = float("inf")
 
@@ -25,6 +29,14 @@ class _Block:
         for mask in masks:
             self.union |= mask
 
+    def copy(self) -> _Block:
+        new = _Block.__new__(_Block)
+        new.starts = self.starts[:]
+        new.masks = self.masks[:]
+        new.every = self.every
+        new.union = self.union
+        return new
+
 
 class MaskTimeline:
     """Union of masks added for time spans; the spans are half open.
@@ -38,6 +50,13 @@ class MaskTimeline:
     def __init__(self) -> None:
         self.blocks = [_Block([-INFINITY], [0])]
         self.heads = [-INFINITY]
+
+    def copy(self) -> Self:
+        """An independent one with the same masks. O(segments): no mask is copied."""
+        new = type(self)()
+        new.blocks = [block.copy() for block in self.blocks]
+        new.heads = self.heads[:]
+        return new
 
     def _cut(self, time: float) -> tuple[int, int]:
         """Make a segment start at a time; returns its block and place in it."""
@@ -139,6 +158,12 @@ class SortedTimes:
 
     def __init__(self) -> None:
         self.times: list[float] = []
+
+    def copy(self) -> Self:
+        """An independent one with the same times."""
+        new = type(self)()
+        new.times = self.times[:]
+        return new
 
     def add(self, time: float) -> None:
         at = bisect_left(self.times, time)

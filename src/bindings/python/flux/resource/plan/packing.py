@@ -42,9 +42,9 @@ Ways = dict[int, tuple[int, int, Vector]]
 #: eighth, since there the greedy deal() rarely fails when there is a way.
 MAX_PACKING_STEPS = 16000
 RANKS_FOR_ALL_STEPS = 16
-#: Steps that a change of the pool earns (see Effort): some 0.15 ms, less than the rest of a pass
+#: Steps that a change of the pool earns (see Effort): less than 0.1 ms, a part of what a pass
 #: takes.
-STEPS_PER_CHANGE = 100
+STEPS_PER_CHANGE = 50
 #: Ways of sharing one rank between the items that are looked at; with small slots on large nodes
 #: there are thousands, of which the first fill the rank best.
 MAX_OFFERS_PER_RANK = 64

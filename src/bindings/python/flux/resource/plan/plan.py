@@ -583,9 +583,9 @@ class Plan:
         raise InsufficientResources(lambda: self._why(request))
 
     def _why(self, request: ResourceRequest) -> str:
-        counts = self._pool.explain(request)
-        if counts["available"] < counts["needed"]:
-            return str(counts["reason"])
+        reason = self._pool.explain(request)["reason"]
+        if reason:
+            return str(reason)
         return "insufficient resources: would delay a job that was promised a start"
 
 

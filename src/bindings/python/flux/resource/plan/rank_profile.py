@@ -56,6 +56,10 @@ MAX_REBOUND = 8
 #: The same on more ranks, where all promises are dealt out at once, greedily.
 MAX_REBOUND_ON_MANY_RANKS = 16
 MAX_RANKS_FOR_ALL_WAYS = 64
+#: What it takes to look at an item, and to take its promise out and in again, in steps (see
+#: ``packing.Effort``).
+STEPS_PER_ITEM = 10
+STEPS_PER_ITEM_MOVED = 100
 #: Shapes of which it is remembered what they take at least, as many as a queue has at a time.
 MAX_REMEMBERED_SHAPES = 4096
 #: With more promises than this, a new one is not made earlier by binding others again: that would
@@ -117,6 +121,42 @@ class RankProfile:
         self._too_large: set[Shape] = set()
         self._too_large_releases = -1
 
+    def copy(self, promises: dict[int, BoundPromise]) -> RankProfile:
+        """A frozen one of the pool as it is now, with the same bookings.
+
+        What is known of running jobs is shared where it is up to date: it only becomes more, and
+        who has to follow the pool makes another. O(ranks + promises), and O(running jobs) where it
+        is not.
+
+        Args:
+            promises (dict): those of the copy, bound as here
+        """
+        pool, bookings = self._pool, self._bookings
+        if self._profile.inventory is not pool.inventory or not (
+            bookings.removable or not self._started
+        ):
+            return RankProfile(pool, promises, frozen=True)
+        new = object.__new__(RankProfile)
+        new.__dict__.update(
+            self.__dict__,
+            _frozen=True,
+            _promises=promises,
+            _started=[],
+            _entered=len(promises),
+            _bounds=StartBounds(),
+            rebound=[],
+            _asked=None,
+            _seen=pool.generation,
+            _others=[],
+            _others_changes=-1,
+        )
+        if self._started or self._seen != pool.generation:
+            new._profile = self._new_profile()
+        new._bookings = bookings.copy(new._profile)
+        for booking in self._started:
+            new._bookings.remove(booking)
+        return new
+
     # -- the state ----------------------------------------------------------
 
     def now(self) -> float:
@@ -130,6 +170,7 @@ class RankProfile:
             return
         self._seen = pool.generation
         before = self._profile
+        self._bookings.forget()
         self._profile = self._new_profile()
         self._forget_kept(before.inventory)
         self._bounds = StartBounds()
@@ -194,9 +235,15 @@ class RankProfile:
         self._entered += 1
         self._changes += 1
 
-    def enter(self, promise: BoundPromise) -> None:
-        """Count in a promise that is bound, and already among those of the plan."""
+    def enter(self, promise: BoundPromise, fits: bool = False) -> None:
+        """Count in a promise that is bound, and already among those of the plan.
+
+        Args:
+            fits (bool): whether it was just bound where it fits
+        """
         self._enter(promise)
+        if fits:
+            self._kept.add(promise)
 
     def remove(self, promise: BoundPromise) -> None:
         """Count out a promise that is no longer among those of the plan."""
@@ -236,7 +283,7 @@ class RankProfile:
         length = length_of(request)
         least = max(start, self._bounds.least(family, count, length))
         found = self._search(request, least)
-        if found > least and 0 < len(self._promises) <= MAX_PROMISES_TO_REBIND and not self._frozen:
+        if found > least and self._may_rebind(len(self._promises)):
             found = self._sooner(request, least, found)
         if start <= now:
             self._bounds.learn(family, count, length, found)
@@ -257,17 +304,76 @@ class RankProfile:
             start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
         return found
 
-    def may_advance(self, promise: BoundPromise, now: float) -> bool:
-        """False if a look at sums shows that a promise can be no earlier, wherever it is bound."""
+    def earlier(self, promise: BoundPromise, now: float) -> float:
+        """First time at which a promise fits instead of where it is; its start if there is none.
+
+        The promise stays in meanwhile: what it keeps counts for it from its start on. Times later
+        than the first are looked at as long as there are steps for that (see ``packing.Effort``).
+        """
         request = promise.request
+        shape, before = request.shape, promise.start
         start = self.soonest(request, now)
-        if start >= promise.start or self._frozen or not self._pool.countable(request.shape):
-            return start < promise.start
-        # From its start on it has what it needs.
+        if start >= before:
+            return before
         length = length_of(request)
+        if not self._pool.countable(shape) or self._may_rebind(len(self._promises) - 1):
+            return self._first_by_sums(shape, start, length, before)
+        effort = self.effort
+        while True:
+            start = self._first_by_sums(shape, start, length, before)
+            if start >= before or self._fits_instead(promise, start, start + length):
+                return start
+            if effort.left <= 0:
+                return before
+            effort.spend(STEPS_PER_ITEM)
+            start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
+
+    def _fits_instead(self, promise: BoundPromise, start: float, end: float) -> bool:
+        """Whether a request fits in a span that begins before its promise does."""
+        shape = promise.request.shape
+        before = promise.start
+        least = self._least_ranks(shape)
+        if popcount(self._room_alone(shape, start)) < least or (
+            start <= self.now() and not self.is_free(shape)
+        ):
+            return False
+        if end <= before:
+            return self._enough(shape, self._room(shape, start, end), start, end)
+        room = self._room(shape, start, before)
+        if popcount(room) < least:
+            return False
+        own = 0
+        for mask, _ in promise.parts or ():
+            own |= mask
+        room &= self._room(shape, before, end) | own
+        if shape.node_count is not None or popcount(room) < least:
+            return popcount(room) >= least
+        left = shape.slot_count.min
+        if popcount(room) >= left:
+            return True
+        base = self._profile.inventory.key_base
+        one = shape.slot_size * base + shape.gpu_per_slot
+        kept = {
+            rank: key // max(1, one) for mask, key in promise.parts or () for rank in members(mask)
+        }
+        for rank in members(room):
+            slots = slots_on(*self._bookings.least(rank, start, before), shape)
+            later = slots_on(*self._bookings.least(rank, before, end), shape)
+            left -= min(slots, later + kept.get(rank, 0))
+            if left <= 0:
+                return True
+        return False
+
+    def _first_by_sums(self, shape: Shape, start: float, length: float, before: float) -> float:
+        """A time before which a promise that begins at ``before`` can be no earlier."""
         self.renew_profile()
-        first = self._first_with_enough(request.shape, start, length, promise.start, promise.start)
-        return first < promise.start
+        if not self._pool.countable(shape):
+            return start
+        return min(before, self._first_with_enough(shape, start, length, before, before))
+
+    def _may_rebind(self, promises: int) -> bool:
+        """Whether so many promises may be bound again to make another one earlier."""
+        return 0 < promises <= MAX_PROMISES_TO_REBIND and not self._frozen and self.effort.left > 0
 
     def soonest(self, request: ResourceRequest, start: float) -> float:
         """A time before which a request does not fit, whatever was promised."""
@@ -339,8 +445,9 @@ class RankProfile:
             return True
         for mask, key in parts:
             room = profile.track(Need(key // base, key % base, False)).at(start) & up
+            # Where it has a rank to itself, room for it alone is enough.
             if mask & ~room or any(
-                bookings.overdrawn(rank, start)
+                bookings.is_shared(rank) and bookings.overdrawn(rank, start)
                 for rank in members(mask & bookings.touched(start, promise.end))
             ):
                 return True
@@ -361,10 +468,18 @@ class RankProfile:
             start = track.first(count, ranks, start)
             if shape.node_count is not None:
                 return self._search_nodes(track, count, ranks, start, length)
+        # Sums tell where to look, as long as no rank has less than nothing left.
+        by_sums = len(self._kept) == len(self._promises) and self._pool.countable(shape)
+        if by_sums:
+            self.renew_profile()
         while start < INFINITY:
+            if by_sums:
+                start = self._first_with_enough(shape, start, length, INFINITY, INFINITY)
+                if start == INFINITY:
+                    break
             if self.fits(request, start, start + length):
                 return start
-            start = min(self._bookings.ends.after(start), profile.next_end_after(start))
+            start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
         return INFINITY
 
     def _search_nodes(
@@ -593,6 +708,10 @@ class RankProfile:
             moved = [one for one in moved if one.start < end and start < one.end]
             moved.sort(key=lambda one: one.start)
             del moved[MAX_REBOUND:]
+        effort = self.effort
+        if effort.left <= 0:
+            return False
+        effort.spend(STEPS_PER_ITEM * (len(moved) + 1))
         items = self._items_alone(shape, start, end, moved)
         if self._too_few(items):
             return False
@@ -604,6 +723,7 @@ class RankProfile:
                 self._changes += 1
                 self._enter_all()
             return found
+        effort.spend(STEPS_PER_ITEM_MOVED * len(moved))
         for promise in moved:
             self._bookings.remove(promise)
         self._changes += 1

@@ -14,7 +14,7 @@ room for one kind of need.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.mask_timeline import INFINITY
@@ -74,7 +74,6 @@ class RunningProfile:
         self.times = [now]
         #: for each time, what changes then
         self.moves: list[list[Move]] = [[]]
-        self._events: dict[int, list[tuple[float, int]]] | None = None  # by rank, for gains()
         self._kept: list[int] = []  # steps, ascending, of which the groups are kept
         self._kept_groups: list[dict[int, int]] = []
         self._tracks: dict[Need, Track] = {}
@@ -171,16 +170,26 @@ class RunningProfile:
         """What a rank has free now, as a key."""
         return self.inventory.key(self.index.free(rank))
 
-    def gains(self, rank: int) -> Sequence[tuple[float, int]]:
-        """List of ``(time, key)``: what a rank has free from each end on."""
-        if self._events is None:
-            self.extend(INFINITY)
-            self._events = {}
-            for time, moves in zip(self.times, self.moves):
-                for mask, _, key in moves:
-                    for one in members(mask):
-                        self._events.setdefault(one, []).append((time, key))
-        return self._events.get(rank, ())
+    def gains(self, rank: int, done: int, until: float) -> tuple[list[tuple[float, int]], int]:
+        """What a rank gains as jobs end. O(jobs that end meanwhile).
+
+        Args:
+            rank (int): which
+            done (int): how many of `times` were taken into account; at first 1
+            until (float): up to this time, and no farther
+
+        Returns:
+            list of ``(time, key)``: so much more it has free from then on; and the new ``done``
+        """
+        self.extend(until)
+        times = self.times
+        last = max(done, bisect_right(times, until))
+        gained = []
+        for number in range(done, last):
+            for mask, before, after in self.moves[number]:
+                if mask >> rank & 1:
+                    gained.append((times[number], after - before))
+        return gained, last
 
     def track(self, need: Need) -> Track:
         """The Track of a need (see ``Need``)."""
@@ -219,14 +228,14 @@ class Track:
             room |= need.among(mask, key, profile.inventory)
         self.room = [room]
 
-    def _follow(self) -> list[int]:
-        """Take into account what the profile has swept over meanwhile."""
+    def _follow(self, count: int) -> list[int]:
+        """Take the first so many times into account that the profile has swept over."""
         profile, room = self.profile, self.room
-        if len(room) < len(profile.times):
+        if len(room) < count:
             need, inventory = self.need, profile.inventory
             enough: dict[int, bool] = {}  # by key: whether ranks with so much free have room
             mask = room[-1]
-            for moves in profile.moves[len(room) :]:
+            for moves in profile.moves[len(room) : count]:
                 for ranks, _, key in moves:
                     fits = enough.get(key)
                     if fits is None:
@@ -240,10 +249,10 @@ class Track:
         """Mask of the ranks that have room from a time on."""
         profile = self.profile
         profile.extend(time)
-        if len(self.room) < len(profile.times):
-            self._follow()
         # A clock that was set back asks for times before the first one.
-        return self.room[max(1, bisect_right(profile.times, time)) - 1]
+        count = max(1, bisect_right(profile.times, time))
+        # Others may have swept much farther: a mask for each end is what costs most here.
+        return self.room[count - 1] if count <= len(self.room) else self._follow(count)[-1]
 
     def first(self, count: int, ranks: int, start: float) -> float:
         """First time, from ``start`` on, with room on so many of a mask of ranks.
@@ -252,13 +261,16 @@ class Track:
         """
         profile = self.profile
         profile.extend(start)
-        while popcount(self._follow()[-1] & ranks) < count:
-            if not profile.step():
-                return INFINITY
-            for _ in range(ENDS_PER_CHECK):
-                profile.step()
-        # The ranks with room only become more, so the first time is found by halving.
         room, times = self.room, profile.times
+        known = max(len(room), bisect_right(times, start))
+        while popcount(self._follow(known)[-1] & ranks) < count:
+            if known == len(times):
+                if not profile.step():
+                    return INFINITY
+                for _ in range(ENDS_PER_CHECK):
+                    profile.step()
+            known = min(known + ENDS_PER_CHECK + 1, len(times))
+        # The ranks with room only become more, so the first time is found by halving.
         low, high = max(0, bisect_right(times, start) - 1), len(room) - 1
         while low < high:
             middle = (low + high) // 2

@@ -196,15 +196,13 @@ def _why_not_together(
     pool: ResourcePoolImplementation, shape: Shape, up: int, answer: dict[str, Any]
 ) -> str:
     """The sentence for a request for which enough is free, but not in as few groups as it has to be
-    in; empty if it is. The numbers say then how much of it is together."""
+    in; empty if it is."""
     assert shape.within is not None
     needed, unit = answer["needed"], answer["unit"]
     best = shape.within.best(pool.rooms(pool.index, shape, up), needed)
     if best >= needed:
         return ""
-    free = answer["available"]
-    answer["available"] = best
-    text = f"placement: needs {shape.within.text(needed, unit)}: {free} free"
+    text = f"placement: needs {shape.within.text(needed, unit)}: {answer['available']} free"
     return f"{text}, {shape.within.best_text(best)}"
 
 

@@ -181,7 +181,8 @@ class Whole:
         self._idle = idle
 
     def __call__(self, at: int) -> bool:
-        return not self._masks[at] & ~self._idle
+        mask = self._masks[at]
+        return mask & self._idle == mask
 
 
 def fewest(

@@ -679,7 +679,7 @@ class Backfill(PolicyScheduler):
             return cause.reason
         facts = facts or self.facts.explain(job.resource_request)
         head = self.head_of(job)
-        if head is not None and facts["available"] >= facts["needed"]:
+        if head is not None and not facts["reason"]:
             return f"behind {head.name}"
         found = describe(facts)
         if found is None and self.promises_all:

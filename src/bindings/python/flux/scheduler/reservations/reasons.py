@@ -108,6 +108,8 @@ class ReservationReasons:
         for entry in self._entries.values():
             if entry.active:
                 active |= entry.ranks
+        if facts["available"] >= facts["needed"] and facts["reason"]:
+            return None, None  # enough is free, and not where it has to be
         if facts["available"] < facts["needed"]:
             if not wanted & active or facts["unit"] != "nodes":
                 return None, None

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Groups of ranks, such as racks: what has to be together, and how all else is packed."""
+
+import itertools
+import random
+
+import pytest
+
+from flux.resource import InsufficientResources, ResourcePool
+from flux.resource.pool import groups as groups_module
+from flux.resource.pool.groups import Groups, Whole, Within, fewest
+from flux.resource.pool.masks import members, popcount
+from flux.resource.ResourceCount import ResourceCount
+from flux.scheduler.testing import jobspec
+from flux.scheduler.testing import make_R as R
+
+
+def racks_of(nodes, size):
+    """Racks of so many nodes each."""
+    return Groups("rack", {f"r{at}": ((1 << size) - 1) << at * size for at in range(nodes // size)})
+
+
+def request_of(pool, within=None, **keys):
+    request = pool.parse_resource_request(jobspec(**keys))
+    return request.with_shape(request.shape.replace(within=within)) if within else request
+
+
+# -- which groups ----------------------------------------------------------------------------------
+
+
+def possible(masks, free, count, segment, most):
+    """Whether it can be had, by trying each set of groups."""
+    rooms = [popcount(mask & free) // segment for mask in masks]
+    for size in range(1, (most or len(masks)) + 1):
+        for chosen in itertools.combinations(rooms, size):
+            if sum(chosen) * segment >= count:
+                return size
+    return None
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_what_is_chosen_is_as_asked_for_and_in_the_fewest_groups(seed):
+    chance = random.Random(seed)
+    nodes = 24
+    order = list(range(nodes))
+    chance.shuffle(order)
+    masks, at = {}, 0
+    for number in range(chance.randint(1, 5)):
+        size = chance.randint(1, 7)
+        masks[f"g{number}"] = sum(1 << rank for rank in order[at : at + size])
+        at += size
+    masks = {name: mask for name, mask in masks.items() if mask}
+    groups = Groups("rack", masks)
+    free = chance.getrandbits(nodes) | chance.getrandbits(nodes)
+    segment = chance.choice((1, 1, 2, 3))
+    most = chance.choice((None, 1, 2))
+    count = segment * chance.randint(1, 6)
+    within = Within(groups, segment, most)
+    chosen = within.choose([(1, free)], ResourceCount.parse(count), free)
+    least = possible(groups.masks, free, count, segment, most)
+    assert (chosen != 0) == (least is not None)
+    assert (within.best([(1, free)], count) >= count) == (least is not None)
+    if not chosen:
+        return
+    there = chosen & free
+    numbers = [popcount(mask & there) for mask in groups.masks if mask & chosen]
+    assert len(numbers) == least
+    if segment > 1:
+        assert popcount(there) == count and all(number % segment == 0 for number in numbers)
+    else:
+        assert popcount(there) >= count
+
+
+def test_the_fullest_group_is_taken_and_a_whole_one_last():
+    masks = [0b11, 0b1100, 0b110000]
+    idle = 0b111100  # one node of the first group is in use
+    whole = Whole(masks, idle)
+    assert fewest([(1, 0), (2, 1), (2, 2)], 1, 1, whole) == [(1, 0)]
+    assert fewest([(2, 0), (2, 1), (2, 2)], 2, 1, whole) == [(2, 0)], "it is begun"
+    assert fewest([(1, 0), (2, 1), (2, 2)], 2, 1, whole) == [(2, 1)]
+    assert fewest([(1, 0), (2, 1), (2, 2)], 5, None, whole) == [(2, 1), (2, 2), (1, 0)]
+    assert fewest([(1, 0), (2, 1)], 4, None, whole) == []
+    assert fewest([(1, 0), (2, 1), (2, 2)], 4, 1, whole) == []
+
+
+# -- in a pool -------------------------------------------------------------------------------------
+
+
+def test_a_range_takes_what_is_together():
+    pool = ResourcePool(R(8, 4))
+    racks = racks_of(8, 4)
+    pool.alloc(1, request_of(pool, nodes=1, slots=4, constraints={"ranks": ["0"]}))
+    got = pool.alloc(2, request_of(pool, Within(racks), nodes="2-8", slots=4))
+    assert members(got.ranks) == [4, 5, 6, 7]
+    got = pool.alloc(3, request_of(pool, Within(racks), nodes="2+", slots=4))
+    assert members(got.ranks) == [1, 2, 3]
+
+
+def test_what_it_says_when_it_does_not_fit():
+    pool = ResourcePool(R(8, 4))
+    request = request_of(pool, Within(racks_of(8, 4)), nodes=4, slots=4)
+    for jobid, rank in ((1, 0), (2, 4)):
+        pool.alloc(jobid, request_of(pool, nodes=1, slots=4, constraints={"ranks": [str(rank)]}))
+    assert pool.explain(request)["reason"] == (
+        "placement: needs 4 nodes in one rack: 6 free, at most 3 in one rack"
+    )
+    with pytest.raises(InsufficientResources, match="at most 3 in one rack"):
+        pool.alloc(3, request)
+    pool.mark_down("1-7")
+    assert pool.waits_for_ranks(request)
+    pool.check()
+
+
+@pytest.mark.parametrize("promised", [False, True])
+def test_a_plan_finds_the_first_rack_that_comes_free(promised):
+    pool = ResourcePool(R(8, 4))
+    pool.clock = lambda: 1000.0
+    request = request_of(pool, Within(racks_of(8, 4)), nodes=4, slots=4, duration=100)
+    for jobid, rank, length in ((1, 0, 500), (2, 4, 300), (3, 5, 200)):
+        only = {"ranks": [str(rank)]}
+        pool.alloc(jobid, request_of(pool, nodes=1, slots=4, constraints=only, duration=length))
+    plan = pool.plan()
+    assert plan.earliest(request) == 1300.0
+    if promised:  # all of the second rack, for longer than it could wait
+        other = request_of(pool, nodes=1, slots=4, constraints={"ranks": ["7"]}, duration=1000)
+        plan.reserve(9, other, 1000.0)
+        assert plan.earliest(request) == 1500.0
+    plan.reserve(4, request, plan.earliest(request))
+    assert plan.ranks_of(4) == (0b1111 if promised else 0b11110000)
+    assert plan.advance(4) == (1500.0 if promised else 1300.0)
+    # What is promised is one rack; the other may be used.
+    assert plan.would_get(request_of(pool, nodes=1, slots=4, duration=50), 1000.0) is not None
+
+
+def test_the_promise_is_kept_whatever_is_started_beside_it():
+    chance = random.Random(7)
+    for _ in range(20):
+        now = [1000.0]
+        pool = ResourcePool(R(12, 2))
+        pool.clock = lambda now=now: now[0]
+        within = Within(racks_of(12, 4))
+        pool.pack_by([within.groups])
+        plan = pool.plan()
+        ends = {}
+        for jobid in range(1, 15):
+            length = chance.choice((50, 200, 400))
+            nodes = chance.randint(1, 5)
+            try:
+                plan.alloc(jobid, request_of(pool, nodes=nodes, slots=2, duration=length))
+                ends[jobid] = 1000.0 + length
+            except InsufficientResources:
+                continue
+        request = request_of(pool, within, nodes=4, slots=2, duration=100)
+        when = plan.earliest(request)
+        plan.reserve(99, request, when)
+        for jobid in range(20, 60):
+            for done in [one for one, end in ends.items() if end <= now[0]]:
+                pool.free(done)
+                del ends[done]
+            if now[0] >= when:
+                break
+            length = chance.choice((10, 100, 1000))
+            asked = request_of(pool, nodes=chance.randint(1, 3), slots=2, duration=length)
+            try:
+                plan.alloc(jobid, asked)
+                ends[jobid] = now[0] + length
+            except InsufficientResources:
+                now[0] = min(when, now[0] + 25)
+        now[0] = when
+        for done in [one for one, end in ends.items() if end <= when]:
+            pool.free(done)
+        got = plan.alloc(99, request)
+        assert len(within.groups.names_of(got.ranks)) == 1
+
+
+# -- what it costs ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """How many masks were counted."""
+    found = [0]
+
+    def counting(mask):
+        found[0] += 1
+        return popcount(mask)
+
+    monkeypatch.setattr(groups_module, "popcount", counting)
+    return found
+
+
+GROUPS = 500
+
+
+def large():
+    pool = ResourcePool(R(10000, 4))
+    pool.clock = lambda: 1000.0
+    racks = racks_of(10000, 20)
+    assert len(racks.masks) == GROUPS
+    return pool, racks
+
+
+def test_a_start_counts_each_group_once(counts):
+    pool, racks = large()
+    request = request_of(pool, Within(racks), nodes=20, slots=4, duration=100)
+    pool.check_feasibility(request)
+    counts[0] = 0
+    pool.alloc(1, request)
+    assert counts[0] <= GROUPS
+    pool.pack_by([racks])
+    counts[0] = 0
+    pool.alloc(2, request_of(pool, nodes=7, slots=4, duration=100))
+    pool.alloc(3, request_of(pool, slots=1, duration=100))
+    assert counts[0] <= 2 * GROUPS + 10
+    counts[0] = 0
+    pool.alloc(4, request_of(pool, nodes=9000, slots=4, duration=100))
+    assert counts[0] <= GROUPS + 10
+
+
+def test_jobs_of_other_sizes_cost_the_same_for_each_size_that_is_free(counts):
+    pool, racks = large()
+    for jobid in range(1, 4):  # nodes with 1, 2, 3 and 4 cores free
+        only = {"ranks": [f"{jobid * 100}-{jobid * 100 + 99}"]}
+        pool.alloc(jobid, request_of(pool, nodes=100, slots=jobid, constraints=only))
+    pool.pack_by([racks])
+    counts[0] = 0
+    pool.alloc(9, request_of(pool, slots=6))
+    assert counts[0] <= GROUPS + 3 * 30  # the other sizes are in few racks
+
+
+def test_a_search_counts_groups_only_where_enough_is_free(counts):
+    pool, racks = large()
+    for jobid in range(1, 501):  # in each rack one node more than half comes free at a time
+        ranks = [f"{20 * (jobid - 1)}-{20 * (jobid - 1) + 18}"]
+        pool.alloc(
+            jobid,
+            request_of(pool, nodes=19, slots=4, constraints={"ranks": ranks}, duration=jobid),
+        )
+    request = request_of(pool, Within(racks), nodes=20, slots=4, duration=100)
+    pool.check_feasibility(request)
+    counts[0] = 0
+    plan = pool.plan()
+    assert plan.earliest(request) == 1001.0
+    assert counts[0] <= 3 * GROUPS
+
+
+def test_without_groups_nothing_is_counted(counts):
+    pool, _ = large()
+    pool.alloc(1, request_of(pool, nodes=7, slots=4))
+    pool.alloc(2, request_of(pool, slots=3))
+    assert counts[0] == 0
