@@ -94,7 +94,7 @@ def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
     ranks = {job.ranks for job in warned}
     instance.advance(130)
     assert [job.result for job in warned] == ["failed", "failed"]
-    assert warned[0].note == f"preempted for {taker.name} (batch); ran 1h02m"
+    assert warned[0].note == f"preempted for {taker.name} (batch); ran 1h2m"
     assert "class standby" in warned[0].annotations["user"]["preempted"]
     assert taker.state == "running"
     assert set(taker.ranks.replace("-", ",").split(",")) == ranks
@@ -985,7 +985,7 @@ def test_in_private_mode_victims_are_told_no_id():
     instance = make(nodes=1, config={**tables(), "access": {"private-mode": True}})
     victim, taker = standby(instance), batch(instance)
     instance.advance(130)
-    assert victim.note == "preempted for a job of batch; ran 2m"
+    assert victim.note == "preempted for a job of batch; ran 2m1s"
     assert taker.name not in json.dumps([victim.annotations, victim.events])
 
 

@@ -7,7 +7,8 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.scheduler.policies import Backfill, Fifo, Simple
-from flux.scheduler.wait_limits import WITHDRAWN_REMEMBERED, length_text, time_text
+from flux.scheduler.reservations.times import duration_text
+from flux.scheduler.wait_limits import WITHDRAWN_REMEMBERED, time_text
 
 POLICIES = pytest.mark.parametrize(
     "policy, args",
@@ -292,5 +293,5 @@ def test_explain_says_when_it_is_given_up():
     "seconds, text",
     [(0.5, "0.5s"), (5, "5s"), (60, "1m"), (3600, "1h"), (5400, "1h30m"), (90061, "1d1h1m1s")],
 )
-def test_length_text(seconds, text):
-    assert length_text(seconds) == text
+def test_duration_text(seconds, text):
+    assert duration_text(seconds) == text

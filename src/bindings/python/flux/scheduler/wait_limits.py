@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.admission import AdmissionHost, AdmissionRule, Deferral
-from flux.scheduler.reservations.times import LATEST, parse_duration
+from flux.scheduler.reservations.times import LATEST, duration_text, parse_duration
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
@@ -187,7 +187,7 @@ class WaitLimits(AdmissionRule):
         waiting = _Waiting(job, wanted, now, self._withdrawn.pop(job.jobid, 0.0))
         if wanted.max_wait:
             waiting.latest = now + max(0.0, wanted.max_wait - waiting.waited)
-            waiting.note = f"max-wait: not started within {length_text(wanted.max_wait)}"
+            waiting.note = f"max-wait: not started within {duration_text(wanted.max_wait)}"
         if wanted.deadline is not None and wanted.deadline - duration < waiting.latest:
             waiting.latest = wanted.deadline - duration
             waiting.note = (
@@ -316,17 +316,6 @@ class WaitLimits(AdmissionRule):
         if waiting is None or waiting.latest == math.inf:
             return {}
         return {"latest_start": waiting.latest}
-
-
-def length_text(seconds: float) -> str:
-    """A length of time as users write it: ``1h``, ``1h30m``, ``5s``, ``0.5s``."""
-    text = ""
-    left = seconds
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        count, left = divmod(left, size)
-        if count:
-            text += f"{count:.0f}{unit}"
-    return f"{text}{left:g}s" if left or not text else text
 
 
 def time_text(when: float, now: float) -> str:

@@ -9,9 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from flux.scheduler.reservations.times import iso_time
-
-_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))
+from flux.scheduler.reservations.times import duration_text, iso_time
 
 
 def format_duration(seconds: float | None) -> str:
@@ -24,20 +22,7 @@ def format_duration(seconds: float | None) -> str:
     """
     if seconds is None or math.isinf(seconds):
         return "no end"
-    left = max(0.0, seconds)
-    if left < 1:
-        return "0s" if left == 0 else f"{left:.1f}s"
-    parts: list[str] = []
-    for i, (size, unit) in enumerate(_UNITS):
-        number = int(left // size)
-        if number or parts:
-            if number:
-                parts.append(f"{number}{unit}")
-            left -= number * size
-            following = _UNITS[i + 1] if i + 1 < len(_UNITS) else None
-            if len(parts) == 2 or following is None or (parts and left < following[0]):
-                break
-    return "".join(parts)
+    return duration_text(max(0.0, seconds), 2)
 
 
 def format_time(when: float | None, now: float, zone: str) -> str:

@@ -66,6 +66,28 @@ def parse_duration(text: str, what: str = "duration") -> float:
     return seconds
 
 
+def duration_text(seconds: float, most: int | None = None) -> str:
+    """Write a length of time as users do: ``1h``, ``1h30m``, ``5s``, ``0.5s``.
+
+    Args:
+        seconds: 0 or more
+        most: so many units, the rest is left out: so it is rounded down; None: all of them
+    """
+    if most is not None and 0 < seconds < 1:
+        return f"{seconds:.1f}s"
+    parts: list[str] = []
+    left = seconds
+    for size, unit, following in ((86400, "d", 3600), (3600, "h", 60), (60, "m", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count:.0f}{unit}")
+        if most is not None and parts and (len(parts) == most or left < following):
+            return "".join(parts)
+    if most is not None:
+        left = int(left)
+    return "".join(parts) + (f"{left:g}s" if left or not parts else "")
+
+
 def local_zone_name() -> str:
     """The IANA name of this machine's time zone, or "UTC" where none can be found.
 

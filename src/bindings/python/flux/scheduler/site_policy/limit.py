@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
 from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, Holding, user_id
 from flux.scheduler.site_policy.fields import Fields
@@ -169,7 +170,7 @@ class Use:
         for at, limit in enumerate(most):
             if limit is None:
                 continue
-            total = (used[at] if at else len(self.ranks)) + more[at]
+            total = (used[at] if at else popcount(self.ranks.ranks)) + more[at]
             if kept is not None:
                 total += kept[at]
             if total > limit:

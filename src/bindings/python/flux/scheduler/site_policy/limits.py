@@ -210,10 +210,18 @@ class LimitRule(TableRule):
             return None
         least = self._least(job.resource_request)
         for use in known.uses:
-            more = self._more(use, job, least)
-            at = use.over(more, self._kept(use, job))
+            # This is asked for each job that is examined, so nothing is called that need not be.
+            more = least
+            if not least.nodes and use.limit.most[0] is not None:
+                more = self._more(use, job, least)
+            kept = None
+            if use.head is not None or use.certain:
+                kept = self._kept(use, job)
+            at = use.over(more, kept)
             if at is not None:
                 return self._defer(use, job, at, more)
+            if not self._too_much:
+                continue
             shape = getattr(job.resource_request, "shape", None)
             refused = self._too_much.get((use, shape))
             if refused is not None:
@@ -329,7 +337,10 @@ class LimitRule(TableRule):
             more = Amount(
                 popcount(offered.ranks & ~use.ranks.ranks), offered.cores, offered.gpus, 1
             )
-            at = use.over(more, self._kept(use, job))
+            kept = None
+            if use.head is not None or use.certain:
+                kept = self._kept(use, job)
+            at = use.over(more, kept)
             if at is not None:
                 shape = getattr(job.resource_request, "shape", None)
                 reason = self._sentence(use, at, more[at]) + " as nodes are free now"

@@ -44,6 +44,7 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.handle_functions import get_key_direct
 from flux.scheduler.host import ask_job_attributes, name_of
+from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.preemption.answers import PreemptionAnswers
 from flux.scheduler.site_policy.preemption.chooser import (
     Choice,
@@ -675,7 +676,7 @@ class PreemptionRule(TableRule):
 
     def _end(self, preemption: Preemption, victim: Victim) -> None:
         now = self.host.now()
-        ran = _short(now - victim.start)
+        ran = duration_text(max(0.0, now - victim.start), 2)
         for_whom = self._taker_text(preemption)
         queue = f" ({preemption.queue})" if preemption.queue and not self._private else ""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
@@ -904,12 +905,3 @@ def _has_ended(eventlog: list[dict[str, Any]]) -> bool:
 
 def _of(queue: str | None) -> str:
     return "" if queue is None else f" of {queue}"
-
-
-def _short(seconds: float) -> str:
-    """``1h12m``, ``12m``, ``40s``."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m"
