@@ -455,7 +455,7 @@ class PolicyScheduler(Scheduler):
             try:
                 marks = self.admission.retell(job, attributes, rule)
             except ValueError as exc:
-                job.request.deny(str(exc))
+                self.give_up(job, str(exc))
                 continue
             shape = getattr(job.resource_request, "shape", None)
             signature = shape if marks is None else (shape, marks)

@@ -543,6 +543,17 @@ class PreemptionRule(TableRule):
         pool.hold_free(next(self._ids), preemption.ranks, self._kept_until(preemption))
         return set(plan.stale()) <= before
 
+    def _is_promised(self, preemption: Preemption) -> bool:
+        """Whether what is free of a preemption's ranks, and not kept yet, is promised to others: to
+        keep it would break that."""
+        current = self.host.current_plan()
+        if current is None or not self.host.looks_past_heads:
+            return False
+        plan = current.on_copy(set())
+        before = set(plan.stale())
+        held = plan.pool.hold_free(next(self._ids), preemption.ranks, self._kept_until(preemption))
+        return bool(held) and not set(plan.stale()) <= before
+
     def _enter(self, preemption: Preemption) -> None:
         """A preemption is under way."""
         self.active[preemption.taker] = preemption
@@ -564,19 +575,24 @@ class PreemptionRule(TableRule):
             preemption.placeholder = jobid
 
     def _keep_again(self, preemption: Preemption) -> None:
-        """Something is free that may not come from a victim: in the grace the job may have it."""
+        """Something is free that may not come from a victim: in the grace the job may have it,
+        unless it was promised to others."""
+        if self._is_promised(preemption):
+            return
         if preemption.state == ENDING:
             self._withhold(preemption)
         else:
             self._keep(preemption)
 
-    def _withhold(self, preemption: Preemption) -> None:
+    def _withhold(self, preemption: Preemption) -> int | None:
         """Allocate what is free of a preemption's ranks, and not kept for its job, to nobody, so that
         the job starts on what is kept. Otherwise those that were ended for it might not have needed
-        to be."""
+        to be. Returns the id of that allocation; None: nothing is free."""
         jobid = next(self._ids)
-        if self.host.resources.hold_free(jobid, preemption.ranks, self._kept_until(preemption)):
-            preemption.withheld.append(jobid)
+        if not self.host.resources.hold_free(jobid, preemption.ranks, self._kept_until(preemption)):
+            return None
+        preemption.withheld.append(jobid)
+        return jobid
 
     def _let_go(self, preemption: Preemption) -> None:
         if preemption.placeholder is not None:
@@ -732,7 +748,7 @@ class PreemptionRule(TableRule):
         preemption.withheld.clear()
         for other in self.active.values():
             if other.state == ENDING:
-                self._withhold(other)
+                self._keep_again(other)
         for jobid in sorted(preemption.held):
             self._runs_on(jobid)
             if jobid in preemption.ended:
@@ -759,8 +775,7 @@ class PreemptionRule(TableRule):
         if preemption is None:
             return None
         pool = self.host.resources
-        if preemption.state == ENDING:
-            self._withhold(preemption)
+        withheld = self._withhold(preemption) if preemption.state == ENDING else None
         self._let_go(preemption)
         try:
             ranks = preemption.ranks & ~plan.closed_now(job.jobid, job.resource_request)
@@ -775,6 +790,10 @@ class PreemptionRule(TableRule):
             except InsufficientResources:
                 pass
         self._keep(preemption)
+        if withheld is not None:
+            preemption.withheld.remove(withheld)
+            pool.free(withheld)
+            self._keep_again(preemption)
         deferral = self._deferral(preemption)
         if self.host.looks_past_heads:
             raise JobDeferred(self, deferral)
