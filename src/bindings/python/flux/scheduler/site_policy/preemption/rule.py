@@ -775,7 +775,9 @@ class PreemptionRule(TableRule):
         if preemption is None:
             return None
         pool = self.host.resources
-        withheld = self._withhold(preemption) if preemption.state == ENDING else None
+        withheld = None
+        if preemption.state == ENDING or self._is_promised(preemption):
+            withheld = self._withhold(preemption)
         self._let_go(preemption)
         try:
             ranks = preemption.ranks & ~plan.closed_now(job.jobid, job.resource_request)
