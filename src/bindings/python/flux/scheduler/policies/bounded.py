@@ -258,7 +258,7 @@ class LatestStartPasses(RankedPasses):
 
     def start_due(self, job: PendingJob) -> None:
         """The latest start of a job has come: it starts, or its promise is void."""
-        if self.try_to_start(job) or job not in self.latest:
+        if self.try_to_start(job) or job not in self.latest or self.must_begin_anew():
             return
         latest, policy, now = self.latest, self.policy, self.policy.now()
         when = latest.when(job)

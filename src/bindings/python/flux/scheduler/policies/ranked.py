@@ -129,6 +129,7 @@ class RankedPasses:
                     covered |= ranks
                 if policy.promises_limit != 1:
                     yield
+                    self._unsure = True
             elif policy.promises_limit != 0:
                 beyond |= ranks
         for job in self.still_asked((yield from self.by_candidate_rank(candidates))):
@@ -138,9 +139,10 @@ class RankedPasses:
                 self.starts(job)
 
     def starts(self, job: PendingJob) -> bool:
-        """Start a job that fits beside the heads; whether it has left the queue."""
+        """Start a job that fits beside the heads; whether it is to be promised nothing: it has left
+        the queue, or the plan has become void when it was tried."""
         fits = self.is_free(job) and self.policy.plan.fits(job.resource_request)
-        return fits and self.try_to_start(job)
+        return fits and (self.try_to_start(job) or self.must_begin_anew())
 
     def kept_jobs(self) -> list[int]:
         """The ids of the jobs for which a rule keeps resources."""
