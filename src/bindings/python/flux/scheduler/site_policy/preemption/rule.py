@@ -36,7 +36,7 @@ import heapq
 import itertools
 import json
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -530,29 +530,52 @@ class PreemptionRule(TableRule):
 
     def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
         """Whether no promise is broken that would be kept otherwise, if the victims do not end: the
-        decision is tried on a copy."""
-        current = self.host.current_plan()
-        if current is None or not self.host.looks_past_heads:
+        decision is tried and taken back."""
+        plan, pool = self.host.current_plan(), self.host.resources
+        if plan is None or not self.host.looks_past_heads:
             return True
-        plan = current.on_copy({job.jobid})
-        before = set(plan.stale())
-        pool = plan.pool
-        for jobid in preemption.held:
-            end = self._planned_end(preemption, pool.job_end(jobid) or inf)
+        promised = plan.promises().get(job.jobid)
+        plan.cancel(job.jobid)
+        ends = {jobid: pool.job_end(jobid) for jobid in preemption.held}
+
+        def victims_may_stay() -> None:
+            for jobid, end in ends.items():
+                pool.update_expiration(jobid, self._planned_end(preemption, end or inf))
+
+        kept = not self._breaks_a_promise(preemption, victims_may_stay)
+        for jobid, end in ends.items():
             pool.update_expiration(jobid, end)
-        pool.hold_free(next(self._ids), preemption.ranks, self._kept_until(preemption))
-        return set(plan.stale()) <= before
+        if promised is not None:
+            try:
+                if promised[1] == inf and promised[0] <= self.host.now():
+                    plan.hold(job.jobid, job.resource_request)
+                else:
+                    plan.reserve(job.jobid, job.resource_request, promised[0])
+            except InsufficientResources:
+                self.host.replan()
+        return kept
 
     def _is_promised(self, preemption: Preemption) -> bool:
         """Whether what is free of a preemption's ranks, and not kept yet, is promised to others: to
         keep it would break that."""
-        current = self.host.current_plan()
-        if current is None or not self.host.looks_past_heads:
+        return self._breaks_a_promise(preemption, lambda: None)
+
+    def _breaks_a_promise(self, preemption: Preemption, prepare: Callable[[], None]) -> bool:
+        """Whether a promise that can be kept now cannot be if something is prepared and what is free
+        of a preemption's ranks is kept. It is tried on the pool itself: a copy of the plan may have to
+        leave out promises, or bind them to other ranks."""
+        plan, pool = self.host.current_plan(), self.host.resources
+        if plan is None or not self.host.looks_past_heads:
             return False
-        plan = current.on_copy(set())
         before = set(plan.stale())
-        held = plan.pool.hold_free(next(self._ids), preemption.ranks, self._kept_until(preemption))
-        return bool(held) and not set(plan.stale()) <= before
+        prepare()
+        held = next(self._ids)
+        if not pool.hold_free(held, preemption.ranks, self._kept_until(preemption)):
+            held = 0
+        broken = not set(plan.stale()) <= before
+        if held:
+            pool.free(held)
+        return broken
 
     def _enter(self, preemption: Preemption) -> None:
         """A preemption is under way."""
