@@ -328,6 +328,11 @@ class ResourcePoolImplementation:
         """
         raise self._missing("held")
 
+    def held_now(self) -> Callable[[int], Selection]:
+        """A function that gives the selections as jobs hold them now, whatever happens later.
+        O(jobs)."""
+        return {jobid: self.held(jobid) for jobid, _ in self.job_end_times()}.__getitem__
+
     def grant(
         self, jobid: int, request: Any, selection: Selection, nslots: int
     ) -> ResourcePoolImplementation:

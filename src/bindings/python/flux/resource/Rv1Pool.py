@@ -25,7 +25,7 @@ hooks.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.hooks import Hooks
@@ -151,6 +151,10 @@ class Rv1Pool(Hooks):
 
     def held(self, jobid: int) -> Selection:
         return self._pool_state.jobs[jobid][1:]
+
+    def held_now(self) -> Callable[[int], Selection]:
+        records = self._pool_state.jobs.copy()
+        return lambda jobid: records[jobid][1:]
 
     def job_end(self, jobid: int) -> float:
         end: float = self._pool_state.jobs[jobid][0]

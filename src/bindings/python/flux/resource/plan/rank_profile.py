@@ -224,7 +224,7 @@ class RankProfile:
     def _new_profile(self) -> RunningProfile:
         pool = self._pool
         return RunningProfile(
-            pool.inventory, pool.index, pool.jobs_by_end(), pool.held, pool.clock()
+            pool.inventory, pool.index, pool.jobs_by_end(), pool.held_now(), pool.clock()
         )
 
     def renew_profile(self) -> None:

@@ -46,7 +46,8 @@ class RunningProfile:
     Args:
         inventory, index: of the pool; the index is copied.
         ends: ascending ``(end, jobid)`` of the running jobs that end.
-        held: callable that tells the selection of one of these jobs; called during the sweep.
+        held: callable that tells what one of these jobs holds as of now; called during the sweep, which
+            may go on after the pool has changed.
         now (float): ends before it count as now.
     """
 
