@@ -94,7 +94,7 @@ def pool_with_jobs(jobs):
 def test_profile_of_many_ends():
     pool = pool_with_jobs(120)
     impl = pool.impl
-    profile = RunningProfile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held, 100.0)
+    profile = RunningProfile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held_now(), 100.0)
     rng = random.Random(6)
     for time in [rng.uniform(100, 700) for _ in range(60)] + [100.0, 9999.0]:
         after = pool.copy()
@@ -121,6 +121,20 @@ def test_profile_of_many_ends():
         assert popcount(profile.track(Need(8, 0, False)).at(first)) >= count
     assert profile.track(Need(9, 0, False)).first(1, impl.inventory.ranks, 0.0) == INFINITY
     assert len({Need(1, 0, False), Need(1, 0, False), Need(1, 0, True)}) == 2
+
+
+def test_profile_is_of_what_jobs_held_when_it_was_made():
+    pool = pool_with_jobs(60)
+    impl, before = pool.impl, pool.copy()
+    profile = RunningProfile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held_now(), 100.0)
+    for jobid, _ in list(pool.job_end_times())[::2]:
+        pool.free(jobid)
+    for time in (150.0, 300.0, 9999.0):
+        for jobid, end in list(before.job_end_times()):
+            if end <= time:
+                before.free(jobid)
+        groups = {key: mask for key, mask in profile.groups_at(time).items() if key and mask}
+        assert groups == before.impl.index.groups
 
 
 def test_shared_states_are_bounded(monkeypatch):
