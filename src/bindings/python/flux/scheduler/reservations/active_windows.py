@@ -67,15 +67,17 @@ class ActiveWindows:
             instead = f"rank {come} instead" if come else "no other instead"
             self._host.log.warning(f"reservation {entry.name}: rank {gone} is down: {instead}")
 
-    def take_in(self, entry: ReservationState, planned: int) -> bool:
+    def take_in(self, entry: ReservationState, planned: tuple[int, int]) -> bool:
         """Choose ranks that are still missing, and keep what is free of those chosen.
 
         Args:
             entry: the reservation
-            planned: mask of the ranks that the plan keeps for it; they are chosen first
+            planned: masks of the ranks that the plan keeps for it by now, and from a later time on;
+                they are chosen first
 
         Returns:
-            whether others were chosen as well, which may be promised to jobs
+            whether some were chosen that the plan does not keep for it yet, and that may be promised
+            to jobs
         """
         pool = self._host.resources
         usable = self._selector.ranks_up(entry.reservation)
@@ -88,7 +90,8 @@ class ActiveWindows:
         missing = wanted - popcount(entry.ranks)
         if missing > 0:
             room = self._room_outside(entry, usable & idle & ~entry.ranks)
-            for some in (room & planned, room & ~planned):
+            by_now, later = planned
+            for some in (room & by_now, room & later, room & ~by_now & ~later):
                 chosen = take(some, min(missing, popcount(some)))
                 entry.ranks |= chosen
                 missing -= popcount(chosen)
@@ -100,7 +103,7 @@ class ActiveWindows:
             busy = take(room, min(missing, popcount(room)))
         self._placeholder(entry, busy)
         self._warn(entry, wanted)
-        return bool(entry.ranks & ~before & ~planned)
+        return bool(entry.ranks & ~before & ~planned[0])
 
     def _room_outside(self, entry: ReservationState, idle: int) -> int:
         """Of idle ranks, those that no other reservation has chosen for a time that overlaps."""

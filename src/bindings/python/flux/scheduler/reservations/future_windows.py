@@ -96,16 +96,20 @@ class FutureWindows:
         if again:
             self.enter(entry)
 
-    def ranks_planned(self, entry: ReservationState) -> int:
-        """Mask of the ranks that the plan keeps for the window that lasts or comes next; 0 where it
-        only counts."""
-        ranks = 0
+    def ranks_planned(self, entry: ReservationState) -> tuple[int, int]:
+        """Masks of the ranks that the plan keeps for the window that lasts or comes next: those that
+        it keeps by now, and those only from a later time on. 0 where it only counts."""
+        now = later = 0
         if self._plan is not None and entry.window is not None:
             starts = self._plan.promises()
             for key in entry.keys:
                 if key in starts and starts[key][0] < entry.window.end:
-                    ranks |= self._plan.ranks_of(key) or 0
-        return ranks
+                    ranks = self._plan.ranks_of(key) or 0
+                    if starts[key][0] <= self._host.now():
+                        now |= ranks
+                    else:
+                        later |= ranks
+        return now, later & ~now
 
     def breaks_a_promise(self) -> bool:
         """Whether a job can no longer have what it was promised. O(promises)."""
