@@ -307,11 +307,13 @@ class Scheduler(BrokerModule):
         Args:
             jobs (list): of [jobid, priority]
         """
-        find, move = self._requests.job_of, self._backlog.move
+        find = self._requests.job_of
+        moves = {}
         for jobid, priority in jobs:
             job = find(jobid)
             if job is not None:
-                move(job, priority)
+                moves[job] = priority
+        self._backlog.move_all(moves)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         """Called when a running job's end is to change; accepts it and tells the pool.
@@ -476,7 +478,10 @@ class Scheduler(BrokerModule):
         Args:
             msg (Message): the sched.alloc request
         """
-        self.handle.respond(msg, {"id": self._requests.jobid_of(msg), "type": messages.CANCEL})
+        answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
+        if not self._host.takes_objects:  # as text, which is made faster: many may go at once
+            answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'
+        self.handle.respond(msg, answer)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
         """An override of `alloc_success` raised. If R is not on its way, nobody would answer the
