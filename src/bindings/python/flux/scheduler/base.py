@@ -597,16 +597,16 @@ class Scheduler(BrokerModule):
         """
         return False
 
-    def _allocated(self) -> Any:
-        """ResourceSet of what jobs hold; what placeholders hold, whose ids are below zero, is not
+    def _allocated(self) -> dict[str, Any]:
+        """R of what jobs hold; what placeholders hold, whose ids are below zero, is not
         theirs."""
         placeholders = [jobid for jobid, _ in self._pool.job_end_times() if jobid < 0]
         if not placeholders:
-            return self._pool.copy_allocated()
+            return self._pool.allocated_to_dict()
         pool = self._pool.copy()
         for jobid in placeholders:
             pool.free(jobid)
-        return pool.copy_allocated()
+        return pool.allocated_to_dict()
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
         """Make the pool for the instance's resources (an R dict), of the class that is configured,
@@ -800,8 +800,8 @@ class Scheduler(BrokerModule):
             pool = self.resources
             status = {
                 "all": pool.to_dict(),
-                "allocated": self._allocated().to_dict(),
-                "down": pool.copy_down().to_dict(),
+                "allocated": self._allocated(),
+                "down": pool.down_to_dict(),
             }
             self.handle.respond(msg, status)
 
