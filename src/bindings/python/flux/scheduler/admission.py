@@ -130,6 +130,12 @@ class AdmissionRule:
     #: called, so that other jobs cost nothing; None: they are called for every job.
     attributes: tuple[str, ...] | None = None
 
+    #: Whether this rule never has resources for a job where jobs that it does not tell apart from it
+    #: find none: it only takes away. When the pool has no room for a job at all, such others are
+    #: refused together with it, whatever `signature` says. Not for a rule that has to hear of each
+    #: (`check`, `does_not_fit`).
+    only_takes_away = False
+
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
 
@@ -401,6 +407,7 @@ class AdmissionControl:
     Attributes:
         rules (list): in the order in which they are asked
         engaged (bool): whether any of them has something to be asked about
+        taking_away (set): names of those that only take away
     """
 
     def __init__(self, requests: Requests, guard: Callable[..., bool]) -> None:
@@ -412,6 +419,7 @@ class AdmissionControl:
         #: job
         self._names: set[str] = set()
         self._asks_always = False
+        self.taking_away: set[str] = set()
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
         #: by job id, the deferred jobs, and by which rule and why
@@ -445,6 +453,7 @@ class AdmissionControl:
         self.engaged = any(rule.engaged for rule in self.rules)
         self._asks_always = any(rule.attributes is None for rule in self.rules)
         self._names = {name for rule in self.rules for name in rule.attributes or ()}
+        self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -507,6 +516,15 @@ class AdmissionControl:
             if mark is not None:
                 marks += ((rule.name, mark),)
         return marks or None
+
+    def family_of(self, signature: Any) -> Hashable:
+        """A signature without what rules tell that only take away (`AdmissionRule.only_takes_away`)."""
+        if isinstance(signature, tuple):
+            shape, marks = signature
+            rest = tuple(one for one in marks if one[0] not in self.taking_away)
+            signature = (shape, rest) if rest else shape
+        family: Hashable = signature
+        return family
 
     def check(self, job: PendingJob) -> None:
         """Ask whether `job` may start now.

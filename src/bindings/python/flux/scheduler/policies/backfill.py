@@ -149,6 +149,7 @@ class Backfill(PolicyScheduler):
         self.promises = PromiseBook()
         self.blocked = BlockedByRanks()
         self._backlog.exempt_jobs = lambda: self.promises.in_order
+        self._backlog.family_of = self.admission.family_of
         self._promise_timer: Timer | None = None
 
     def take_profile(self) -> None:
@@ -459,7 +460,10 @@ class Backfill(PolicyScheduler):
         if job in self.promises:
             self._backlog.block(job)
         elif self.admission.engaged:
-            self._backlog.block(job, alike=True)
+            # Where there is no room, it does not matter whose job it is that asks for the same.
+            differ = self.admission.taking_away
+            full = bool(differ) and not self.plan.has_free(job.resource_request)
+            self._backlog.block(job, alike=True, family=full)
         else:
             self._backlog.block(job, alike=True, limit=self.plan.too_long(job.resource_request))
 

@@ -115,6 +115,7 @@ class SharingRule(TableRule):
 
     name = "sharing"
     table = "sharing"
+    only_takes_away = True  # a job gets what is free, or less
 
     def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
