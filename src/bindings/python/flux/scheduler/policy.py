@@ -146,7 +146,7 @@ class PolicyScheduler(Scheduler):
         self.queue_order = QueueOrder(self, lambda: self._passes.events)
         self._plan: Plan | None = None
         self._config = InstanceConfig(h)
-        self.admission = AdmissionControl(self._requests, self._errors.guard)
+        self.admission = AdmissionControl(self._requests, self._errors.report)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
         self._requests.on_answer = self._answered

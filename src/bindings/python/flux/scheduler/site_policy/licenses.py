@@ -111,6 +111,8 @@ class LicenseRule(TableRule):
         super().__init__(host, errors)
         self._licenses: dict[str, License] = {}
         self._in_use: dict[str, int] = {}
+        #: by name, how many there are for jobs
+        self._usable: dict[str, int] = {}
         #: what pending and running jobs ask for, by id
         self._asked: dict[int, dict[str, int]] = {}
         #: by id, what running jobs use
@@ -128,6 +130,7 @@ class LicenseRule(TableRule):
     def configure(self, entries: dict[str, License]) -> None:
         self._licenses = entries
         self._in_use = dict.fromkeys(entries, 0)
+        self._usable = {name: one.usable for name, one in entries.items()}
         self._asked.clear()
         self._running.clear()
         self._waiting.clear()
@@ -169,14 +172,18 @@ class LicenseRule(TableRule):
         asked = self._asked.get(job.jobid)
         if not asked:
             return None
+        usable, in_use = self._usable, self._in_use
         for name, count in asked.items():
-            if self._free(name) < count and not (name in self._planned and self._has_time(job)):
+            if usable[name] - in_use[name] < count and not (
+                name in self._planned and self._has_time(job)
+            ):
                 key = (name, count, tuple(asked.items()))
                 self._waiting.setdefault(name, set()).add(key)
                 return Deferral(self._sentence(name, count), key=key)
-        short = self._short_of(job)
-        if short is not None:
-            raise InsufficientResources(short)
+        if self._planned:
+            short = self._short_of(job)
+            if short is not None:
+                raise InsufficientResources(short)
         return None
 
     def _has_time(self, job: PendingJob) -> bool:
@@ -219,7 +226,7 @@ class LicenseRule(TableRule):
             return 0.0
 
     def _free(self, name: str) -> int:
-        return self._licenses[name].usable - self._in_use[name]
+        return self._usable[name] - self._in_use[name]
 
     def _sentence(self, name: str, count: int) -> str:
         license = self._licenses[name]
@@ -231,12 +238,14 @@ class LicenseRule(TableRule):
 
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         # It leaves its licences to others until there are nodes for it.
-        for name in self._asked.get(job.jobid, ()):
-            self._let_in(name)
+        if self._waiting:
+            for name in self._asked.get(job.jobid, ()):
+                self._let_in(name)
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        return all(name in self._planned for name in self._asked.get(job.jobid, ()))
+        asked = self._asked.get(job.jobid)
+        return not asked or self._planned.keys() >= asked.keys()
 
     def forget(self, jobid: int) -> None:
         self._asked.pop(jobid, None)
@@ -271,13 +280,16 @@ class LicenseRule(TableRule):
         asked = self._asked.pop(jobid)
         for name, count in asked.items():
             self._in_use[name] -= count
-        for name in asked:
-            self._let_in(name)
+        if self._waiting:
+            for name in asked:
+                self._let_in(name)
 
     def _let_in(self, name: str) -> None:
         """Have jobs come back that wait for a licence: as many as there may be enough for."""
         admission = self.host.admission
-        keys = self._waiting.get(name, set())
+        keys = self._waiting.get(name)
+        if keys is None:
+            return
         for key in list(keys):
             count = key[1]  # type: ignore[index]
             free = self._free(name)
@@ -285,6 +297,8 @@ class LicenseRule(TableRule):
                 self.host.readmit(self, key, free // count)
             if not admission.waiting(self, key):
                 keys.discard(key)
+        if not keys:
+            self._waiting.pop(name, None)
 
     # -- answers -----------------------------------------------------------------------------------
 
