@@ -92,6 +92,8 @@ class _Owners:
     def of_others(self, key: Hashable) -> int:
         """Mask of the ranks with a job of another key.  O(1) masks."""
         keys = self._keys
+        if not keys.ranks:
+            return 0
         return keys.ranks & ~self.of(key) | keys.several
 
 
@@ -112,6 +114,8 @@ class Claims:
         #: for each kind of claim, which ranks jobs are on, and which they have claimed
         self._on: list[_Owners] = []
         self._claimed: list[_Owners] = []
+        #: by claimant, what `apart_from` has found since the last change
+        self._apart: dict[Claimant, int] = {}
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """A job is on some ranks; one whose ranks have all left the pool is not kept."""
@@ -125,7 +129,7 @@ class Claims:
             on.enter(key, ranks)
             if ranks & where:
                 claimed.enter(key, ranks & where)
-        self.changes += 1
+        self._changed()
 
     def leave(self, jobid: int, ranks: int) -> None:
         """A job has left some of its ranks; it is forgotten if it is on no other."""
@@ -140,7 +144,11 @@ class Claims:
             self.running[jobid] = (claimant, held & ~ranks)
         else:
             del self.running[jobid]
+        self._changed()
+
+    def _changed(self) -> None:
         self.changes += 1
+        self._apart.clear()
 
     def by_claimant(self) -> Iterator[tuple[Claimant, int]]:
         """Each claimant that has a running job, with the mask of the ranks its jobs are on.
@@ -153,11 +161,14 @@ class Claims:
     def apart_from(self, claimant: Claimant) -> int:
         """Mask of the ranks on which a job may not be now: those that others have claimed, and those
         that others are on where it would claim them.  O(kinds of claim) masks."""
-        ranks = 0
-        for key, where, on, claimed in zip(*claimant, self._on, self._claimed):
-            if where:
-                ranks |= where & on.of_others(key)
-            ranks |= claimed.of_others(key)
+        ranks = self._apart.get(claimant)
+        if ranks is None:
+            ranks = 0
+            for key, where, on, claimed in zip(*claimant, self._on, self._claimed):
+                if where:
+                    ranks |= where & on.of_others(key)
+                ranks |= claimed.of_others(key)
+            self._apart[claimant] = ranks
         return ranks
 
     def own(self, claimant: Claimant) -> int:
