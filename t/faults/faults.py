@@ -19,6 +19,7 @@ import glob
 import itertools
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -59,6 +60,9 @@ SCHEDULERS = {
 }
 POOLS = ("rv1", "tree")
 
+#: How many characters of a failure say which rule it is of: what follows describes jobs.
+KIND_LENGTH = 25
+
 
 def run_history(history, scheduler, pool):
     """Run one history; returns None, or what was violated."""
@@ -84,6 +88,11 @@ def described(exc):
     )
 
 
+def kind_of(failure):
+    """The rule that was broken: the first words of the failure, whichever job and time it names."""
+    return re.sub(r"[0-9.]+", "", failure.partition("\n")[0])[:KIND_LENGTH]
+
+
 def history_of(seed, scheduler, steps):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
     every fourth there are reservations, and in every fourth limits and licences; in every eighth of
@@ -104,11 +113,11 @@ def history_of(seed, scheduler, steps):
 def report(seed, scheduler, pool, steps, failure):
     """Print a failure with a history that is as short as can be found."""
     history = history_of(seed, scheduler, steps)
-    kind = failure.partition("\n")[0].partition(":")[0]
+    kind = kind_of(failure)
 
     def fails(candidate):
         found = run_history(candidate, scheduler, pool)
-        return found is not None and found.startswith(kind)
+        return found is not None and kind_of(found) == kind
 
     print(f"FAIL seed={seed} scheduler={scheduler} pool={pool}\n{failure}", flush=True)
     short = histories.shrink(history, fails)
