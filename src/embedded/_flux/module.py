@@ -68,6 +68,6 @@ def forget_futures(task):
     The bindings keep each future that has a callback from being collected until its last answer, in a dict of their module. A
     module of a real broker takes that dict with it when its process ends; here it would keep the whole instance.
     """
-    kept = flux.future._THEN_HANDLES
+    kept = flux.future._THEN_HANDLES  # noqa: SLF001 (there is no other way)
     for future in [future for future in kept if future.pimpl.handle.task is task]:
         del kept[future]
