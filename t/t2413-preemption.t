@@ -119,6 +119,33 @@ test_expect_success 'over a reload in the grace the job has its place, and nobod
 	" --config-path=conf
 '
 
+test_expect_success 'a job that starts in promised time is ended before it; over a reload, too' '
+	cp -r conf conf-into && sed -i "s/^rank.*/into-promises = true/" conf-into/preemption.toml &&
+	instance "
+	a=\$(flux submit --queue=batch -N2 -x -t 25s sleep 24)
+	flux job wait-event -t 30 \$a start
+	b=\$(flux submit --queue=batch -N4 -x -t 60s true)
+	flux job wait-event -t 30 -m sched.t_estimate_kind=promised \$b annotations 2>/dev/null ||
+		flux job wait-event -t 30 \$b annotations || true
+	v=\$(flux submit -N2 -x -t 1h --queue=standby sh -c \"trap : USR1; sleep 600 \& wait; wait\")
+	flux job wait-event -t 30 \$v start
+	flux sched preemptions >out
+	cat out
+	grep \"\$b *runs .*\$v *standby\" out
+	flux sched explain \$b | grep \"1 job of standby runs in its time; ended at\"
+	flux jobs -no \"{annotations.sched.t_preempt}\" \$v | grep \"[0-9]\"
+	guest flux sched preemptions --json | jq -e \".borrowers == []\"
+	flux module reload sched-backfill
+	flux job wait-event -t 40 \$b start
+	flux job wait-event -t 5 \$b clean
+	flux job eventlog \$v >log
+	cat log
+	grep \"type=.preempt. severity=1.*will end at .* for a job of batch\" log
+	grep \"type=.preempt. severity=0.*preempted for \$b (batch); ran\" log
+	test \$(grep -c severity=1 log) = 1
+	" --config-path=conf-into
+'
+
 test_expect_success 'mode="log" tells whom it would end, and ends nobody' '
 	instance "
 	for i in 1 2 3 4; do v=\$(standby); flux job wait-event -t 30 \$v start; done

@@ -264,6 +264,12 @@ class PolicyScheduler(Scheduler):
         """Whether jobs are promised starts in the order of the queue, and others backfilled."""
         return False
 
+    @property
+    def keeps_promised_times(self) -> bool:
+        """Whether a promise, once made, is kept in the plan, at its time or an earlier one, until the
+        job starts or leaves."""
+        return False
+
     # -- the pool, and the plan --------------------------------------------------------------------
 
     def pool_can(self, operation: str) -> bool:

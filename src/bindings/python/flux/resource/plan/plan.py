@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
@@ -168,6 +168,14 @@ class Plan:
         return self._strategy
 
     # -- questions ----------------------------------------------------------
+
+    def units_of(self, request: ResourceRequest) -> tuple[Hashable, int] | None:
+        """Of which units, of which any is as good as another, a request takes how many at least; None
+        where promises are bound to ranks, or would be if this one was made. O(1)."""
+        strategy = self._in_step()
+        if strategy is not self._counted or self._is_claimed(request):
+            return None
+        return self._counted.units_of(request) if strategy.accepts(request) else None
 
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Earliest time at which a request fits for its whole duration.

@@ -316,6 +316,9 @@ class Explain(Subcommand):
             lines.append(f"  limit {one['name']}: again about {when}{after}")
         if job.get("preemption"):
             lines.append(f"  could start now by ending {job['preemption']['text']}")
+        if job.get("borrowers"):
+            one = job["borrowers"]
+            lines.append(f"  {one['text']}; ended at {context.time(one['end'], now)}")
         fits = job.get("fits") or {}
         if fits.get("limit"):
             lines.append(
@@ -672,6 +675,13 @@ class Preemptions(Subcommand):
             for one in answer["preemptions"]
         ]
         print("\n".join(format_table(("FOR", "QUEUE", "STATE", "END", "JOBS"), rows)))
+        if answer["borrowers"]:
+            borrowers = [
+                (one["for"], one["state"], context.time(one["end"], now), one["name"], one["class"])
+                for one in answer["borrowers"]
+            ]
+            head = ("IN THE TIME OF", "STATE", "END", "JOB", "CLASS")
+            print("\n" + "\n".join(format_table(head, borrowers)))
         if answer["counts"]:
             head = ("CLASS", "ENDED", "NODE-HOURS", "USELESS", "LOGGED")
             counts = [

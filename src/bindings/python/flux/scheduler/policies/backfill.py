@@ -292,6 +292,10 @@ class Backfill(PolicyScheduler):
     def plans_in_order(self) -> bool:
         return self.ranked is None and self.promises_limit != 0
 
+    @property
+    def keeps_promised_times(self) -> bool:
+        return self.plans_in_order and self.guarantee == "kept"
+
     # -- a pass ------------------------------------------------------------------------------------
 
     def schedule(self) -> Iterator[float | None]:
@@ -346,8 +350,11 @@ class Backfill(PolicyScheduler):
         """Whether the time of a promised job has come, or its promise is open.
 
         Its promise may move to an earlier time. If it cannot be kept any more, since a running job
-        was given more time or ended late, it is made anew.
+        was given more time or ended late, it is made anew. It stays where it is if an admission rule
+        needs it there.
         """
+        if self.admission.engaged and self.stays(job):
+            return False
         open_ones = self.open_promises_after(job)
         for other in open_ones:
             self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
@@ -362,6 +369,15 @@ class Backfill(PolicyScheduler):
         self._backlog.block(job)
         self.show_promise(job, when)
         return False
+
+    def stays(self, job: PendingJob) -> bool:
+        """Whether a promise to a job stays at a time to come, on account of an admission rule."""
+        when = self.promises.when(job)
+        if when is None or when <= self.now() or not self.admission.promise_stays(job):
+            return False
+        self._backlog.block(job)
+        self.show_promise(job, when)
+        return True
 
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job, unless it does not fit now or would delay one with a promise.
