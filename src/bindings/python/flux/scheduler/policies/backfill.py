@@ -649,10 +649,10 @@ class Backfill(PolicyScheduler):
         else:
             super().start_schedule()
 
-    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+    def _end_moved(self, jobid: int, expiration: float) -> None:
         running = self.running.get(jobid)
         before = inf if running is None else running.end
-        super().expiration(msg, jobid, expiration)
+        super()._end_moved(jobid, expiration)
         if self.ranked is not None and (expiration or inf) > before:
             self.ranked.extended()
 
