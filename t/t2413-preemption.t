@@ -56,8 +56,9 @@ test_expect_success 'configurations, and what all scripts use' '
 	cp -r conf conf-bad && cp -r conf conf-wait && sed -i "s/^wait.*/wait = \"1d\"/" conf-wait/preemption.toml &&
 	cat >functions.sh <<-\EOT
 	guest() { FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"; }
+	admin() { FLUX_HANDLE_USERID=9998 FLUX_HANDLE_ROLEMASK=0xa "$@"; }
 	# A task that does not end by the signal of the warning.
-	standby() { flux submit -N1 -x -t 1h --queue=standby sh -c "trap \"\" USR1; exec sleep 600"; }
+	standby() { flux submit -N${1:-1} -x -t 1h --queue=standby sh -c "trap \"\" USR1; exec sleep 600"; }
 	wait_log() { # PATTERN JOB
 		for i in $(seq 300); do
 			flux job eventlog $2 >log.$$ && grep -q "$1" log.$$ && return
@@ -99,6 +100,10 @@ test_expect_success 'a job that is canceled in the grace costs nobody an end' '
 	flux sched preemptions >out
 	cat out
 	grep \"\$b *batch *warned\" out
+	admin flux sched preemptions >seen
+	diff out seen
+	! admin flux cancel \$b
+	! admin flux cancel \$v
 	flux cancel \$b
 	wait_log \"will not be ended now: \$b is gone\" \$v
 	test \"\$(flux jobs -no {status} \$v)\" = RUN
@@ -125,9 +130,8 @@ test_expect_success 'a job that starts in promised time is ended before it; over
 	a=\$(flux submit --queue=batch -N2 -x -t 25s sleep 24)
 	flux job wait-event -t 30 \$a start
 	b=\$(flux submit --queue=batch -N4 -x -t 60s true)
-	flux job wait-event -t 30 -m sched.t_estimate_kind=promised \$b annotations 2>/dev/null ||
-		flux job wait-event -t 30 \$b annotations || true
-	v=\$(flux submit -N2 -x -t 1h --queue=standby sh -c \"trap : USR1; sleep 600 \& wait; wait\")
+	for i in \$(seq 100); do flux sched explain \$b >out && break; sleep 0.1; done
+	v=\$(standby 2)
 	flux job wait-event -t 30 \$v start
 	flux sched preemptions >out
 	cat out
@@ -169,6 +173,9 @@ test_expect_success 'a dry run and explain say who would end; guests are named o
 	! guest flux sched preempt --dry-run \$b 2>err
 	grep \"is not a pending job\" err
 	guest flux sched preemptions --json | jq -e \".preemptions == []\"
+	admin flux sched preempt --dry-run \$b >seen
+	diff out seen
+	! admin flux sched preempt \$b
 	! flux sched preempt \$b 2>err
 	grep dry-run err
 	big=\$(flux submit --queue=batch -N4 -x -t 60s true)

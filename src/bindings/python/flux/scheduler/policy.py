@@ -270,6 +270,12 @@ class PolicyScheduler(Scheduler):
         job starts or leaves."""
         return False
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether files of the site say how things are now; not in a simulation, whose time is
+        another."""
+        return not self._host.takes_objects
+
     # -- the pool, and the plan --------------------------------------------------------------------
 
     def pool_can(self, operation: str) -> bool:

@@ -697,6 +697,15 @@ class Preemptions(Subcommand):
             print("\n" + "\n".join(format_table(head, counts, head[1:])))
 
 
+def elsewhere_text(license: dict[str, Any]) -> tuple[Any, str]:
+    """How many of a licence are used elsewhere, and how old that is."""
+    if "elsewhere" not in license:
+        return "-", ""
+    age = license["age"]
+    text = "never read" if age is None else format_duration(age)
+    return license["elsewhere"], text + (" (stale)" if license["stale"] and age is not None else "")
+
+
 class Limits(Subcommand):
     help = "list limits and licences, and what is in use of them"
 
@@ -720,11 +729,16 @@ class Limits(Subcommand):
         if rows:
             head: tuple[str, ...] = ("LIMIT", "WHOSE", "NODES", "CORES", "GPUS", "JOBS", "WAITING")
             tables.append((head, rows, head[2:]))
+        licenses = answer.get("licenses", ())
         rows = [
             (one["name"], one["used"], one["total"], one["reserved"], one["waiting"])
-            for one in answer.get("licenses", ())
+            for one in licenses
         ]
-        if rows:
+        if any("elsewhere" in one for one in licenses):
+            rows = [(*row, *elsewhere_text(one)) for row, one in zip(rows, licenses)]
+            head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING", "ELSEWHERE", "AGE")
+            tables.append((head, rows, head[1:]))
+        elif rows:
             head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING")
             tables.append((head, rows, head[1:]))
         for number, (head, rows, right) in enumerate(tables):
