@@ -146,7 +146,7 @@ class PolicyScheduler(Scheduler):
         self.queue_order = QueueOrder(self, lambda: self._passes.events)
         self._plan: Plan | None = None
         self._config = InstanceConfig(h)
-        self.admission = AdmissionControl(self._requests, self._errors.guard)
+        self.admission = AdmissionControl(self._requests, self._errors.report)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
         self._requests.on_answer = self._answered
@@ -263,6 +263,18 @@ class PolicyScheduler(Scheduler):
     def plans_in_order(self) -> bool:
         """Whether jobs are promised starts in the order of the queue, and others backfilled."""
         return False
+
+    @property
+    def keeps_promised_times(self) -> bool:
+        """Whether a promise, once made, is kept in the plan, at its time or an earlier one, until the
+        job starts or leaves."""
+        return False
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether files of the site say how things are now; not in a simulation, whose time is
+        another."""
+        return not self._host.takes_objects
 
     # -- the pool, and the plan --------------------------------------------------------------------
 
