@@ -484,12 +484,11 @@ class Backfill(PolicyScheduler):
             self.promise(job, self.plan.earliest(job.resource_request))
         else:
             self.blocked.add(job, self.ranks_of(job))
-        if job in self.promises:
-            self._backlog.block(job)
-        elif self.admission.engaged:
-            self._backlog.block(job, alike=True)
-        else:
-            self._backlog.block(job, alike=True, limit=self.plan.too_long(job.resource_request))
+        alike = job not in self.promises
+        limit = inf
+        if alike and not self.admission.engaged:
+            limit = self.plan.too_long(job.resource_request)
+        self._backlog.block(job, alike, limit)
 
     # -- promises ----------------------------------------------------------------------------------
 

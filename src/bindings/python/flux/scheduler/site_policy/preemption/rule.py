@@ -749,7 +749,7 @@ class PreemptionRule(TableRule):
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
         # Where it started later than the plan was told, it ends later, too.
         plan = self.host.current_plan() if self.host.looks_past_heads else None
-        if plan is not None and any(jobid >= 0 for jobid in plan.stale()):
+        if plan is not None and plan.breaks_a_promise():
             self.host.replan()
 
     def _give_up(self, preemption: Preemption, why: str, cause: str) -> None:
