@@ -150,6 +150,12 @@ class CountedStrategy(Strategy):
 
     # -- questions ----------------------------------------------------------
 
+    def units_of(self, request: ResourceRequest) -> tuple[UnitKind, int]:
+        """Which units a request that was accepted asks for, and how many at least. O(1)."""
+        demand = self._demands[request.shape]
+        assert demand is not None
+        return demand.kind, demand.count
+
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         demand = self._demands[request.shape]
         assert demand is not None

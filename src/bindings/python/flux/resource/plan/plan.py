@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
@@ -168,6 +168,14 @@ class Plan:
         return self._strategy
 
     # -- questions ----------------------------------------------------------
+
+    def units_of(self, request: ResourceRequest) -> tuple[Hashable, int] | None:
+        """Of which units, of which any is as good as another, a request takes how many at least; None
+        where promises are bound to ranks, or would be if this one was made. O(1)."""
+        strategy = self._in_step()
+        if strategy is not self._counted or self._is_claimed(request):
+            return None
+        return self._counted.units_of(request) if strategy.accepts(request) else None
 
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Earliest time at which a request fits for its whole duration.
@@ -517,10 +525,11 @@ class Plan:
             return self._alloc(jobid, request)
         closed = self.closed_now(jobid, request)
         # A look whether it fits at all there costs less than a request for these ranks.
-        limited = None
         if self._pool.fits_on(request, ~closed):
+            if self._keeps_nothing_from(jobid):
+                return self._started(jobid, self._pool.alloc_on(jobid, request, ~closed))
             limited = self.claims.beside(request, closed)
-        if limited is not None:
+            assert limited is not None, "it fits there"
             try:
                 return self._alloc(jobid, limited)
             except InfeasibleRequest:
@@ -529,23 +538,30 @@ class Plan:
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> ResourcePool:
         """As ``alloc()``, wherever the job may be."""
-        strategy = self._strategy
-        promises = strategy.promises
-        if not promises or (len(promises) == 1 and jobid in promises):
-            answer = self._pool.alloc(jobid, request)
-            strategy.withdraw(jobid)
-        else:
-            strategy = self._strategy_for(request)
-            if not strategy.may_start(request):
-                self._refuse(request)
-            before = strategy.withdraw(jobid)
-            try:
-                answer = self._start(jobid, request, before)
-            except Exception:
-                self._put_back(jobid, before)
-                raise
+        if self._keeps_nothing_from(jobid):
+            return self._started(jobid, self._pool.alloc(jobid, request))
+        strategy = self._strategy_for(request)
+        if not strategy.may_start(request):
+            self._refuse(request)
+        before = strategy.withdraw(jobid)
+        try:
+            answer = self._start(jobid, request, before)
+        except Exception:
+            self._put_back(jobid, before)
+            raise
         strategy.started(jobid)
         self._forget_more(jobid)
+        granted: ResourcePool = self.wrap(answer)
+        return granted
+
+    def _keeps_nothing_from(self, jobid: int) -> bool:
+        """Whether no other job has a promise."""
+        promises = self._strategy.promises
+        return not promises or (len(promises) == 1 and jobid in promises)
+
+    def _started(self, jobid: int, answer: ResourcePoolImplementation) -> ResourcePool:
+        """A job was started on the pool itself, which gave `answer`."""
+        self.note_started(jobid)
         granted: ResourcePool = self.wrap(answer)
         return granted
 

@@ -156,6 +156,7 @@ class Backfill(PolicyScheduler):
         self.promises = PromiseBook()
         self.blocked = BlockedByRanks()
         self._backlog.exempt_jobs = lambda: self.promises.in_order
+        self._backlog.family_of = self.admission.family_of
         self._promise_timer: Timer | None = None
 
     def take_profile(self) -> None:
@@ -298,6 +299,10 @@ class Backfill(PolicyScheduler):
     def plans_in_order(self) -> bool:
         return self.ranked is None and self.promises_limit != 0
 
+    @property
+    def keeps_promised_times(self) -> bool:
+        return self.plans_in_order and self.guarantee == "kept"
+
     # -- a pass ------------------------------------------------------------------------------------
 
     def schedule(self) -> Iterator[float | None]:
@@ -353,8 +358,11 @@ class Backfill(PolicyScheduler):
         """Whether the time of a promised job has come, or its promise is open.
 
         Its promise may move to an earlier time. If it cannot be kept any more, since a running job
-        was given more time or ended late, it is made anew.
+        was given more time or ended late, it is made anew. It stays where it is if an admission rule
+        needs it there.
         """
+        if self.admission.engaged and self.stays(job):
+            return False
         open_ones = self.open_promises_after(job)
         for other in open_ones:
             self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
@@ -370,6 +378,20 @@ class Backfill(PolicyScheduler):
         self.show_promise(job, when)
         return False
 
+    def stays(self, job: PendingJob) -> bool:
+        """Whether a promise to a job stays at a time to come, on account of an admission rule."""
+        when = self.promises.when(job)
+        if (
+            when is None
+            or when <= self.now()
+            or not self.admission.pins_promises()
+            or not self.admission.promise_stays(job)
+        ):
+            return False
+        self._backlog.block(job)
+        self.show_promise(job, when)
+        return True
+
     def advance_following(self, job: PendingJob) -> None:
         """Let the promises right behind that of a job move, which was examined and waits on.
 
@@ -380,6 +402,8 @@ class Backfill(PolicyScheduler):
         if promises.open_ids or len(promises) < MIN_IN_A_ROW:
             return
         certain = not self.admission.engaged
+        if not certain and self.admission.pins_promises():
+            return  # each is asked about when its turn comes
         now = self.now()
         for other, when, before in promises.advance_following(job, MOST_IN_A_ROW):
             moved = when != before
@@ -485,10 +509,13 @@ class Backfill(PolicyScheduler):
         else:
             self.blocked.add(job, self.ranks_of(job))
         alike = job not in self.promises
-        limit = inf
-        if alike and not self.admission.engaged:
+        limit, full = inf, False
+        if alike and self.admission.engaged:
+            # Where there is no room, it does not matter whose job it is that asks for the same.
+            full = bool(self.admission.taking_away) and not self.plan.has_free(job.resource_request)
+        elif alike:
             limit = self.plan.too_long(job.resource_request)
-        self._backlog.block(job, alike, limit)
+        self._backlog.block(job, alike, limit, family=full)
 
     # -- promises ----------------------------------------------------------------------------------
 
@@ -656,10 +683,10 @@ class Backfill(PolicyScheduler):
         else:
             super().start_schedule()
 
-    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+    def _end_moved(self, jobid: int, expiration: float) -> None:
         running = self.running.get(jobid)
         before = inf if running is None else running.end
-        super().expiration(msg, jobid, expiration)
+        super()._end_moved(jobid, expiration)
         if self.ranked is not None and (expiration or inf) > before:
             self.ranked.extended()
 
