@@ -379,21 +379,24 @@ class Driver:
                 continue
             reserved = ids(one["ranks"] or "")
             wanted = self._wanted(one, listed["reservations"]) if one["short"] else set()
-            for jobid, on in held.items():
-                job = self.watch.jobs.get(jobid, {})
-                end = self.watch.ends.get(jobid, 0)
-                if (
-                    jobid in self.excused
-                    or "reservation" in job
-                    or 0 < end <= now  # on its way out
-                ):
-                    continue
+            strangers = {jobid: on for jobid, on in held.items() if self._answers_for(jobid, now)}
+            for jobid, on in strangers.items():
                 if on & reserved or (
-                    on & wanted and self._made_short(jobid, on & wanted, wanted, one)
+                    on & wanted and self._made_short(jobid, strangers, wanted, one)
                 ):
+                    job = self.watch.jobs.get(jobid, {})
                     raise Violation(
                         f"job {jobid} ({job}) holds {on & (reserved | wanted)} of {one} at {now}"
                     )
+
+    def _answers_for(self, jobid, now):
+        """Whether a running job may have to keep off reserved nodes: it is of no group, is not on its
+        way out, and nothing that happened since it started excuses it."""
+        return (
+            jobid not in self.excused
+            and "reservation" not in self.watch.jobs.get(jobid, {})
+            and not 0 < self.watch.ends.get(jobid, 0) <= now
+        )
 
     def _note_neighbours(self, held, now):
         """Keep, of jobs that have started since, until when others may be on each rank."""
@@ -407,15 +410,27 @@ class Driver:
         for jobid in self.beside.keys() - held.keys():
             del self.beside[jobid]
 
-    def _made_short(self, jobid, on, wanted, one):
-        """Whether a reservation would have had its nodes by all limits, had this job not started: the
-        rest of a node that others use is kept from when the window begins."""
+    def _made_short(self, jobid, strangers, wanted, one):
+        """Whether a reservation would have its nodes by all limits, had this job not started.
+
+        One that started before the window made it short if it is on nodes that would have been enough.
+        One that started in it should have been kept off: a node on which it is alone was the
+        reservation's, one that others leave in the window was to be. Of those that others keep beyond
+        the window, as many rests are kept as nodes are missing, and new jobs may have the others.
+        """
         seen, until = self.beside[jobid]
-        if seen > one["start"]:
+        on = strangers[jobid] & wanted
+        if seen <= one["start"]:
+            busy = {rank for rank, end in until.items() if end > one["start"]}
+            free = len(wanted - busy)
+            return free >= one["nodes"] > free - len(on - busy)
+        end = self.watch.ends.get(jobid, 0) or float("inf")
+        if any(until.get(rank, 0) < min(end, one["end"]) for rank in on):
             return True
-        busy = {rank for rank, end in until.items() if end > one["start"]}
-        free = len(wanted - busy)
-        return free >= one["nodes"] > free - len(on - busy)
+        newcomers = [
+            ranks for other, ranks in strangers.items() if self.beside[other][0] > one["start"]
+        ]
+        return len(wanted & set().union(*newcomers)) > max(len(wanted) - one["nodes"], 0)
 
     def _wanted(self, one, listed):
         """Ranks that a reservation would take if it could, and that are no other's for that time."""

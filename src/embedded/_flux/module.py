@@ -7,6 +7,7 @@ greenlet: whether it is in a reactor, and the exception that left one of its cal
 from greenlet import getcurrent
 
 import flux.core.handle
+import flux.future
 from flux_embedded.kernel.current import inside_handle
 
 
@@ -59,3 +60,14 @@ def module_handle(h):
     cls = VirtualTimeFlux if h.kernel.clock.virtual else flux.core.handle.Flux
     h.refs += 1
     return cls(handle=h)
+
+
+def forget_futures(task):
+    """A task has ended: whatever its module still waited for does not come any more.
+
+    The bindings keep each future that has a callback from being collected until its last answer, in a dict of their module. A
+    module of a real broker takes that dict with it when its process ends; here it would keep the whole instance.
+    """
+    kept = flux.future._THEN_HANDLES  # noqa: SLF001 (there is no other way)
+    for future in [future for future in kept if future.pimpl.handle.task is task]:
+        del kept[future]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The instance without socket or command, as tests and fault runs use it."""
 
+import gc
 import json
+import weakref
 
 import pytest
 
@@ -131,3 +133,20 @@ def test_waiting_for_what_can_never_come_is_an_error_and_no_more(tmp_path):
             instance.handle.rpc("mute.never").get()
     assert instance.handle.attr_get("size") == "1"
     instance.stop()
+
+
+@pytest.mark.parametrize("end", ["stopped", "unloaded", "killed"])
+def test_an_instance_that_was_stopped_is_collected(end):
+    """A scheduler waits for answers all its life; what the bindings keep of those must not keep the instance."""
+    instance = Instance(size=2, clock=VirtualClock())
+    instance.start()
+    instance.load_module("sched-fifo")
+    if end == "unloaded":
+        instance.handle.rpc("module.remove", {"name": "sched-fifo", "force": False}).get()
+    elif end == "killed":
+        instance.kill_module("sched-fifo")
+    instance.stop()
+    gone = weakref.ref(instance.kernel)
+    del instance
+    gc.collect()
+    assert gone() is None

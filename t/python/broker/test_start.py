@@ -382,11 +382,11 @@ def test_waiting_is_no_standstill(tmp_path):
     stuck, done = [], []
     reader, writer = os.pipe()
     try:
-        with Watchdog(broker.instance.ctx, first=0.05, stuck=stuck.append):
+        with Watchdog(broker.instance.ctx, first=0.5, stuck=stuck.append):
             broker.kernel.add_fd(
                 reader, selectors.EVENT_READ, lambda fd, mask: done.append(os.read(fd, 1))
             )
-            timer = threading.Timer(0.5, os.write, (writer, b"x"))
+            timer = threading.Timer(1.0, os.write, (writer, b"x"))
             timer.start()
             broker.kernel.run(until=lambda: bool(done))
             timer.join()

@@ -2,6 +2,7 @@
 """Admission rules: what keeps a job from starting although it fits, with the guide's counter of
 licences."""
 
+import sys
 import types
 from pathlib import Path
 
@@ -528,18 +529,14 @@ class Control:
     def __init__(self, *rules):
         self.requests = Requests(PendingQueue())
         self.reported = []
-        self.control = AdmissionControl(self.requests, self.guard)
+        self.control = AdmissionControl(self.requests, self.report)
         for rule in rules:
             self.control.add(rule)
         self.requests.on_answer = self.control.answered
 
-    def guard(self, what, function, *args):
-        try:
-            function(*args)
-            return True
-        except Exception as exc:
-            self.reported.append((what, str(exc)))
-            return False
+    def report(self, what, trace):
+        assert trace
+        self.reported.append((what, str(sys.exc_info()[1])))
 
     def defer(self, jobid, priority=16):
         request = self.requests.open(types.SimpleNamespace(), Message(jobid), jobid)

@@ -260,6 +260,41 @@ def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
     assert backlog.stats(5.0)["unlooked"] == 0
 
 
+def test_where_there_is_no_room_a_refused_job_speaks_for_its_family():
+    """Signatures of which the first letter is the same are a family here."""
+    backlog = Backlog()
+    backlog.family_of = lambda signature: signature[0]
+    asked = [("a1", 60), ("b1", 60), ("a2", 30), ("a2", 10), ("b2", 10), ("a1", 10), ("c1", 60)]
+    for jobid, (shape, duration) in enumerate(asked, 1):
+        backlog.push(PendingJob(jobid, 16, 0.0, Request(), Asks(shape, duration)))
+
+    def looks():
+        found = []
+        for pending in backlog.to_examine(lambda: 0.0):
+            if pending is not None:
+                found.append(pending.jobid)
+                family = pending.resource_request.shape[0] != "b"
+                backlog.block(pending, alike=True, family=family)
+        return found
+
+    assert looks() == [1, 2, 5, 7]
+    # One ahead of the refused job is examined, one behind it is not; what is exempt is.
+    backlog.push(PendingJob(8, 31, 0.0, Request(), Asks("a2", 60)))
+    backlog.push(PendingJob(9, 16, 0.0, Request(), Asks("a2", 5)))
+    exempt = backlog.settle()[4]
+    assert exempt.jobid == 4
+    exempt.exempt = True
+    backlog.exempt_jobs = lambda: [exempt]
+    assert looks() == [8]
+    backlog.wake(1.0)
+    assert looks() == [8, 2, 4, 5, 7]
+    # The whole family leaves, and comes anew.
+    for job in list(backlog.settle()):
+        backlog.remove(job)
+    backlog.push(PendingJob(20, 16, 0.0, Request(), Asks("a3", 5)))
+    assert looks() == [20]
+
+
 def test_exempt_jobs_among_many_that_are_refused_are_looked_at():
     backlog = Backlog()
     jobs = [PendingJob(jobid, 16, 0.0, Request(), Asks("a", 60)) for jobid in range(1, 2001)]

@@ -540,3 +540,40 @@ def test_the_fewest_nodes_for_containers():
         request = TreeResourceRequest.from_jobspec(sockets(count))
         shape = whole_nodes(request.shape, pool, pool.ranks)
         assert (shape.node_count.min, shape.exclusive) == (nodes, True), count
+
+
+def test_a_pass_over_a_full_pool_examines_as_many_jobs_whoever_waits(monkeypatch):
+    def examined(users):
+        rig = load(Backfill, ["queue-depth=unlimited"], USER, rig=Rig(R(8, 16)))
+        for jobid in range(1, 9 + 4 * users):
+            rig.alloc(jobid, jobspec(1, cores=12, duration=100), userid=1000 + jobid % users)
+        rig.settle()
+        assert len(rig.started()) == 8
+        found = []
+        examine = Backfill.examine
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                Backfill, "examine", lambda self, job: found.append(job) or examine(self, job)
+            )
+            rig.free(rig.started()[0])
+            rig.settle()
+        assert len(rig.started()) == 9
+        return len(found)
+
+    assert examined(40) == examined(10)
+
+
+def test_jobs_of_others_start_where_one_finds_only_claimed_nodes():
+    """A job that finds no room since strangers have claimed it does not speak for those of others."""
+    rig = load(Backfill, ["promise=0"], USER, rig=Rig(R(2, 4)))
+    rig.alloc(1, spec(cores=2), userid=1)
+    rig.alloc(2, spec(cores=2), userid=2)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    rig.alloc(3, spec(cores=2), userid=3)
+    rig.alloc(4, spec(cores=2), userid=1)
+    rig.alloc(5, spec(cores=2), userid=4)
+    rig.alloc(6, spec(cores=2), userid=2)
+    rig.settle()
+    assert rig.started() == [1, 2, 4, 6]
+    check(rig)

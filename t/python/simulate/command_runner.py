@@ -2,6 +2,7 @@
 
 import csv
 import subprocess
+import textwrap
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[3]
@@ -36,30 +37,15 @@ def write_rows(directory, table):
         writer.writerows(table)
 
 
-#: The scheduler of the guide, with room for something else at the beginning of each pass.
-GUIDE = """
-import heapq
-from flux.resource import InfeasibleRequest, InsufficientResources
-from flux.scheduler import Scheduler
+def first_scheduler(each_pass="", more=""):
+    """The text of the guide's first scheduler, changed.
 
-class Mine(Scheduler):
-    passes = 0
-
-    def schedule(self):
-        Mine.passes += 1
-        %s
-        while self._queue:
-            job = self._queue[0]
-            try:
-                alloc = self.resources.alloc(job.jobid, job.resource_request)
-            except InsufficientResources:
-                break
-            except InfeasibleRequest as exc:
-                job.request.deny(str(exc))
-            else:
-                job.request.success(alloc)
-            heapq.heappop(self._queue)
-
-def mod_main(h, *args):
-    Mine(h, *args).run()
-"""
+    Args:
+        each_pass (str): statements with which each of its passes begins
+        more (str): what its class has besides
+    """
+    text = (TOP / "doc" / "examples" / "first.py").read_text()
+    begin = "    def schedule(self):\n"
+    assert begin in text
+    text = text.replace(begin, begin + textwrap.indent(textwrap.dedent(each_pass), 8 * " ") + "\n")
+    return text.replace("\n\n\ndef mod_main", f"\n\n{more}\n\ndef mod_main")

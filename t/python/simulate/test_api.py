@@ -8,7 +8,7 @@ import sys
 import types
 
 import pytest
-from command_runner import GUIDE, TOP, flux, rows
+from command_runner import TOP, first_scheduler, flux, rows
 
 from flux.simulate import OptionError, Runs, Trace, simulate
 from flux_embedded.simulate import study
@@ -84,7 +84,7 @@ def test_seeds_and_sweeps():
 
 
 def test_a_policy_that_fails_is_in_the_runs(tmp_path):
-    (tmp_path / "waits.py").write_text(GUIDE % "return")
+    (tmp_path / "waits.py").write_text(first_scheduler("return"))
     found = simulate(Trace("sample", jobs=20), ["sched-fifo", str(tmp_path / "waits.py")])
     assert found[0].failed is None and "20 of 20 jobs never started" in found[1].failed
     assert math.isnan(found[1].figures["wait_mean"]) and found[1].figures["started"] == 0

@@ -6,7 +6,7 @@ import random
 import types
 
 import pytest
-from shared import SRCDIR
+from command_runner import first_scheduler
 
 from flux_embedded.formats import states
 from flux_embedded.simulate import checking, policy
@@ -165,22 +165,16 @@ def module(tmp_path, text):
     return str(path)
 
 
-def first_policy(more=""):
-    """The text of the guide's first example; `more` is put into its class."""
-    text = (SRCDIR / "doc" / "examples" / "first.py").read_text()
-    return text.replace("\n\n\ndef mod_main", f"\n\n{more}\n\ndef mod_main")
-
-
 def test_a_module_of_ones_own(tmp_path):
     work = some_jobs(7)
-    mine, _ = simulate_policy(work, module(tmp_path, first_policy()))
+    mine, _ = simulate_policy(work, module(tmp_path, first_scheduler()))
     fifo, _ = simulate_policy(work, "sched-fifo")
     assert columns(mine)[0] == columns(fifo)[0]
 
 
 def test_what_a_module_does_to_its_jobspec_stays_with_it(tmp_path):
-    text = first_policy(
-        "    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):\n"
+    text = first_scheduler(
+        more="    def alloc(self, request, jobid, priority, userid, t_submit, jobspec):\n"
         "        assert jobspec['attributes']['system']['duration'] == 20.0\n"
         "        jobspec['attributes']['system']['duration'] = 5.0\n"
         "        super().alloc(request, jobid, priority, userid, t_submit, jobspec)\n"
@@ -205,17 +199,14 @@ def test_a_module_that_waits_for_nobody_is_told(tmp_path):
 
 
 def test_timers_of_a_module_let_time_pass(tmp_path):
-    text = first_policy(
+    text = first_scheduler(
+        "if self.now() % 100: return",
         "    def __init__(self, h, *args):\n"
         "        super().__init__(h, *args)\n"
         "        self.timer = h.timer_watcher_create(1.0, self.tick, repeat=1.0)\n"
         "        self.timer.start()\n"
         "    def tick(self, *args):\n"
-        "        self.start_schedule()\n"
-    )
-    text = text.replace(
-        "    def schedule(self):\n",
-        "    def schedule(self):\n        if self.now() % 100: return\n",
+        "        self.start_schedule()\n",
     )
     jobs = [Job("1", 7.0, 10, 20, Shape(1, 1), 1), Job("2", 101.0, 10, 20, Shape(1, 1), 1)]
     outcome, _ = simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))

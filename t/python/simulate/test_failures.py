@@ -4,23 +4,28 @@ import json
 import re
 
 import pytest
-from command_runner import GUIDE, flux
+from command_runner import first_scheduler, flux
 
 BROKEN = {
-    "raises": ("if Mine.passes > 5: raise KeyError('my own mistake')", "my own mistake"),
+    "raises": ("if self.passes > 5: raise KeyError('my own mistake')", "my own mistake"),
     "ends": (
-        "if Mine.passes > 5: self.handle.reactor_stop(0); return",
+        "if self.passes > 5: self.handle.reactor_stop(0); return",
         r"the scheduler ended after [\d.]+ s, with jobs left",
     ),
     "waits": ("return", "50 of 50 jobs never started: job 1, 2, 3, ..."),
 }
 
 
+def counting(step):
+    """The guide's first scheduler, which counts its passes, and does something at the begin of each."""
+    return first_scheduler("self.passes += 1\n" + step, "    passes = 0")
+
+
 @pytest.mark.parametrize("engine", ["lean", "instance"])
 @pytest.mark.parametrize("kind", sorted(BROKEN))
 def test_a_policy_that_fails(tmp_path, kind, engine):
     step, said = BROKEN[kind]
-    (tmp_path / f"{kind}.py").write_text(GUIDE % step)
+    (tmp_path / f"{kind}.py").write_text(counting(step))
     done = flux(
         "sample", "--jobs=50", f"--engine={engine}", "--scheduler", tmp_path / f"{kind}.py",
         "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out", code=1,
@@ -51,14 +56,14 @@ def test_a_module_that_does_not_load(tmp_path, engine):
 
 def test_what_a_module_prints_is_not_lost(tmp_path):
     (tmp_path / "talks.py").write_text(
-        "import sys\n" + GUIDE % "Mine.passes == 1 and print('a word', file=sys.stderr)"
+        "import sys\n" + counting("self.passes == 1 and print('a word', file=sys.stderr)")
     )
     done = flux("sample", "--jobs=9", f"--scheduler={tmp_path / 'talks.py'}", "-q")
     assert done.stderr == "a word\n"
 
 
 def test_json_says_what_failed(tmp_path):
-    (tmp_path / "waits.py").write_text(GUIDE % "return")
+    (tmp_path / "waits.py").write_text(first_scheduler("return"))
     done = flux(
         "sample", "--jobs=50", f"--scheduler={tmp_path / 'waits.py'}", "--json", "-q", code=1
     )
@@ -68,7 +73,7 @@ def test_json_says_what_failed(tmp_path):
 
 
 def test_a_failed_result_is_run_again_and_has_no_mean_over_seeds(tmp_path):
-    (tmp_path / "waits.py").write_text(GUIDE % "return")
+    (tmp_path / "waits.py").write_text(first_scheduler("return"))
     call = ["sample", "--jobs=20", f"--scheduler={tmp_path / 'waits.py'}", "-o", tmp_path / "out"]
     flux(*call, code=1)
     assert "0 of 1 results are there already" in flux(*call, "--resume", code=1).stdout

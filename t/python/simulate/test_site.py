@@ -6,7 +6,7 @@ import re
 
 import pytest
 import test_engines
-from command_runner import GUIDE, TOP, flux, rows
+from command_runner import TOP, first_scheduler, flux, rows
 from test_readers import row, swf, workload
 
 from flux_embedded.simulate.job import Job, Shape
@@ -135,7 +135,7 @@ def test_failures_end_with_the_jobs(tmp_path):
     )
     assert outcome.last < 10000
     # Nor do they go on for jobs that nobody starts.
-    (tmp_path / "waits.py").write_text(GUIDE % "return")
+    (tmp_path / "waits.py").write_text(first_scheduler("return"))
     outcome, _ = test_engines.simulate_policy(
         work, str(tmp_path / "waits.py"), failures="mtbf=1h,repair=1m"
     )

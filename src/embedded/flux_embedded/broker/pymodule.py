@@ -68,6 +68,13 @@ class ModuleTask(Task):
             if code:
                 raise LoaderExit(code) from None
 
+    def close(self):
+        super().close()
+        if self.kernel.module_handle is None:
+            from _flux.module import forget_futures
+
+            forget_futures(self)
+
     def set_running(self):
         """The module is up; later calls change nothing."""
         if not self.running:

@@ -120,8 +120,8 @@ class AdmissionRule:
     name = "rule"
 
     #: Whether there is anything to ask this rule about at present. While it is false, `check`,
-    #: `allocate`, `does_not_fit`, `latest_end` and `why` are not called; and while no rule is
-    #: engaged, nor are `started`, `freed` and `extended` of any. So a rule that is not used costs
+    #: `allocate`, `does_not_fit`, `latest_end`, `why`, `started` and `freed` are not called; and
+    #: while no rule is engaged, nor is `extended` of any. So a rule that is not used costs
     #: nothing; one that keeps count of jobs is engaged as long as there is one. A rule that changes
     #: it calls ``host.admission.update()``.
     engaged = True
@@ -129,6 +129,12 @@ class AdmissionRule:
     #: The system attributes that a jobspec must have one of for `queued` and `signature` to be
     #: called, so that other jobs cost nothing; None: they are called for every job.
     attributes: tuple[str, ...] | None = None
+
+    #: Whether this rule never has resources for a job where jobs that it does not tell apart from it
+    #: find none: it only takes away. When the pool has no room for a job at all, such others are
+    #: refused together with it, whatever `signature` says. Not for a rule that has to hear of each
+    #: (`check`, `does_not_fit`).
+    only_takes_away = False
 
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
@@ -352,6 +358,15 @@ class AdmissionRule:
         return {}
 
 
+#: What only rules are told that are engaged: one that keeps count of jobs is.
+COUNTED = (AdmissionRule.started, AdmissionRule.freed)
+
+
+def _has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
+    """Whether a rule has a method of `AdmissionRule` of its own, which does something."""
+    return getattr(getattr(rule, method.__name__), "__func__", None) is not method
+
+
 class WaitingJobs:
     """Deferred jobs that wait for the same, of which the first can be had without sorting all."""
 
@@ -401,28 +416,42 @@ class AdmissionControl:
 
     Args:
         requests (Requests): where the states of jobs are kept
-        guard: calls a function, and logs and counts what it raises
+        report: ``report(text, trace=True)`` logs and counts the exception that is being handled
 
     Attributes:
         rules (list): in the order in which they are asked
         engaged (bool): whether any of them has something to be asked about
+        taking_away (set): names of those that only take away
     """
 
-    def __init__(self, requests: Requests, guard: Callable[..., bool]) -> None:
+    def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
         self._requests = requests
-        self._guard = guard
+        self._report = report
         self.rules: list[AdmissionRule] = []
         self.engaged = False
         #: the system attributes for which a rule is told of a job, and whether one is told of every
         #: job
         self._names: set[str] = set()
         self._asks_always = False
+        self.taking_away: set[str] = set()
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
         #: by job id, the deferred jobs, and by which rule and why
         self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral]] = {}
         #: by rule and key, the jobs that wait for that
         self._waiting: dict[tuple[AdmissionRule, Hashable], WaitingJobs] = {}
+        # The rules that do something of their own when they are asked, as of the last `update`: a
+        # rule costs nothing where it has nothing to say.
+        self._checking: list[AdmissionRule] = []
+        self._giving: list[AdmissionRule] = []
+        self._looking: list[AdmissionRule] = []
+        self._parting: list[AdmissionRule] = []
+        self._ending: list[AdmissionRule] = []
+        self._annotating: list[AdmissionRule] = []
+        self._doubting: list[AdmissionRule] = []
+        #: by method of `AdmissionRule`, how the rules are told that have one of their own, and what
+        #: to report of it
+        self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
 
     def add(self, rule: AdmissionRule) -> None:
         """Ask one more rule, after the others."""
@@ -450,6 +479,19 @@ class AdmissionControl:
         self.engaged = any(rule.engaged for rule in self.rules)
         self._asks_always = any(rule.attributes is None for rule in self.rules)
         self._names = {name for rule in self.rules for name in rule.attributes or ()}
+        self._checking = self._engaged_with(AdmissionRule.check)
+        self._giving = self._engaged_with(AdmissionRule.allocate)
+        self._looking = self._engaged_with(AdmissionRule.second_look)
+        self._parting = self._engaged_with(AdmissionRule.does_not_fit)
+        self._ending = self._engaged_with(AdmissionRule.latest_end)
+        self._annotating = self._engaged_with(AdmissionRule.annotations)
+        self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
+        self._tellings = {}
+        self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
+
+    def _engaged_with(self, method: Callable[..., Any]) -> list[AdmissionRule]:
+        """The engaged rules that have a method of their own."""
+        return [rule for rule in self.rules if rule.engaged and _has_own(rule, method)]
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -513,6 +555,15 @@ class AdmissionControl:
                 marks += ((rule.name, mark),)
         return marks or None
 
+    def family_of(self, signature: Any) -> Hashable:
+        """A signature without what rules tell that only take away (`AdmissionRule.only_takes_away`)."""
+        if isinstance(signature, tuple):
+            shape, marks = signature
+            rest = tuple(one for one in marks if one[0] not in self.taking_away)
+            signature = (shape, rest) if rest else shape
+        family: Hashable = signature
+        return family
+
     def check(self, job: PendingJob) -> None:
         """Ask whether `job` may start now.
 
@@ -520,11 +571,10 @@ class AdmissionControl:
             JobDeferred: a rule keeps it from starting
             InfeasibleRequest: it may never start
         """
-        for rule in self.rules:
-            if rule.engaged:
-                deferral = rule.check(job)
-                if deferral is not None:
-                    raise JobDeferred(rule, deferral)
+        for rule in self._checking:
+            deferral = rule.check(job)
+            if deferral is not None:
+                raise JobDeferred(rule, deferral)
 
     def kept_jobs(self) -> list[int]:
         """The ids of the jobs that some rule keeps resources for."""
@@ -564,29 +614,27 @@ class AdmissionControl:
         """What a job would get, and which rule has given it (None: the pool). Raises as
         `allocate`."""
         if plan is not None:
-            for rule in self.rules:
-                if rule.engaged:
-                    alloc = rule.allocate(job, plan)
-                    if alloc is not None:
-                        return rule, alloc
+            for rule in self._giving:
+                alloc = rule.allocate(job, plan)
+                if alloc is not None:
+                    return rule, alloc
         try:
             source: Plan | ResourcePool = pool if plan is None else plan
             got: ResourcePool = source.alloc(job.jobid, job.resource_request)
             return None, got
         except InsufficientResources:
-            for rule in self.rules:
-                deferral = rule.does_not_fit(job) if rule.engaged else None
+            for rule in self._parting:
+                deferral = rule.does_not_fit(job)
                 if deferral is not None:
                     raise JobDeferred(rule, deferral) from None
             raise
 
     def _second_look(self, job: PendingJob, alloc: ResourcePool) -> JobDeferred | None:
         """Ask the rules about what a job was offered."""
-        for rule in self.rules:
-            if rule.engaged:
-                deferral = rule.second_look(job, alloc)
-                if deferral is not None:
-                    return JobDeferred(rule, deferral)
+        for rule in self._looking:
+            deferral = rule.second_look(job, alloc)
+            if deferral is not None:
+                return JobDeferred(rule, deferral)
         return None
 
     def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
@@ -606,7 +654,10 @@ class AdmissionControl:
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether no rule could keep a job from starting at its promised time."""
-        return all(rule.keeps_promise(job) for rule in self.rules if rule.engaged)
+        for rule in self._doubting:
+            if not rule.keeps_promise(job):
+                return False
+        return True
 
     def promise_stays(self, job: PendingJob) -> bool:
         """Whether a rule has a promise to `job` stay at its time."""
@@ -615,8 +666,8 @@ class AdmissionControl:
     def latest_end(self, job: PendingJob, end: float) -> float:
         """The end of a job that starts now, `end` or what a rule sets (seconds since the epoch; 0:
         none)."""
-        for rule in self.rules:
-            latest = rule.latest_end(job) if rule.engaged else None
+        for rule in self._ending:
+            latest = rule.latest_end(job)
             if latest is not None:
                 end = min(end or latest, latest)
         return end
@@ -624,9 +675,8 @@ class AdmissionControl:
     def annotations(self, job: PendingJob) -> dict[str, Any]:
         """What the rules have a job annotated with that has just started."""
         found: dict[str, Any] = {}
-        for rule in self.rules:
-            if rule.engaged:
-                found.update(rule.annotations(job))
+        for rule in self._annotating:
+            found.update(rule.annotations(job))
         return found
 
     def why(self, job: PendingJob) -> Cause | None:
@@ -655,16 +705,24 @@ class AdmissionControl:
                     yield Cause(rule.name, deferral.reason)
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
-        """Call a method of every rule.
+        """Call a method of every rule; one of `COUNTED`, of every rule that is engaged.
 
         Args:
             method: of `AdmissionRule`, such as ``AdmissionRule.freed``
         """
-        name = method.__name__
-        for rule in self.rules:
-            told = getattr(rule, name)
-            if getattr(told, "__func__", None) is not method:  # else it does nothing
-                self._guard(f"admission rule {rule.name}: {name}", told, *args)
+        tellings = self._tellings.get(method)
+        if tellings is None:
+            name = method.__name__
+            tellings = self._tellings[method] = [
+                (f"admission rule {rule.name}: {name}", getattr(rule, name))
+                for rule in self.rules
+                if _has_own(rule, method) and (rule.engaged or method not in COUNTED)
+            ]
+        for what, told in tellings:
+            try:
+                told(*args)
+            except Exception:
+                self._report(what, trace=True)
 
     def end_of(self, jobid: int, end: float) -> float:
         """When a running job ends, of which the pool says `end`."""

@@ -146,7 +146,7 @@ class PolicyScheduler(Scheduler):
         self.queue_order = QueueOrder(self, lambda: self._passes.events)
         self._plan: Plan | None = None
         self._config = InstanceConfig(h)
-        self.admission = AdmissionControl(self._requests, self._errors.guard)
+        self.admission = AdmissionControl(self._requests, self._errors.report)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
         self._requests.on_answer = self._answered
@@ -671,16 +671,19 @@ class PolicyScheduler(Scheduler):
             self.leaves(job)
         super().cancel(jobid)
 
-    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+    def _end_moved(self, jobid: int, expiration: float) -> None:
         if jobid in self.running:
             self.running[jobid].end = expiration or inf
-        if self.admission.engaged and self._requests.is_running(jobid):
-            told = [rule.extended(jobid, expiration) for rule in self.admission.rules]
-            if not any(told):
-                self.resources.update_expiration(jobid, expiration)
-            self.handle.respond(msg, None)
-        else:
-            super().expiration(msg, jobid, expiration)
+        rules = self.admission.rules if self.admission.engaged else []
+        told = [rule.extended(jobid, expiration) for rule in rules]  # all of them, whoever tells it
+        if not any(told):
+            super()._end_moved(jobid, expiration)
+
+    def _ends_with_instance(self, jobid: int, end: float, instance_end: float) -> bool:
+        job = self.running.get(jobid)
+        # A rule may have had a job without a limit end earlier than the instance.
+        without_limit = job is not None and job.limit == inf
+        return without_limit or super()._ends_with_instance(jobid, end, instance_end)
 
     def prioritize(self, jobs: list[Any]) -> None:
         if len(self.admission):

@@ -24,8 +24,10 @@ Refusal
     When a job cannot start now, jobs behind it of the same signature, with the same time limit or a
     longer one, are not examined in that epoch (``block(job, alike=True)``): they could not start
     either. A `PendingJob.signature` is the shape of the request and what admission rules have to
-    tell of the job. Jobs of one signature are found by their limits (`Alike`), so that a round
-    costs as many looks as there are signatures, however many jobs there are.
+    tell of the job. Where the pool has no room for a shape at all, so are jobs of other signatures
+    that could only get less (``block(job, family=True)``). Jobs of one signature are found by their
+    limits (`Alike`), so that a round costs as many looks as there are signatures, however many jobs
+    there are.
 Fresh job
     A job that came in, or that something happened to which concerns it alone (`Backlog.again`). It
     is examined soon, unless the round under way will come to it.
@@ -37,7 +39,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from itertools import count
 from math import inf
 from typing import Any, Callable
@@ -321,14 +323,16 @@ class Alike:
 
     Attributes:
         signature: of all of them
+        family: of the signature (`Backlog.family_of`)
         request: that of one of them, which those of the others are like but for their durations
         count (int): how many there are
     """
 
-    __slots__ = ("signature", "request", "count", "_blocks", "_shortest")
+    __slots__ = ("signature", "family", "request", "count", "_blocks", "_shortest")
 
-    def __init__(self, signature: Any) -> None:
+    def __init__(self, signature: Any, family: Hashable) -> None:
         self.signature = signature
+        self.family = family
         self.request: Any = None
         self.count = 0
         self._blocks: list[list[PendingJob]] = [[]]
@@ -421,6 +425,9 @@ class Backlog(PendingQueue):
             happened that could help it, seconds
         exempt_jobs: function giving the jobs that are `PendingJob.exempt`, in order; a policy that
             has such jobs sets it
+        family_of: function giving what a signature has in common with others that are refused with
+            it where the pool has no room at all (``block(job, family=True)``); a policy that tells
+            such sets it. At first each is a family of its own
     """
 
     def __init__(self) -> None:
@@ -445,6 +452,8 @@ class Backlog(PendingQueue):
         self._refused: dict[Any, tuple[float, PendingJob]] = {}
         #: the jobs in the heap by signature
         self._signatures: dict[Any, Alike] = {}
+        #: by family, the signatures of the jobs in the heap
+        self._families: dict[Hashable, dict[Any, None]] = {}
         # Of the round under way, a heap of (order, job id, a number, job, Alike): the next job of
         # each signature that is to be examined. It may have become another, farther on. The number
         # is for two entries of one job, which may come and go. None: the heap is to be made.
@@ -454,6 +463,8 @@ class Backlog(PendingQueue):
         self._index_after = 0
         # gives the jobs that are `PendingJob.exempt`, in order
         self.exempt_jobs: Callable[[], list[PendingJob]] = list
+        # gives the family of a signature
+        self.family_of: Callable[[Any], Hashable] = lambda signature: signature
 
     # -- as a queue --------------------------------------------------------------------------------
 
@@ -467,7 +478,7 @@ class Backlog(PendingQueue):
                 job.signature = getattr(request, "shape", None)
         alike = self._signatures.get(job.signature)
         if alike is None:
-            alike = self._signatures[job.signature] = Alike(job.signature)
+            alike = self._new_signature(job.signature)
         alike.add(job)
         if self._front is not None:
             heapq.heappush(self._front, self._entry(job, alike))
@@ -483,7 +494,7 @@ class Backlog(PendingQueue):
                 alike = self._signatures[job.signature]
                 alike.remove(job)
                 if not alike.count:
-                    del self._signatures[job.signature]
+                    self._drop_signature(alike)
                 refused = self._refused.get(job.signature)
                 if refused is not None and refused[1] is job:
                     del self._refused[job.signature]
@@ -502,6 +513,7 @@ class Backlog(PendingQueue):
         self.parked.clear()
         self.heap = []
         self._signatures.clear()
+        self._families.clear()
         self._front = None
         for job in jobs:
             self.push(job)
@@ -513,12 +525,25 @@ class Backlog(PendingQueue):
         heapq.heapify(self._fresh)
         self._front = None
         self._signatures.clear()
+        self._families.clear()
         for job in self.heap:
             if job.signature not in self._signatures:
-                self._signatures[job.signature] = Alike(job.signature)
+                self._new_signature(job.signature)
             self._signatures[job.signature].add(job)
         if self._round is not None:
             self._resume = None  # jobs that were examined in this round are marked, and passed over
+
+    def _new_signature(self, signature: Any) -> Alike:
+        alike = self._signatures[signature] = Alike(signature, self.family_of(signature))
+        self._families.setdefault(alike.family, {})[signature] = None
+        return alike
+
+    def _drop_signature(self, alike: Alike) -> None:
+        del self._signatures[alike.signature]
+        family = self._families[alike.family]
+        del family[alike.signature]
+        if not family:
+            del self._families[alike.family]
 
     def settle(self) -> list[PendingJob]:
         if self.parked:
@@ -548,7 +573,9 @@ class Backlog(PendingQueue):
             self._round_began = now
             self._resume = None
 
-    def block(self, job: PendingJob, alike: bool = False, limit: float = inf) -> None:
+    def block(
+        self, job: PendingJob, alike: bool = False, limit: float = inf, family: bool = False
+    ) -> None:
         """`job` was examined and cannot start as things are.
 
         Args:
@@ -556,8 +583,16 @@ class Backlog(PendingQueue):
             alike (bool): nor can jobs behind it that ask for the same and may run as long or
                 longer, unless they are exempt
             limit (float): a shorter time than the job's limit that is too long already, in seconds
+            family (bool): nor can jobs behind it, however long they run, whose signatures are of the
+                same family, unless they are exempt.  O(signatures of the family)
         """
         job.examined_epoch = self._epoch
+        if family and job.signature is not None:
+            for signature in self._families[self._signatures[job.signature].family]:
+                refused = self._refused.get(signature)
+                if refused is None or refused[0] > 0:
+                    self._refused[signature] = 0.0, job
+            return
         if alike and job.signature is not None:
             limit = min(limit, job.limit)
             refused = self._refused.get(job.signature)
@@ -764,6 +799,8 @@ class Backlog(PendingQueue):
         """The first job of a signature from a place on that is to be examined."""
         refused = self._refused.get(alike.signature)
         if refused is not None and (refused[1].order, refused[1].jobid) < (order, jobid):
+            if refused[0] <= 0:
+                return None
             return alike.after(order, jobid, refused[0], self._epoch)
         job = alike.after(order, jobid, None, self._epoch)
         if refused is None or job is None or not self._is_refused(job):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from flux.resource.plan.mask_timeline import INFINITY
@@ -54,8 +55,53 @@ class Claimant(NamedTuple):
         return ranks
 
 
+class _Owners:
+    """On which ranks there is a job of one key, and on which there is one of another."""
+
+    __slots__ = ("_by_key", "_keys")
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, RankCounts] = {}  # how many jobs of the key are on each rank
+        self._keys = RankCounts()  # how many keys are on each rank
+
+    def enter(self, key: Hashable, ranks: int) -> None:
+        """One more job of a key is on some ranks."""
+        jobs = self._by_key.get(key)
+        if jobs is None:
+            jobs = self._by_key[key] = RankCounts()
+        new = ranks & ~jobs.ranks
+        jobs.add(ranks)
+        if new:
+            self._keys.add(new)
+
+    def leave(self, key: Hashable, ranks: int) -> None:
+        """One job fewer of a key is on some ranks."""
+        jobs = self._by_key[key]
+        before = jobs.ranks
+        jobs.remove(ranks)
+        if before != jobs.ranks:
+            self._keys.remove(before & ~jobs.ranks)
+            if not jobs.ranks:
+                del self._by_key[key]
+
+    def of(self, key: Hashable) -> int:
+        """Mask of the ranks with a job of a key.  O(1)."""
+        jobs = self._by_key.get(key)
+        return 0 if jobs is None else jobs.ranks
+
+    def of_others(self, key: Hashable) -> int:
+        """Mask of the ranks with a job of another key.  O(1) masks."""
+        keys = self._keys
+        if not keys.ranks:
+            return 0
+        return keys.ranks & ~self.of(key) | keys.several
+
+
 class Claims:
     """The running jobs with their claims.
+
+    Jobs are counted by their keys as they come and go, so that a question costs the same however
+    many keys have jobs.
 
     Attributes:
         running (dict): by job id, the claimant and the mask of the ranks that the job is on
@@ -65,28 +111,37 @@ class Claims:
     def __init__(self) -> None:
         self.running: dict[int, tuple[Claimant, int]] = {}
         self.changes = 0
-        self._ranks: dict[Claimant, RankCounts] = {}
-        # By claimant, what was found of it; void with each change.
+        #: for each kind of claim, which ranks jobs are on, and which they have claimed
+        self._on: list[_Owners] = []
+        self._claimed: list[_Owners] = []
+        #: by claimant, what `apart_from` has found since the last change
         self._apart: dict[Claimant, int] = {}
-        self._own: dict[Claimant, int] = {}
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """A job is on some ranks; one whose ranks have all left the pool is not kept."""
         if not ranks:
             return
+        if not self._on:
+            self._on = [_Owners() for _ in claimant.keys]
+            self._claimed = [_Owners() for _ in claimant.keys]
         self.running[jobid] = (claimant, ranks)
-        self._ranks.setdefault(claimant, RankCounts()).add(ranks)
+        for key, where, on, claimed in zip(*claimant, self._on, self._claimed):
+            on.enter(key, ranks)
+            if ranks & where:
+                claimed.enter(key, ranks & where)
         self._changed()
 
     def leave(self, jobid: int, ranks: int) -> None:
         """A job has left some of its ranks; it is forgotten if it is on no other."""
-        claimant, on = self.running[jobid]
-        counts = self._ranks[claimant]
-        counts.remove(on & ranks)
-        if not counts.ranks:
-            del self._ranks[claimant]
-        if on & ~ranks:
-            self.running[jobid] = (claimant, on & ~ranks)
+        claimant, held = self.running[jobid]
+        left = held & ranks
+        for key, where, on, claimed in zip(*claimant, self._on, self._claimed):
+            if left:
+                on.leave(key, left)
+            if left & where:
+                claimed.leave(key, left & where)
+        if held & ~ranks:
+            self.running[jobid] = (claimant, held & ~ranks)
         else:
             del self.running[jobid]
         self._changed()
@@ -94,35 +149,33 @@ class Claims:
     def _changed(self) -> None:
         self.changes += 1
         self._apart.clear()
-        self._own.clear()
 
     def by_claimant(self) -> Iterator[tuple[Claimant, int]]:
-        """Each claimant that has a running job, with the mask of the ranks its jobs are on."""
-        for claimant, counts in self._ranks.items():
-            yield claimant, counts.ranks
+        """Each claimant that has a running job, with the mask of the ranks its jobs are on.
+        O(running jobs)."""
+        found: dict[Claimant, int] = {}
+        for claimant, on in self.running.values():
+            found[claimant] = found.get(claimant, 0) | on
+        yield from found.items()
 
     def apart_from(self, claimant: Claimant) -> int:
-        """Mask of the ranks on which a job may not be now.  O(claimants) after a change, then
-        O(1)."""
+        """Mask of the ranks on which a job may not be now: those that others have claimed, and those
+        that others are on where it would claim them.  O(kinds of claim) masks."""
         ranks = self._apart.get(claimant)
         if ranks is None:
             ranks = 0
-            for other, on in self.by_claimant():
-                ranks |= on & claimant.apart_from(other)
+            for key, where, on, claimed in zip(*claimant, self._on, self._claimed):
+                if where:
+                    ranks |= where & on.of_others(key)
+                ranks |= claimed.of_others(key)
             self._apart[claimant] = ranks
         return ranks
 
     def own(self, claimant: Claimant) -> int:
-        """Mask of the ranks that jobs of the same keys have claimed.  O(claimants) after a change,
-        then O(1)."""
-        ranks = self._own.get(claimant)
-        if ranks is None:
-            ranks = 0
-            for other, on in self.by_claimant():
-                for key, other_key, where in zip(claimant.keys, other.keys, other.where):
-                    if key == other_key:
-                        ranks |= on & where
-            self._own[claimant] = ranks
+        """Mask of the ranks that jobs of the same keys have claimed.  O(kinds of claim) masks."""
+        ranks = 0
+        for key, claimed in zip(claimant.keys, self._claimed):
+            ranks |= claimed.of(key)
         return ranks
 
 
@@ -148,6 +201,9 @@ class ClaimPlan:
         self._live = True
         #: by claimant, ranks with the ends of the last that keep it off, the first end first
         self._leaving: dict[Claimant, list[tuple[float, int]]] = {}
+        #: the running jobs by their ends; None: to be made again
+        self._by_end: list[tuple[float, Claimant, int]] | None = None
+        #: the generation of the pool and the change of the claims as of which these two are true
         self._seen: tuple[int, int] | None = None
 
     def copy(self, pool: ResourcePoolImplementation | None = None) -> ClaimPlan:
@@ -157,7 +213,7 @@ class ClaimPlan:
         new._live = pool is None and self._live
         if pool is None:
             new.promised = self.promised.copy()
-            new._leaving, new._seen = self._leaving, self._seen
+            new._leaving, new._seen, new._by_end = self._leaving, self._seen, self._by_end
         return new
 
     # -- what is closed ----------------------------------------------------------------------------
@@ -167,26 +223,35 @@ class ClaimPlan:
         these ranks.  O(running jobs) after a change, else O(1)."""
         seen = (self._pool.generation, self._claims.changes)
         if seen != self._seen:
-            self._seen, self._leaving = seen, {}
+            self._seen, self._leaving, self._by_end = seen, {}, None
         found = self._leaving.get(claimant)
         if found is None:
-            ends = dict(self._pool.job_end_times())
             apart: dict[Claimant, int] = {}
-            blocking = []
-            for jobid, (other, on) in self._claims.running.items():
+            found = self._leaving[claimant] = []
+            known = 0
+            for end, other, on in self._last_first():
                 closed = apart.get(other)
                 if closed is None:
                     closed = apart[other] = claimant.apart_from(other)
-                if on & closed and jobid in ends:
-                    blocking.append((ends[jobid] or INFINITY, on & closed))
-            blocking.sort(reverse=True)
-            found = self._leaving[claimant] = []
-            known = 0
-            for end, ranks in blocking:
-                if ranks & ~known:
-                    found.append((end, ranks & ~known))
+                ranks = on & closed & ~known
+                if ranks:
+                    found.append((end, ranks))
                     known |= ranks
             found.reverse()
+        return found
+
+    def _last_first(self) -> list[tuple[float, Claimant, int]]:
+        """The running jobs, the last to end first: ``(end, claimant, ranks)``.  O(running jobs log
+        running jobs) after a change, else O(1)."""
+        found = self._by_end
+        if found is None:
+            ends = dict(self._pool.job_end_times())
+            found = self._by_end = [
+                (ends[jobid] or INFINITY, claimant, on)
+                for jobid, (claimant, on) in self._claims.running.items()
+                if jobid in ends
+            ]
+            found.sort(key=itemgetter(0), reverse=True)
         return found
 
     def closed(

@@ -499,10 +499,11 @@ class Plan:
             return self._alloc(jobid, request)
         closed = self.closed_now(jobid, request)
         # A look whether it fits at all there costs less than a request for these ranks.
-        limited = None
         if self._pool.fits_on(request, ~closed):
+            if self._keeps_nothing_from(jobid):
+                return self._started(jobid, self._pool.alloc_on(jobid, request, ~closed))
             limited = self.claims.beside(request, closed)
-        if limited is not None:
+            assert limited is not None, "it fits there"
             try:
                 return self._alloc(jobid, limited)
             except InfeasibleRequest:
@@ -511,23 +512,30 @@ class Plan:
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> ResourcePool:
         """As ``alloc()``, wherever the job may be."""
-        strategy = self._strategy
-        promises = strategy.promises
-        if not promises or (len(promises) == 1 and jobid in promises):
-            answer = self._pool.alloc(jobid, request)
-            strategy.withdraw(jobid)
-        else:
-            strategy = self._strategy_for(request)
-            if not strategy.may_start(request):
-                self._refuse(request)
-            before = strategy.withdraw(jobid)
-            try:
-                answer = self._start(jobid, request, before)
-            except Exception:
-                self._put_back(jobid, before)
-                raise
+        if self._keeps_nothing_from(jobid):
+            return self._started(jobid, self._pool.alloc(jobid, request))
+        strategy = self._strategy_for(request)
+        if not strategy.may_start(request):
+            self._refuse(request)
+        before = strategy.withdraw(jobid)
+        try:
+            answer = self._start(jobid, request, before)
+        except Exception:
+            self._put_back(jobid, before)
+            raise
         strategy.started(jobid)
         self._forget_more(jobid)
+        granted: ResourcePool = self.wrap(answer)
+        return granted
+
+    def _keeps_nothing_from(self, jobid: int) -> bool:
+        """Whether no other job has a promise."""
+        promises = self._strategy.promises
+        return not promises or (len(promises) == 1 and jobid in promises)
+
+    def _started(self, jobid: int, answer: ResourcePoolImplementation) -> ResourcePool:
+        """A job was started on the pool itself, which gave `answer`."""
+        self.note_started(jobid)
         granted: ResourcePool = self.wrap(answer)
         return granted
 

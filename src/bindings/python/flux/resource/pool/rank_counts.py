@@ -49,6 +49,14 @@ class RankCounts:
             digits.pop()
         self.ranks = left
 
+    @property
+    def several(self) -> int:
+        """Mask of the ranks with two jobs or more.  O(log jobs on a rank) masks."""
+        ranks = 0
+        for digit in self._digits[1:]:
+            ranks |= digit
+        return ranks
+
     def __len__(self) -> int:
         """The number of ranks with a job.  O(1) masks."""
         return popcount(self.ranks)

@@ -149,6 +149,7 @@ class Backfill(PolicyScheduler):
         self.promises = PromiseBook()
         self.blocked = BlockedByRanks()
         self._backlog.exempt_jobs = lambda: self.promises.in_order
+        self._backlog.family_of = self.admission.family_of
         self._promise_timer: Timer | None = None
 
     def take_profile(self) -> None:
@@ -475,7 +476,10 @@ class Backfill(PolicyScheduler):
         if job in self.promises:
             self._backlog.block(job)
         elif self.admission.engaged:
-            self._backlog.block(job, alike=True)
+            # Where there is no room, it does not matter whose job it is that asks for the same.
+            differ = self.admission.taking_away
+            full = bool(differ) and not self.plan.has_free(job.resource_request)
+            self._backlog.block(job, alike=True, family=full)
         else:
             self._backlog.block(job, alike=True, limit=self.plan.too_long(job.resource_request))
 
@@ -645,10 +649,10 @@ class Backfill(PolicyScheduler):
         else:
             super().start_schedule()
 
-    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+    def _end_moved(self, jobid: int, expiration: float) -> None:
         running = self.running.get(jobid)
         before = inf if running is None else running.end
-        super().expiration(msg, jobid, expiration)
+        super()._end_moved(jobid, expiration)
         if self.ranked is not None and (expiration or inf) > before:
             self.ranked.extended()
 

@@ -139,6 +139,8 @@ class LicenseRule(TableRule):
         super().__init__(host, errors)
         self._licenses: dict[str, License] = {}
         self._in_use: dict[str, int] = {}
+        #: by name, how many there are for jobs, without those that are used elsewhere
+        self._usable: dict[str, int] = {}
         #: what pending and running jobs ask for, by id
         self._asked: dict[int, dict[str, int]] = {}
         #: by id, what running jobs use
@@ -178,6 +180,7 @@ class LicenseRule(TableRule):
                 paths[one.elsewhere] = min(one.every, paths.get(one.elsewhere, inf))
         self._read = {path: self._read.get(path) for path in paths}
         self._failed = {path: self._failed.get(path) for path in paths}
+        self._usable = {name: one.usable - self._elsewhere(name) for name, one in entries.items()}
         for number, (path, every) in enumerate(sorted(paths.items())):
             self._timers.append(self.host.call_at(self.host.now(), lambda: None))
             self._look(number, path, every)
@@ -204,6 +207,7 @@ class LicenseRule(TableRule):
         self._read[path] = found
         for name, one in self._licenses.items():
             if one.elsewhere == path:
+                self._usable[name] = one.usable - self._elsewhere(name)
                 self._let_in(name)
 
     def _elsewhere(self, name: str) -> int:
@@ -254,14 +258,18 @@ class LicenseRule(TableRule):
         asked = self._asked.get(job.jobid)
         if not asked:
             return None
+        usable, in_use = self._usable, self._in_use
         for name, count in asked.items():
-            if self._free(name) < count and not (name in self._planned and self._has_time(job)):
+            if usable[name] - in_use[name] < count and not (
+                name in self._planned and self._has_time(job)
+            ):
                 key = (name, count, tuple(asked.items()))
                 self._waiting.setdefault(name, set()).add(key)
                 return Deferral(self._sentence(name, count), key=key)
-        short = self._short_of(job)
-        if short is not None:
-            raise InsufficientResources(short)
+        if self._planned:
+            short = self._short_of(job)
+            if short is not None:
+                raise InsufficientResources(short)
         return None
 
     def _has_time(self, job: PendingJob) -> bool:
@@ -304,7 +312,7 @@ class LicenseRule(TableRule):
             return 0.0
 
     def _free(self, name: str) -> int:
-        return self._licenses[name].usable - self._in_use[name] - self._elsewhere(name)
+        return self._usable[name] - self._in_use[name]
 
     def _sentence(self, name: str, count: int) -> str:
         license = self._licenses[name]
@@ -320,12 +328,14 @@ class LicenseRule(TableRule):
 
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         # It leaves its licences to others until there are nodes for it.
-        for name in self._asked.get(job.jobid, ()):
-            self._let_in(name)
+        if self._waiting:
+            for name in self._asked.get(job.jobid, ()):
+                self._let_in(name)
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        return all(name in self._planned for name in self._asked.get(job.jobid, ()))
+        asked = self._asked.get(job.jobid)
+        return not asked or self._planned.keys() >= asked.keys()
 
     def forget(self, jobid: int) -> None:
         self._asked.pop(jobid, None)
@@ -360,13 +370,16 @@ class LicenseRule(TableRule):
         asked = self._asked.pop(jobid)
         for name, count in asked.items():
             self._in_use[name] -= count
-        for name in asked:
-            self._let_in(name)
+        if self._waiting:
+            for name in asked:
+                self._let_in(name)
 
     def _let_in(self, name: str) -> None:
         """Have jobs come back that wait for a licence: as many as there may be enough for."""
         admission = self.host.admission
-        keys = self._waiting.get(name, set())
+        keys = self._waiting.get(name)
+        if keys is None:
+            return
         for key in list(keys):
             count = key[1]  # type: ignore[index]
             free = self._free(name)
@@ -374,6 +387,8 @@ class LicenseRule(TableRule):
                 self.host.readmit(self, key, free // count)
             if not admission.waiting(self, key):
                 keys.discard(key)
+        if not keys:
+            self._waiting.pop(name, None)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
@@ -13,6 +13,9 @@ from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
+
+#: Where the number of jobs is in `DIMENSIONS`.
+JOBS = DIMENSIONS.index("jobs")
 
 #: Whose jobs are counted together.
 PER = ("user", "bank", "queue", "user+queue", "bank+queue", "instance")
@@ -31,6 +34,7 @@ class Limit(NamedTuple):
         deny (bool): a job that alone is more than the limit is denied
         strict (bool): later jobs of a key leave alone what the first of them waits for
         in_reservations (bool): jobs that name a reservation count
+        bounds (tuple): those of `most` that there are, each with its place in `DIMENSIONS`
     """
 
     name: str
@@ -45,6 +49,7 @@ class Limit(NamedTuple):
     deny: bool
     strict: bool
     in_reservations: bool
+    bounds: tuple[tuple[int, int], ...]
 
 
 def read_limit(name: str, value: Any) -> Limit:
@@ -59,6 +64,7 @@ def read_limit(name: str, value: Any) -> Limit:
     if most is None:
         raise ValueError("max is missing: expected a table such as {nodes=64}")
     exempt = table.table("exempt")
+    mosts = tuple(most.whole(dimension) for dimension in DIMENSIONS)
     limit = Limit(
         name,
         per,
@@ -67,11 +73,12 @@ def read_limit(name: str, value: Any) -> Limit:
         banks=table.names("banks"),
         exempt_users=() if exempt is None else _user_ids(exempt, "users", "exempt.users"),
         exempt_banks=() if exempt is None else exempt.names("banks"),
-        most=tuple(most.whole(dimension) for dimension in DIMENSIONS),
+        most=mosts,
         soft=table.flag("soft"),
         deny=table.flag("deny"),
         strict=table.choice("order", ("pass", "strict"), "pass") == "strict",
         in_reservations=table.flag("in-reservations", True),
+        bounds=tuple((at, one) for at, one in enumerate(mosts) if one is not None),
     )
     for left in (most, exempt, table):
         if left is not None:
@@ -100,9 +107,9 @@ class Use:
         limit (Limit): which
         key (tuple): whose jobs: user id, bank or queue, or two of them
         ranks (RankCounts): the ranks they are on
-        cores, gpus, jobs (int): what they hold
+        used (list): what they hold of each of `DIMENSIONS`
         waiting (dict): what jobs that wait for this take at least, by the keys of their deferrals
-        pending (Amount): what all pending jobs of the key take at least, together
+        pending (list): what all pending jobs of the key take at least, together
         head (PendingJob or None): where order is strict, the first job that waits for this
         let_out (set): of `waiting`, what was let out since the count has changed last in place of
             jobs that did not fit the pool
@@ -113,16 +120,14 @@ class Use:
 
     __slots__ = (
         "certain",
-        "cores",
         "demoted",
-        "gpus",
         "head",
-        "jobs",
         "key",
         "let_out",
         "limit",
         "pending",
         "ranks",
+        "used",
         "waiting",
     )
 
@@ -130,50 +135,48 @@ class Use:
         self.limit = limit
         self.key = key
         self.ranks = RankCounts()
-        self.cores = self.gpus = self.jobs = 0
+        self.used = [0, 0, 0, 0]
         self.waiting: dict[Hashable, Amount] = {}
-        self.pending = Amount()
+        self.pending = [0, 0, 0, 0]
         self.head: PendingJob | None = None
         self.let_out: set[Hashable] = set()
         self.demoted: set[int] = set()
         self.certain: dict[int, PendingJob] = {}
 
     @property
-    def used(self) -> Amount:
-        """What is in use."""
-        return Amount(len(self.ranks), self.cores, self.gpus, self.jobs)
-
-    @property
     def idle(self) -> bool:
         """Whether no job is counted here, running or pending."""
-        return not (self.jobs or self.pending.jobs or self.waiting)
+        return not (self.used[JOBS] or self.pending[JOBS] or self.waiting)
 
     def change(self, before: Holding, after: Holding, jobs: int = 0) -> None:
         """A job of the key holds something else than before."""
-        if before.ranks & ~after.ranks:
-            self.ranks.remove(before.ranks & ~after.ranks)
-        if after.ranks & ~before.ranks:
-            self.ranks.add(after.ranks & ~before.ranks)
-        self.cores += after.cores - before.cores
-        self.gpus += after.gpus - before.gpus
-        self.jobs += jobs
+        used, ranks = self.used, self.ranks
+        gone = before.ranks & ~after.ranks
+        new = after.ranks & ~before.ranks
+        if gone:
+            ranks.remove(gone)
+        if new:
+            ranks.add(new)
+        used[0] = popcount(ranks.ranks)
+        used[1] += after.cores - before.cores
+        used[2] += after.gpus - before.gpus
+        used[JOBS] += jobs
 
     def expect(self, amount: Amount, sign: int) -> None:
         """A job that takes so much at least waits, or with `sign` -1 waits no more."""
-        self.pending = Amount(*[a + sign * b for a, b in zip(self.pending, amount)])
+        nodes, cores, gpus, jobs = amount
+        pending = self.pending
+        pending[0] += sign * nodes
+        pending[1] += sign * cores
+        pending[2] += sign * gpus
+        pending[JOBS] += sign * jobs
 
-    def over(self, more: Amount, kept: Amount | None = None) -> int | None:
-        """Which of `DIMENSIONS` would be over the limit with so much more, while `kept` is left
-        alone; None: none."""
-        most = self.limit.most
-        used = (0, self.cores, self.gpus, self.jobs)
-        for at, limit in enumerate(most):
-            if limit is None:
-                continue
-            total = (used[at] if at else popcount(self.ranks.ranks)) + more[at]
-            if kept is not None:
-                total += kept[at]
-            if total > limit:
+    def over(self, more: Sequence[int], kept: Amount | None = None) -> int | None:
+        """Which of `DIMENSIONS` would be over the limit with so much more of each, while `kept` is
+        left alone; None: none."""
+        used = self.used
+        for at, most in self.limit.bounds:
+            if used[at] + more[at] + (kept[at] if kept is not None else 0) > most:
                 return at
         return None
 
@@ -181,8 +184,6 @@ class Use:
         """How many jobs that take so much at least could be let in; None: any number."""
         used = self.used
         rooms = [
-            max(0, limit - used[at]) // each[at]
-            for at, limit in enumerate(self.limit.most)
-            if limit is not None and each[at]
+            max(0, limit - used[at]) // each[at] for at, limit in self.limit.bounds if each[at]
         ]
         return min(rooms, default=None)

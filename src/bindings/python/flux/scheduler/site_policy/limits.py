@@ -61,16 +61,20 @@ class Counted:
         least (Amount): what it takes at least
         waits (bool): it is pending, and counts in `Use.pending`
         holds (Holding): what it holds
+        asked: its request, of which `now` says what it takes at least as ranks are now
+        seen (int): number of the last change of ranks as of which `now` is true
     """
 
-    __slots__ = ("holds", "least", "uses", "userid", "waits")
+    __slots__ = ("asked", "holds", "least", "now", "seen", "uses", "userid", "waits")
 
     def __init__(self, uses: tuple[Use, ...], userid: int) -> None:
         self.uses = uses
         self.userid = userid
-        self.least = Amount()
+        self.least = self.now = Amount()
         self.waits = False
         self.holds = NOTHING
+        self.asked: Any = None
+        self.seen = -1
 
 
 class LimitRule(TableRule):
@@ -94,6 +98,10 @@ class LimitRule(TableRule):
         self._too_much: dict[tuple[Use, Any], str] = {}
         #: by shape, what a request takes at least
         self._leasts: dict[Any, Amount] = {}
+        #: how often ranks have changed
+        self._changes = 0
+        #: what the pool has offered to which job last, and its generation then
+        self._offered: tuple[int, int, Holding] = (0, -1, NOTHING)
         #: jobs that are about to go behind all others
         self._to_demote: list[int] = []
 
@@ -208,7 +216,10 @@ class LimitRule(TableRule):
         known = self._jobs.get(job.jobid)
         if known is None:
             return None
-        least = self._least(job.resource_request)
+        least = known.now
+        if known.asked is not job.resource_request or known.seen != self._changes:
+            known.asked, known.seen = job.resource_request, self._changes
+            least = known.now = self._least(job.resource_request)
         for use in known.uses:
             # This is asked for each job that is examined, so nothing is called that need not be.
             more = least
@@ -333,10 +344,11 @@ class LimitRule(TableRule):
             if use.limit.soft:
                 continue
             if offered is None:
-                offered = holding_of(self.host.resources, job.jobid)
-            more = Amount(
-                popcount(offered.ranks & ~use.ranks.ranks), offered.cores, offered.gpus, 1
-            )
+                pool = self.host.resources
+                offered = holding_of(pool, job.jobid)
+                self._offered = (job.jobid, pool.generation, offered)
+            ranks, cores, gpus = offered
+            more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
             kept = None
             if use.head is not None or use.certain:
                 kept = self._kept(use, job)
@@ -356,8 +368,8 @@ class LimitRule(TableRule):
         for use in known.uses:
             if use.limit.soft:
                 continue
-            new_ranks = popcount(offered.ranks & ~use.ranks.ranks)
-            more = Amount(new_ranks, offered.cores, offered.gpus, 1)
+            ranks, cores, gpus = offered
+            more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
             at = use.over(more, None)
             if at is not None:
                 return self._sentence(use, at, more[at])
@@ -457,8 +469,13 @@ class LimitRule(TableRule):
             self._waits_no_more(job.jobid, known)
 
     def _runs(self, jobid: int, known: Counted) -> None:
-        held = self._held.pop(jobid, NOTHING)
-        known.holds = held if held.ranks else holding_of(self.host.resources, jobid)
+        held = self._held.pop(jobid, NOTHING) if self._held else NOTHING
+        if not held.ranks:
+            pool = self.host.resources
+            offered_to, generation, held = self._offered
+            if offered_to != jobid or generation != pool.generation:
+                held = holding_of(pool, jobid)
+        known.holds = held
         for use in known.uses:
             use.change(NOTHING, known.holds, 1)
 
@@ -487,9 +504,11 @@ class LimitRule(TableRule):
                 del self._jobs[jobid]
                 for use in known.uses:
                     self._drop_if_idle(use)
-        self._ask_again()
+        if self._offers:
+            self._ask_again()
 
     def ranks_changed(self, lost: bool) -> None:
+        self._changes += 1
         self._leasts.clear()
         self._too_much.clear()
         self._ask_again()
@@ -498,7 +517,8 @@ class LimitRule(TableRule):
         """The count of a key has fallen."""
         if use.demoted and use.over(Amount(jobs=1)) is None:
             self._promote(use)
-        self._let_in(use)
+        if use.waiting or use.let_out:
+            self._let_in(use)
 
     def _let_in(self, use: Use) -> None:
         """Have jobs come back that wait for a key: as many as could be let in."""

@@ -45,6 +45,9 @@ MODES = ("free", "bank", "user", "node")
 #: Modes in which a rank is claimed.
 CLAIMING = ("user", "bank")
 
+#: Users with their queues and banks of which it is remembered what they claim.
+MAX_REMEMBERED = 4096
+
 #: Of the jobs of one key that ask for the same and wait for claimed ranks, how many are examined again
 #: when something is freed.
 RETRIED = 4
@@ -115,6 +118,7 @@ class SharingRule(TableRule):
 
     name = "sharing"
     table = "sharing"
+    only_takes_away = True  # a job gets what is free, or less
 
     def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -126,6 +130,8 @@ class SharingRule(TableRule):
         self._claims = Claims()
         #: by queue, where which mode holds for its jobs
         self._modes: dict[str | None, dict[str, int]] = {}
+        #: by user, bank and queue, what all their jobs have in common
+        self._sharers: dict[tuple[Hashable, ...], Sharer] = {}
         #: by id, the slots of jobs that have asked for slots, and get whole nodes
         self._slots: dict[int, int] = {}
         #: keys of deferrals
@@ -210,11 +216,18 @@ class SharingRule(TableRule):
 
     def _sharer(self, userid: int | None, attributes: SystemAttributes) -> Sharer:
         keys = {"user": userid, "bank": attributes.bank or ""}
-        where = self._where(attributes.queue)
-        claimant = Claimant(
-            tuple(keys[mode] for mode in CLAIMING), tuple(where[mode] for mode in CLAIMING)
-        )
-        return Sharer(attributes.queue, where["node"], claimant)
+        queue = attributes.queue
+        whose = (*keys.values(), queue)
+        sharer = self._sharers.get(whose)
+        if sharer is None:
+            where = self._where(queue)
+            claimant = Claimant(
+                tuple(keys[mode] for mode in CLAIMING), tuple(where[mode] for mode in CLAIMING)
+            )
+            if len(self._sharers) >= MAX_REMEMBERED:
+                self._sharers.clear()
+            sharer = self._sharers[whose] = Sharer(queue, where["node"], claimant)
+        return sharer
 
     def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, attributes)
@@ -362,6 +375,7 @@ class SharingRule(TableRule):
             # Nodes may be of another mode now. What runs stays.
             before, self._claims = self._claims, Claims()
             self._modes.clear()
+            self._sharers.clear()
             for jobid, sharer in self._jobs.items():
                 where = self._where(sharer.queue)
                 claimant = sharer.claimant._replace(where=tuple(where[mode] for mode in CLAIMING))

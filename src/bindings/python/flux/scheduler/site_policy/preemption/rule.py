@@ -318,14 +318,16 @@ class PreemptionRule(TableRule):
 
     def ranks_changed(self, lost: bool) -> None:
         for preemption in list(self.active.values()):
-            if preemption.request is None:
-                continue
-            eligible = self.host.resources.eligible_ranks(preemption.request)
-            if preemption.ranks & ~eligible:
-                self._again(preemption, "a node kept for it went down", "node")
-            else:
+            if preemption.request is not None and not self._lost_a_node(preemption):
                 self._keep_again(preemption)
         self._look_soon()
+
+    def _lost_a_node(self, preemption: Preemption) -> bool:
+        """Whether a node that is kept for a job went down: then the job looks again."""
+        lost = preemption.ranks & ~self.host.resources.eligible_ranks(preemption.request)
+        if lost:
+            self._again(preemption, "a node kept for it went down", "node")
+        return bool(lost)
 
     # -- as grounds for a choice -------------------------------------------------------------------
 
@@ -1034,10 +1036,15 @@ class PreemptionRule(TableRule):
         self._tries[job.jobid] = 1
         self._enter(preemption)  # it is known now for how long it will have what is kept
         # In a turn of its own, when it is in the queue.
-        self.host.call_at(self.host.now(), lambda: self._try_to_start(preemption))
+        self.host.call_at(self.host.now(), lambda: self._take_up(preemption))
         if preemption.state == WARNED:
             when = max(preemption.deadline, self.host.now())
             preemption.timer = self.host.call_at(when, lambda: self._deadline(preemption))
+
+    def _take_up(self, preemption: Preemption) -> None:
+        """Go on after a reload, in which a node that is kept for the job may have gone down."""
+        if self.active.get(preemption.taker) is preemption and not self._lost_a_node(preemption):
+            self._try_to_start(preemption)
 
     def _not_come_back(self) -> None:
         for preemption in list(self.active.values()):

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.resource.errors import InsufficientResources
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.request import ResourceRequest
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class PoolTrial(Trial):
         """
         try:
             self._plan.alloc(self._jobid, self._request)
-        except InsufficientResources:
+        except (InsufficientResources, InfeasibleRequest):
+            # Since the job was queued ranks may have left that it cannot do without.
             return None
         ranks: int = self._pool.held_ranks(self._jobid)
         if ask is not None:

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What the rules of a site cost a pass: function calls, which are as many on every machine."""
+
+import cProfile
+import pstats
+
+import pytest
+from peers import R, Rig, jobspec
+
+WHOLE_NODES = {"nodes": 1, "exclusive": True}
+PARTS_OF_NODES = {"cores": 12}
+
+LIMITS = {
+    "user": {"per": "user", "max": {"nodes": 16, "jobs": 4096}},
+    "bank": {"per": "bank", "max": {"cores": 100000}},
+}
+REACHED = {**LIMITS, "user": {"per": "user", "max": {"jobs": 1}, "users": ["1", "2", "3"]}}
+LICENSES = {"matlab": 100000}
+ALL = {
+    "limits": LIMITS,
+    "licenses": LICENSES,
+    "preemption": {"standby": {"queues": ["standby"], "wait": "1h"}},
+}
+RACKS = {"rack": {"groups": {"left": "n[0-7]", "right": "n[8-15]"}}}
+
+#: What is in force, what jobs say, and what they ask for.
+CASES = {
+    "limits": ({"limits": LIMITS}, {}, WHOLE_NODES),
+    "limits that are reached": ({"limits": REACHED}, {}, WHOLE_NODES),
+    "licences": ({"licenses": LICENSES}, {"licenses": {"matlab": 1}}, WHOLE_NODES),
+    "preemption": ({"preemption": ALL["preemption"]}, {}, WHOLE_NODES),
+    "max-wait": ({}, {"max-wait": 1e6}, WHOLE_NODES),
+    "placement": ({"topology": RACKS}, {"placement": {"level": "rack"}}, WHOLE_NODES),
+    "sharing": ({"sharing": {"all": {"mode": "user"}}}, {}, PARTS_OF_NODES),
+    "all": (ALL, {"licenses": {"matlab": 1}, "max-wait": 1e6}, WHOLE_NODES),
+}
+
+
+def calls_of_an_end(module, tables, says, asks, pending, users=6):
+    """Function calls, those of peers included, for each of some ends of jobs with the passes that follow
+    and what they start."""
+    rig = Rig(R(16, 16))
+    rig.instance.config = tables
+    rig.load_file(module, "queue-depth=unlimited", "reason-depth=0")
+    for jobid in range(1, 17 + pending):
+        user = jobid % users + 1
+        spec = jobspec(1, duration=600, bank=f"b{user}", **asks, **says)
+        rig.alloc(jobid, spec, userid=user)
+    rig.settle()
+    ended = rig.started()[:4]
+    rig.free(ended[0])  # what is made once is made
+    rig.settle()
+    before = len(rig.started())
+    profile = cProfile.Profile()
+    profile.enable()
+    for jobid in ended[1:]:
+        rig.free(jobid)
+        rig.settle()
+    profile.disable()
+    assert len(rig.started()) == before + len(ended[1:])
+    return pstats.Stats(profile).total_calls / len(ended[1:])
+
+
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-backfill"])
+@pytest.mark.parametrize("case", CASES)
+def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
+    few, many = (calls_of_an_end(module, *CASES[case], pending) for pending in (150, 600))
+    assert many < 1.1 * few
+
+
+@pytest.mark.parametrize("case, most", [("all", 1.15), ("sharing", 1.3)])
+def test_rules_of_which_none_is_reached_add_little_to_an_end_under_backfill(case, most):
+    tables, says, asks = CASES[case]
+    without = calls_of_an_end("sched-backfill", {}, {}, asks, 150)
+    assert calls_of_an_end("sched-backfill", tables, says, asks, 150) < most * without
+
+
+def test_an_end_costs_the_same_however_many_users_share_nodes():
+    few, many = (
+        calls_of_an_end("sched-backfill", *CASES["sharing"], 400, users) for users in (5, 20)
+    )
+    assert many < 1.1 * few
