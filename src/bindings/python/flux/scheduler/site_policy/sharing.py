@@ -350,8 +350,7 @@ class SharingRule(TableRule):
             on = self.host.resources.held_ranks(jobid)
         except KeyError:
             return
-        if on:  # the last of a job's ranks may have come back before the job is through
-            self._claims.enter(jobid, sharer.claimant, on)
+        self._claims.enter(jobid, sharer.claimant, on)
 
     def found_running(self, job: RunningJob) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, job.attributes)
