@@ -455,9 +455,7 @@ class PolicyScheduler(Scheduler):
     def jobs_running(self) -> list[RunningJob]:
         """The jobs that hold resources, as an admission rule is told of them; their attributes and
         eventlogs are not looked up.  O(jobs)."""
-        return [
-            RunningJob(job.jobid, None, job.userid, None, None) for job in self.running.values()
-        ]
+        return [RunningJob(job.jobid, None, job.userid, None) for job in self.running.values()]
 
     def tell_pending(self, rule: AdmissionRule) -> None:
         """Tell a rule of all pending jobs, or that it is not asked about them any more. None of
@@ -501,6 +499,7 @@ class PolicyScheduler(Scheduler):
         for job in jobs:
             self.running[job.jobid] = StartedJob.found(job)
             self.admission.tell(AdmissionRule.found_running, job)
+            job.drop_pool()
         self.admission.tell(AdmissionRule.ready)
         return bool(names and jobs)
 

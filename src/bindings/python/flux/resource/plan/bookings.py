@@ -5,7 +5,7 @@ A booking takes counts of cores and GPUs on certain ranks for a span of time (se
 it is a bound promise, or a job that was started lately. Where a booking leaves no core of a rank,
 the rank is of no use to any request then, and a single timeline of masks has all such ranks. Of the
 other ranks it depends on the request whether what is left is enough: for each kind of need there is
-a timeline of the ranks where it is not, made when it is first asked for.
+a timeline of the ranks where it is not, made when it was asked for often enough to be worth it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
-from flux.resource.pool.masks import mask_of, members
+from flux.resource.pool.masks import mask_of, members, popcount
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from flux.resource.plan.promise import Booking
     from flux.resource.plan.running_profile import Need, RunningProfile
 
+
+#: Ranks that are asked one by one what they have left, for each part of a booking that came since:
+#: to enter a part for a need costs about as much. Beyond that all parts are entered.
+RANKS_ASKED_PER_PART = 4
 
 #: ``(time, cores, gpus)``: what is free from a time on.
 Step = tuple[float, int, int]
@@ -134,6 +138,8 @@ class Bookings:
                 elif not self._borrowed:
                     continue  # nobody has asked yet what is left of the rank
                 for need, shortage in self._shortages.items():
+                    if not shortage.seen:
+                        continue
                     shortage.masks.remove(start, end, 1 << rank)
                     for low, high in self._short_spans(rank, start, end, need):
                         shortage.masks.add(low, high, 1 << rank)
@@ -145,9 +151,35 @@ class Bookings:
         The mask is of ranks that would have enough without any booking.
         """
         room &= ~self._full.union(start, end)
-        if room and self._parts:
-            room &= ~self._shortage(need).union(start, end)
-        return room
+        if not room or not self._parts:
+            return room
+        shortage = self._shortages.get(need)
+        if shortage is None:
+            shortage = self._shortages[need] = _Shortage()
+        behind = len(self._parts) - shortage.seen
+        if behind:
+            ranks = room & self._touched.union(start, end)
+            shortage.asked += popcount(ranks)
+            if shortage.asked <= RANKS_ASKED_PER_PART * behind:
+                return room & ~self._short_among(ranks, need, start, end)
+            self._catch_up(shortage, need)
+        return room & ~shortage.masks.union(start, end)
+
+    def _short_among(self, ranks: int, need: Need, start: float, end: float) -> int:
+        """Those of some ranks (a mask) that at some moment of a span have too little for a need."""
+        inventory = self.profile.inventory
+        timelines = self._timelines
+        short = 0
+        for rank in members(ranks):
+            cores, gpus = need.cores, need.gpus
+            if need.whole:
+                cores, gpus = divmod(inventory.keys[inventory.full[rank]], inventory.key_base)
+            timeline = timelines.get(rank)
+            if timeline is None:
+                timeline = self._timeline(rank)
+            if timeline.is_short(start, end, cores, gpus):
+                short |= 1 << rank
+        return short
 
     def touched(self, start: float, end: float) -> int:
         """Mask of ranks that may have a booking in a span that leaves some cores."""
@@ -200,11 +232,8 @@ class Bookings:
         """True if more is booked on a rank at a time than it has."""
         return min(self._timeline(rank).at(time)) < 0
 
-    def _shortage(self, need: Need) -> MaskTimeline:
-        """The ranks on which bookings leave too little for a need, by time."""
-        shortage = self._shortages.get(need)
-        if shortage is None:
-            shortage = self._shortages[need] = _Shortage()
+    def _catch_up(self, shortage: _Shortage, need: Need) -> None:
+        """Take the bookings into account of which a shortage does not know yet."""
         masks = shortage.masks
         for part in self._parts[shortage.seen :]:
             if part is None:
@@ -217,7 +246,7 @@ class Bookings:
             for (low, high), ranks in spans.items():
                 masks.add(low, high, mask_of(ranks))
         shortage.seen = len(self._parts)
-        return masks
+        shortage.asked = 0
 
     def _short_spans(
         self, rank: int, start: float, end: float, need: Need
@@ -245,18 +274,21 @@ class _Shortage:
     Attributes:
         masks (MaskTimeline): these ranks, by time.
         seen (int): how many parts of bookings are taken into account.
+        asked (int): how many ranks were asked one by one since others came.
     """
 
-    __slots__ = ("masks", "seen")
+    __slots__ = ("asked", "masks", "seen")
 
     def __init__(self) -> None:
         self.masks = MaskTimeline()
         self.seen = 0
+        self.asked = 0
 
     def copy(self) -> _Shortage:
         new = _Shortage()
         new.masks = self.masks.copy()
         new.seen = self.seen
+        new.asked = self.asked
         return new
 
 
@@ -316,6 +348,15 @@ class _RankTimeline:
         first = bisect_right(self.times, start) - 1
         last = bisect_left(self.times, end)
         return min(self.cores[first:last]), min(self.gpus[first:last])
+
+    def is_short(self, start: float, end: float, cores: int, gpus: int) -> bool:
+        """Whether there is less than this at some moment from ``start`` to before ``end``."""
+        if end > self._until:
+            self._reach(end)
+        times = self.times
+        first = bisect_right(times, start) - 1
+        last = max(first + 1, bisect_left(times, end))  # a span may be shorter than a clock tells
+        return min(self.cores[first:last]) < cores or min(self.gpus[first:last]) < gpus
 
     def steps(self, start: float, end: float) -> Iterator[Step]:
         """Iterate over ``(time, cores, gpus)`` in a span; the first time is its start."""

@@ -107,7 +107,9 @@ class Sums:
         """First time from ``start`` on at which so many more are left for so long; infinity if
         there is none before a time.
 
-        Only ends of jobs and promises are looked at, one by one: nothing else makes it more.
+        Only ends of jobs and promises are looked at: nothing else makes it more. Where too little is
+        left at the beginning of a promise, no span fits that includes it, so the search goes on
+        behind the last of those in a span.
 
         Args:
             length (float): of the span, in seconds
@@ -115,11 +117,20 @@ class Sums:
             until (float): where spans end at the latest: what comes later does not matter
         """
         profile = self._profile
-        times = self._times
+        times, left, taken = self._times, self._left, self._taken
         while start < before:
-            if self.enough(cores, gpus, start, min(start + length, until)):
-                return start
             following = bisect_right(times, start)
+            free, booked = self._free(start), taken[following - 1]
+            if free[0] - booked[0] >= cores and free[1] - booked[1] >= gpus:
+                end = min(start + length, until)
+                for at in range(bisect_left(times, end) - 1, following - 1, -1):
+                    one = left[at]
+                    if one[0] < cores or one[1] < gpus:
+                        start = times[at]
+                        following = at + 1
+                        break
+                else:
+                    return start
             start = profile.next_end_after(start)
             if following < len(times):
                 start = min(start, times[following])

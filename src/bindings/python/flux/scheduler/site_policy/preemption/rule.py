@@ -309,6 +309,9 @@ class PreemptionRule(TableRule):
             self.borrowed.review()
         return None
 
+    def pins_promises(self) -> bool:
+        return bool(self.borrowed)
+
     def promise_stays(self, job: PendingJob) -> bool:
         if not self.borrowed:
             return False

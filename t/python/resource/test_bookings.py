@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What bookings leave of ranks, against what each rank has left moment by moment."""
+
+import math
+import random
+
+import pytest
+from test_sums import NOW, fill, make_pool
+
+from flux.resource.plan import bookings as bookings_module
+from flux.resource.plan.bookings import Bookings
+from flux.resource.plan.promise import Booking
+from flux.resource.plan.running_profile import Need, RunningProfile
+from flux.resource.pool.masks import members
+
+RANKS = 6
+
+
+def profile_of(pool):
+    impl = pool.impl
+    return RunningProfile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held, impl.clock())
+
+
+@pytest.mark.parametrize("asked", [0, bookings_module.RANKS_ASKED_PER_PART, 10**9])
+@pytest.mark.parametrize("seed", range(12))
+def test_ranks_that_bookings_leave_enough_on(monkeypatch, seed, asked):
+    """The same whether ranks are asked one by one or all bookings are entered for a need."""
+    monkeypatch.setattr(bookings_module, "RANKS_ASKED_PER_PART", asked)
+    rng = random.Random(seed)
+    pool = make_pool(RANKS)
+    fill(pool, rng, 20)
+    profile = profile_of(pool)
+    base = profile.inventory.key_base
+    booked = Bookings(profile)
+    there = []
+    needs = [Need(rng.randint(0, 16), rng.randint(0, 4), False) for _ in range(4)]
+    needs.append(Need(0, 0, True))
+
+    def left(rank, time):
+        """What is free of a rank at a moment, beside bookings that leave some cores."""
+        free = next(key for key, mask in profile.groups_at(time).items() if mask >> rank & 1)
+        cores, gpus = divmod(free, base)
+        for one in there:
+            for mask, key in one.parts:
+                if mask >> rank & 1 and one.start <= time < one.end:
+                    cores -= key // base
+                    gpus -= key % base
+        return cores, gpus
+
+    def enough(rank, need, start, end):
+        moments = {start, *[end for end, _ in pool.jobs_by_end() if start < end]}
+        moments |= {time for one in there for time in (one.start, one.end)}
+        for time in moments:
+            if start <= time < end:
+                cores, gpus = left(rank, time)
+                if need.whole and (cores, gpus) != (16, 4):
+                    return False
+                if cores < need.cores or gpus < need.gpus:
+                    return False
+        return True
+
+    found = set()
+    for step in range(60):
+        if there and rng.random() < 0.4:
+            assert booked.remove(there.pop(rng.randrange(len(there))))
+        else:
+            start = NOW + rng.randint(0, 40)
+            end = rng.choice([start + rng.randint(1, 30), math.inf])
+            mask = rng.getrandbits(RANKS) or 1
+            one = Booking(start, end, [(mask, rng.randint(1, 6) * base + rng.randint(0, 1))])
+            there.append(one)
+            booked.enter(one)
+        if step % 20 == 19:
+            booked = booked.copy(profile)
+        for need in needs:
+            start = NOW + rng.randint(0, 45)
+            end = start + rng.choice([rng.randint(1, 40), math.inf])
+            room = profile.track(need).at(start)
+            expected = sum(1 << rank for rank in members(room) if enough(rank, need, start, end))
+            assert booked.leaving(room, need, start, end) == expected
+            found.add(expected == room)
+    assert found == {True, False}
