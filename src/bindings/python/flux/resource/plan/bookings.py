@@ -11,7 +11,8 @@ a timeline of the ranks where it is not, made when it was asked for often enough
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
@@ -196,10 +197,8 @@ class Bookings:
     def _timeline(self, rank: int) -> _RankTimeline:
         timeline = self._timelines.get(rank)
         if timeline is None:
-            base = self.profile.inventory.key_base
-            timeline = self._timelines[rank] = _RankTimeline(self.profile, rank)
-            for start, end, key in self._on_rank.get(rank, ()):
-                timeline.take(start, end, *divmod(key, base))
+            timeline = _RankTimeline(self.profile, rank, self._on_rank.get(rank, ()))
+            self._timelines[rank] = timeline
         return timeline
 
     def least(self, rank: int, start: float, end: float) -> tuple[int, int]:
@@ -300,13 +299,26 @@ class _RankTimeline:
 
     __slots__ = ("profile", "rank", "times", "cores", "gpus", "_done", "_until")
 
-    def __init__(self, profile: RunningProfile, rank: int) -> None:
+    def __init__(
+        self, profile: RunningProfile, rank: int, booked: Iterable[tuple[float, float, int]]
+    ) -> None:
         self.profile = profile
         self.rank = rank
-        cores, gpus = divmod(profile.key_now(rank), profile.inventory.key_base)
-        self.times = [-INFINITY]
-        self.cores = [cores]
-        self.gpus = [gpus]
+        base = profile.inventory.key_base
+        more_cores: dict[float, int] = {}
+        more_gpus: dict[float, int] = {}
+        for start, end, key in booked:
+            cores, gpus = divmod(key, base)
+            more_cores[start] = more_cores.get(start, 0) - cores
+            more_gpus[start] = more_gpus.get(start, 0) - gpus
+            if end != INFINITY:
+                more_cores[end] = more_cores.get(end, 0) + cores
+                more_gpus[end] = more_gpus.get(end, 0) + gpus
+        cores, gpus = divmod(profile.key_now(rank), base)
+        times = sorted(more_cores)
+        self.times = [-INFINITY, *times]
+        self.cores = list(accumulate([cores, *[more_cores[time] for time in times]]))
+        self.gpus = list(accumulate([gpus, *[more_gpus[time] for time in times]]))
         self._done = 1  # of the profile's times, how many are counted in
         self._until = -INFINITY
 
