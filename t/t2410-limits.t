@@ -10,22 +10,11 @@ test_under_flux 4 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
-}
 # running ID...: these and no others hold resources
 running() {
 	for id in "$@"; do flux job id --to=dec $id; done | sort >expected
 	flux jobs -f running -no "{id.dec}" | sort >actual
 	test_cmp expected actual
-}
-# reason ID: wait until a job is told why it waits, and print it
-reason() {
-	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.reason_pending} $1)\"" &&
-	flux jobs -no "{annotations.sched.reason_pending}" $1
-}
-guest() {
-	FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"
 }
 # used LIMIT DIMENSION: what is in use
 used() {
@@ -85,6 +74,12 @@ test_expect_success 'flux sched limits: what is in use' '
 test_expect_success 'a guest sees nothing of others' '
 	guest flux sched limits --json | jq -e ".limits == []" &&
 	test_must_fail guest flux sched stats
+'
+test_expect_success 'an admin sees all of it, and changes nothing' '
+	admin flux sched limits >seen && flux sched limits >out && test_cmp out seen &&
+	admin flux sched explain $third | grep "waits: limit me: $me has 2 of 2 nodes; needs 1" &&
+	test_must_fail guest flux sched explain $third &&
+	admin_changes_nothing $third
 '
 test_expect_success 'the next starts when the count falls' '
 	flux cancel $first && started $third &&

@@ -10,13 +10,6 @@ test_under_flux 4 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
-}
-reason() {
-	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.reason_pending} $1)\"" &&
-	flux jobs -no "{annotations.sched.reason_pending}" $1
-}
 # job COUNT [OPTION...]: a job that uses so many of matlab
 job() {
 	count=$1
@@ -25,9 +18,6 @@ job() {
 }
 used() {
 	flux sched limits --json | jq ".licenses[] | select(.name == \"$1\") | .used"
-}
-guest() {
-	FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"
 }
 
 test_expect_success 'sched-backfill is loaded, and a job runs that names a licence nobody counts yet' '
@@ -71,6 +61,13 @@ test_expect_success 'flux sched when and explain know of them' '
 	flux sched when -n1 --setattr=system.licenses.matlab=1 >when 2>&1 || true; cat when &&
 	flux sched explain --json $two | jq -e ".jobs[0].rules[0].rule == \"licenses\""
 '
+test_expect_success 'an admin is told of jobs of others, a guest is not; neither changes anything' '
+	admin flux sched explain $two | grep "licenses: matlab 4 of 4 in use; needs 1" &&
+	test_must_fail guest flux sched explain $two 2>err && grep "is not a pending job" err &&
+	admin flux sched stats | jq -e "[.licenses[] | select(.name == \"matlab\") | .used] == [4]" &&
+	test_must_fail guest flux sched stats &&
+	admin_changes_nothing $two
+'
 test_expect_success 'a reload of the scheduler finds what runs' '
 	flux module reload sched-backfill &&
 	test "$(used matlab)" = 4 &&
@@ -96,6 +93,30 @@ test_expect_success 'sched-fifo and sched-simple keep to them, too' '
 		flux cancel $one && started $two && flux cancel $two &&
 		flux job wait-event -t 20 $two clean >/dev/null || return 1
 	done
+'
+test_expect_success 'what is used elsewhere is read from a file, again and again' '
+	echo "matlab 3" >used.new && mv used.new used &&
+	cat >elsewhere.toml <<-EOT &&
+	[licenses]
+	matlab = {total = 4, elsewhere = "$PWD/used", every = "1s", max-age = "10m"}
+	EOT
+	flux config load <elsewhere.toml &&
+	one=$(job 2) &&
+	reason $one >reason && cat reason &&
+	echo "licenses: matlab 0 of 4 in use, 3 elsewhere; needs 2" >expected &&
+	test_cmp expected reason &&
+	flux sched limits >out && cat out && grep "^matlab *0 *4 *0 *1 *3 *[0-9]*s" out &&
+	echo "matlab 2" >used.new && mv used.new used &&
+	started $one && flux cancel $one &&
+	flux job wait-event -t 20 $one clean >/dev/null
+'
+test_expect_success 'the last number holds, and that it is old is told' '
+	echo "matlab 4" >used.new && touch -d "1 hour ago" used.new && mv used.new used &&
+	test_wait_until "flux sched limits | grep \"^matlab .* 4 *1h.* (stale)\"" &&
+	rm used &&
+	test_wait_until "flux dmesg | grep \"elsewhere=.*: the last numbers hold\"" &&
+	one=$(job 1) && reason $one | grep "4 elsewhere (1h ago); needs 1" &&
+	flux cancel $one
 '
 
 test_done

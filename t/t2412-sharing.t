@@ -10,13 +10,6 @@ test_under_flux 4 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
-}
-reason() {
-	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.reason_pending} $1)\"" &&
-	flux jobs -no "{annotations.sched.reason_pending}" $1
-}
 # job BANK [OPTION...]
 job() {
 	bank=$1
@@ -58,6 +51,13 @@ test_expect_success 'it is promised the time at which the last of them has ended
 	test "$(flux jobs -no {annotations.sched.t_estimate_kind} $four)" = promised &&
 	flux sched top --once >top && cat top &&
 	grep "claims  4 nodes of one user or bank, with 3 idle cores for nobody else" top
+'
+test_expect_success 'an admin is told whose the nodes are, a guest is not; neither changes anything' '
+	admin flux sched explain $four | grep "nodes have room but are another bank.s" &&
+	test_must_fail guest flux sched explain $four 2>err && grep "is not a pending job" err &&
+	admin flux sched stats | jq -e "[.claims[].whose] | sort == [\"blue\", \"green\", \"red\"]" &&
+	test_must_fail guest flux sched stats &&
+	admin_changes_nothing $four
 '
 test_expect_success 'a reload of the scheduler knows whose the nodes are' '
 	flux module reload sched-backfill &&

@@ -56,8 +56,9 @@ test_expect_success 'configurations, and what all scripts use' '
 	cp -r conf conf-bad && cp -r conf conf-wait && sed -i "s/^wait.*/wait = \"1d\"/" conf-wait/preemption.toml &&
 	cat >functions.sh <<-\EOT
 	guest() { FLUX_HANDLE_USERID=9999 FLUX_HANDLE_ROLEMASK=0x2 "$@"; }
+	admin() { FLUX_HANDLE_USERID=9998 FLUX_HANDLE_ROLEMASK=0xa "$@"; }
 	# A task that does not end by the signal of the warning.
-	standby() { flux submit -N1 -x -t 1h --queue=standby sh -c "trap \"\" USR1; exec sleep 600"; }
+	standby() { flux submit -N${1:-1} -x -t 1h --queue=standby sh -c "trap \"\" USR1; exec sleep 600"; }
 	wait_log() { # PATTERN JOB
 		for i in $(seq 300); do
 			flux job eventlog $2 >log.$$ && grep -q "$1" log.$$ && return
@@ -99,6 +100,10 @@ test_expect_success 'a job that is canceled in the grace costs nobody an end' '
 	flux sched preemptions >out
 	cat out
 	grep \"\$b *batch *warned\" out
+	admin flux sched preemptions >seen
+	diff out seen
+	! admin flux cancel \$b
+	! admin flux cancel \$v
 	flux cancel \$b
 	wait_log \"will not be ended now: \$b is gone\" \$v
 	test \"\$(flux jobs -no {status} \$v)\" = RUN
@@ -117,6 +122,32 @@ test_expect_success 'over a reload in the grace the job has its place, and nobod
 	test \"\$(flux jobs -no {ranks} \$b)\" = \"\$(flux jobs -ano {ranks} \$v)\"
 	test \$(flux job eventlog \$v | grep -c severity=1) = 1
 	" --config-path=conf
+'
+
+test_expect_success 'a job that starts in promised time is ended before it; over a reload, too' '
+	cp -r conf conf-into && sed -i "s/^rank.*/into-promises = true/" conf-into/preemption.toml &&
+	instance "
+	a=\$(flux submit --queue=batch -N2 -x -t 25s sleep 24)
+	flux job wait-event -t 30 \$a start
+	b=\$(flux submit --queue=batch -N4 -x -t 60s true)
+	for i in \$(seq 100); do flux sched explain \$b >out && break; sleep 0.1; done
+	v=\$(standby 2)
+	flux job wait-event -t 30 \$v start
+	flux sched preemptions >out
+	cat out
+	grep \"\$b *runs .*\$v *standby\" out
+	flux sched explain \$b | grep \"1 job of standby runs in its time; ended at\"
+	flux jobs -no \"{annotations.sched.t_preempt}\" \$v | grep \"[0-9]\"
+	guest flux sched preemptions --json | jq -e \".borrowers == []\"
+	flux module reload sched-backfill
+	flux job wait-event -t 40 \$b start
+	flux job wait-event -t 5 \$b clean
+	flux job eventlog \$v >log
+	cat log
+	grep \"type=.preempt. severity=1.*will end at .* for a job of batch\" log
+	grep \"type=.preempt. severity=0.*preempted for \$b (batch); ran\" log
+	test \$(grep -c severity=1 log) = 1
+	" --config-path=conf-into
 '
 
 test_expect_success 'mode="log" tells whom it would end, and ends nobody' '
@@ -142,6 +173,9 @@ test_expect_success 'a dry run and explain say who would end; guests are named o
 	! guest flux sched preempt --dry-run \$b 2>err
 	grep \"is not a pending job\" err
 	guest flux sched preemptions --json | jq -e \".preemptions == []\"
+	admin flux sched preempt --dry-run \$b >seen
+	diff out seen
+	! admin flux sched preempt \$b
 	! flux sched preempt \$b 2>err
 	grep dry-run err
 	big=\$(flux submit --queue=batch -N4 -x -t 60s true)

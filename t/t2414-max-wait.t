@@ -10,9 +10,6 @@ test_under_flux 1 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
-}
 # The exception that ended a job: its type and its note.
 why() {
 	flux job wait-event -t 30 "$1" clean >/dev/null &&
@@ -30,6 +27,8 @@ for module in sched-fifo sched-simple sched-backfill; do
 		all=$(flux submit -n2 -t 10m sleep 300) && started $all &&
 		id=$(flux submit -n2 -t 1m --setattr=system.max-wait=6 true) &&
 		flux sched explain $id >explain && grep "given up at" explain &&
+		admin flux sched explain $id | grep "given up at" &&
+		test_must_fail guest flux sched explain $id &&
 		why $id >note && cat note &&
 		grep "^alloc: max-wait: not started within 6s (first start about" note
 	'

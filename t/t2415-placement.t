@@ -10,13 +10,6 @@ test_under_flux 8 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
-}
-reason() {
-	test_wait_until "test -n \"\$(flux jobs -no {annotations.sched.reason_pending} $1)\"" &&
-	flux jobs -no "{annotations.sched.reason_pending}" $1
-}
 # job NODES [OPTION...]
 job() {
 	nodes=$1
@@ -73,6 +66,12 @@ test_expect_success 'another waits for one, with a reason and a promise' '
 	test_cmp expected reason &&
 	flux sched explain $five >explained && cat explained && grep "in one rack" explained &&
 	flux sched explain --json $five | jq -e ".jobs[0].placement.mode == \"required\""
+'
+test_expect_success 'an admin is told of the job of another, a guest is not; neither changes anything' '
+	admin flux sched explain $five | grep "in one rack" &&
+	test_must_fail guest flux sched explain $five 2>err && grep "is not a pending job" err &&
+	admin flux sched stats | jq -e ".topology | length == 1" &&
+	admin_changes_nothing $five
 '
 test_expect_success 'a reload of the scheduler changes nothing of that' '
 	flux module reload sched-backfill &&

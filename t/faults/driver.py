@@ -37,10 +37,13 @@ CONFIG = {
 }
 
 
-#: Where there is preemption: jobs of standby end for all others, after some seconds.
+#: Where there is preemption: jobs of standby end for all others, after some seconds, and may start in
+#: time that was promised to others.
 PREEMPTION = {
     "queues": {"batch": {}, "standby": {}},
-    "preemption": {"standby": {"queues": ["standby"], "grace": 4, "wait": 2}},
+    "preemption": {
+        "standby": {"queues": ["standby"], "grace": 4, "wait": 2, "into-promises": True}
+    },
 }
 
 

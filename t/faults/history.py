@@ -11,8 +11,8 @@ from site_rules import BANKS, MOST_LICENSES, PLACEMENTS, TABLES
 
 from flux.scheduler.testing import jobspec
 
-#: What jobs ask for. nodes 0: slots go anywhere.
-SHAPES = [
+#: What jobs ask for, in most histories. nodes 0: slots go anywhere.
+ORDINARY = [
     {"nodes": 0, "slots": 1, "cores": 1, "gpus": 0},
     {"nodes": 0, "slots": 3, "cores": 1, "gpus": 0},
     {"nodes": 0, "slots": 2, "cores": 2, "gpus": 1},
@@ -28,6 +28,13 @@ SHAPES = [
     {"nodes": 5, "slots": 1, "cores": 1, "gpus": 0},
     {"nodes": 0, "slots": 1, "cores": 5, "gpus": 0},
 ]
+
+#: What they ask for where all of them want whole nodes.
+WHOLE = [
+    {"nodes": nodes, "slots": 1, "cores": 1, "gpus": 0, "exclusive": True} for nodes in (1, 2, 3, 4)
+]
+
+SHAPES = ORDINARY + WHOLE
 
 CONSTRAINTS = [
     None,
@@ -124,8 +131,13 @@ def make(
                 if chance.random() < 0.4:
                     job["placement"] = chance.choice(PLACEMENTS)
     if preempting:
+        # Where promises are counted, jobs may start in time that was promised to others.
+        whole = seed % 16 >= 8
         for step in history:
             for job in step[1] if step[0] == "submit" else ():
+                if whole:
+                    job["shape"] = len(ORDINARY) + chance.randrange(len(WHOLE))
+                    job["constraint"] = 0
                 job["queue"] = chance.choice(QUEUES)
                 if job["queue"] == "standby":
                     job["run"], job["duration"] = chance.choice(((200, 300), (60, 100), (20, 20)))
@@ -215,7 +227,7 @@ def _job(chance, calm):
     duration = chance.choice((0, 5, 20, 100)) if not calm else chance.choice((5, 20, 100))
     run = chance.choice((0, 1, 5, 20, 40))
     return {
-        "shape": chance.randrange(len(SHAPES)),
+        "shape": chance.randrange(len(ORDINARY)),
         "constraint": chance.randrange(len(CONSTRAINTS)),
         "duration": duration,
         "run": min(run, duration) if duration else run,

@@ -268,8 +268,10 @@ class Watch:
                     self.committed[jobid] = (self.kernel.turns, R)
 
             elif op[0] == "put" and op[1] == PREEMPTIONS:
-                stored = json.loads(op[2])["preemptions"]
-                self.recorded = {victim["id"] for one in stored for victim in one["victims"]}
+                stored = json.loads(op[2])
+                self.recorded = {one["id"] for one in stored.get("borrowers", ())}
+                for one in stored["preemptions"]:
+                    self.recorded.update(victim["id"] for victim in one["victims"])
 
     def _raised(self, body):
         """An exception: perhaps one that ends a job to make way."""
@@ -310,8 +312,9 @@ class Watch:
             estimate = self._promised(jobid)
             if estimate is not None:
                 self.estimates.setdefault(jobid, estimate)
-            else:
+            elif not self.preempting or not self.bound:
                 self.estimates.pop(jobid, None)
+            # Who takes from others is told another time, which has to be earlier.
             return
         request = self.pending.pop(jobid)
         if body["type"] == 0:

@@ -18,7 +18,7 @@ from eventlog_rules import Violation, check  # noqa: E402
 from site_rules import SiteRules  # noqa: E402
 from watch import Watch, merge  # noqa: E402
 
-from flux.scheduler.site_policy.preemption import chooser, rule  # noqa: E402
+from flux.scheduler.site_policy.preemption import borrowed_time, chooser, rule  # noqa: E402
 from flux.scheduler.testing import make_R  # noqa: E402
 
 
@@ -435,9 +435,40 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
 
 def test_a_job_that_is_ended_without_a_record_is_found(monkeypatch):
     """A planted defect: the record is not waited for, and never written."""
-    monkeypatch.setattr(rule.PreemptionRule, "_store", lambda self, stored: stored())
+    monkeypatch.setattr(rule.PreemptionRule, "store_record", lambda self, stored: stored())
     found = run_preempting()
     assert found.startswith("Violation: job ") and "there is no record of it" in found
+
+
+def run_borrowing():
+    """Two of four nodes are taken for 100 s, all four are promised from then on, and a job of standby
+    starts on two of them for longer."""
+
+    def whole(nodes, queue, run, duration):
+        shape = len(history.ORDINARY) + nodes - 1
+        asked = {"shape": shape, "constraint": 0, "urgency": 16}
+        return ["submit", [{**asked, "queue": queue, "run": run, "duration": duration}]]
+
+    made = [whole(2, "batch", 100, 100), whole(4, "batch", 20, 400)]
+    made += [whole(2, "standby", 300, 300), ["advance", 10], ["advance", 300]]
+    return faults.run_history(made, "conservative", "rv1")
+
+
+def test_a_job_that_is_not_ended_before_the_time_of_another_is_found(monkeypatch):
+    """A planted defect: jobs that start in promised time are warned, and not ended."""
+    ended = []
+    ordinary = borrowed_time.BorrowedTime._end
+
+    def end(self, borrower):
+        ended.append(borrower)
+        ordinary(self, borrower)
+
+    monkeypatch.setattr(borrowed_time.BorrowedTime, "_end", end)
+    assert run_borrowing() is None
+    assert len(ended) == 1
+    monkeypatch.setattr(borrowed_time.BorrowedTime, "_end", lambda self, borrower: None)
+    found = run_borrowing()
+    assert found.startswith("Violation: job ") and "was promised" in found
 
 
 # -- what a site enforces --------------------------------------------------------------------------

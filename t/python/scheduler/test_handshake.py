@@ -2,12 +2,17 @@
 """The start of a scheduler: acquire, hello, ready; and the ways it can fail."""
 
 import errno
+import gc
 
 import pytest
 from peers import Guide, R, Rig, jobspec
 
+from flux.resource.pool.inventory import Inventory
+from flux.resource.pool.rank_index import RankIndex
 from flux.scheduler import Scheduler
+from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.host import kvs_dir, r_key
+from flux.scheduler.policies.backfill import Backfill
 
 CRIT, ERR, WARNING, INFO, DEBUG = 2, 3, 4, 6, 7
 
@@ -570,3 +575,31 @@ def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
         "sched-backfill needs a pool that can plan(), which PlainPool cannot: it ends here"
     ]
     assert rig.task.ended
+
+
+def test_what_running_jobs_hold_is_not_a_pool_each_while_a_scheduler_starts():
+    """A pool has entries for each rank of the machine: one for each of 10,000 jobs would be more than
+    all the rest of a scheduler, and a process does not give back what it has used once."""
+    found = {}
+
+    class Reader(AdmissionRule):
+        def found_running(self, job):
+            assert job.R.node_kinds() == [(1, 0, 1 << job.jobid)]
+
+        def ready(self):
+            gc.collect()
+            found[jobs] = sum(isinstance(one, (RankIndex, Inventory)) for one in gc.get_objects())
+
+    class Mine(Backfill):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.add_rule(Reader(self))
+
+    for jobs in (8, 32):
+        rig = Rig(R(33, 4))
+        for jobid in range(1, jobs + 1):
+            running(rig, jobid, part(str(jobid), "0"))
+        rig.load(Mine)
+        assert len(rig.sched.resources.job_end_times()) == jobs
+        del rig
+    assert found[8] == found[32]

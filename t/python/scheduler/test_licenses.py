@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Licences: ``[licenses]``."""
 
+import os
 import random
 
 import pytest
@@ -440,3 +441,126 @@ def test_planned_times_are_those_of_a_search_second_by_second(seed):
             assert tokens.fits(wanted, found, found + length, 0)
             if found > start:
                 assert not tokens.fits(wanted, found - 1, found - 1 + length, 0)
+
+
+# -- used elsewhere --------------------------------------------------------------------------------
+
+
+def write(path, text, rig=None, age=0.0):
+    path.write_text(text)
+    when = START_TIME if rig is None else rig.instance.now
+    os.utime(path, (when - age, when - age))
+
+
+def matlab(path, **keys):
+    return {"matlab": {"total": 4, "elsewhere": str(path), **keys}}
+
+
+def listed(rig):
+    return rig.ask("sched.limits")[1]["licenses"][0]
+
+
+@POLICIES
+def test_what_is_used_elsewhere_is_left_to_others(policy, args, tmp_path):
+    path = tmp_path / "used"
+    write(path, "# of the server\nansys 7\nmatlab 3  # of 4\n")
+    rig = load(policy, args, **matlab(path))
+    rig.alloc(1, wants(1))
+    rig.settle()
+    rig.alloc(2, wants(2))
+    rig.settle()
+    assert 1 in rig.sched.running and 2 not in rig.sched.running
+    rig.wait(10)
+    assert reason(rig, 2) == "licenses: matlab 1 of 4 in use, 3 elsewhere; needs 2"
+    assert (listed(rig)["elsewhere"], listed(rig)["stale"]) == (3, False)
+    write(path, "matlab 1\n", rig)
+    rig.wait(31)
+    rig.settle()
+    assert 2 in rig.sched.running
+    check(rig)
+
+
+@POLICIES
+def test_the_last_number_holds_and_its_age_is_told(policy, args, tmp_path):
+    path = tmp_path / "used"
+    write(path, "matlab 3\n", age=60)
+    rig = load(policy, args, **matlab(path, **{"max-age": "2m"}))
+    rig.alloc(1, wants(2))
+    rig.settle()
+    assert not listed(rig)["stale"]
+    path.unlink()
+    rig.wait(100)
+    found = listed(rig)
+    assert found["stale"] and found["elsewhere"] == 3 and found["age"] >= 160
+    assert rig.ask("sched.stats")[1]["licenses"][0]["stale"]
+    assert (
+        "3 elsewhere (2m ago); needs 2"
+        in rig.ask("sched.explain", {"id": 1})[1]["jobs"][0]["reason"]
+    )
+    warned = [text for _, text in rig.instance.log if "the last numbers hold" in text]
+    assert len(warned) == 1 and "No such file" in warned[0]
+    write(path, "matlab 0\n", rig)
+    rig.wait(31)
+    rig.settle()
+    assert 1 in rig.sched.running and not listed(rig)["stale"]
+
+
+def test_until_something_was_read_nothing_is_used_elsewhere_and_that_is_told(tmp_path):
+    rig = load(Fifo, (), **matlab(tmp_path / "none"))
+    rig.alloc(1, wants(4))
+    rig.settle()
+    assert 1 in rig.sched.running
+    assert listed(rig)["elsewhere"] == 0 and listed(rig)["age"] is None and listed(rig)["stale"]
+
+
+@pytest.mark.parametrize("text", ["matlab\n", "matlab -1\n", "matlab two\n", "x" * 70000])
+def test_a_file_that_cannot_be_read_costs_nothing_but_a_line(text, tmp_path):
+    path = tmp_path / "used"
+    write(path, text)
+    rig = load(Fifo, (), **matlab(path))
+    rig.wait(100)
+    assert listed(rig)["age"] is None
+    assert sum("the last numbers hold" in line for _, line in rig.instance.log) == 1
+
+
+def test_a_pipe_does_not_stop_the_scheduler(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    rig = load(Fifo, (), **matlab(tmp_path / "pipe"))
+    assert listed(rig)["age"] is None
+    assert any("no regular file" in text for _, text in rig.instance.log)
+
+
+def test_a_new_table_keeps_what_was_read_and_reads_one_file_once(tmp_path):
+    path = tmp_path / "used"
+    write(path, "matlab 2\nansys 1\n")
+    rig = load(Fifo, (), **matlab(path))
+    path.unlink()
+    reload(
+        rig, matlab={"total": 9, "elsewhere": str(path)}, ansys={"total": 2, "elsewhere": str(path)}
+    )
+    assert {one["name"]: one["elsewhere"] for one in rig.ask("sched.limits")[1]["licenses"]} == {
+        "matlab": 2,
+        "ansys": 1,
+    }
+    reload(rig)
+    rig.wait(100)
+    assert rule_is_gone(rig)
+
+
+def rule_is_gone(rig):
+    return "licenses" not in [rule.name for rule in rig.sched.admission.rules]
+
+
+@pytest.mark.parametrize(
+    "table, text",
+    [
+        ({"elsewhere": "used"}, "expected the path of a file, from /"),
+        ({"elsewhere": 7}, "elsewhere=7: expected text"),
+        ({"elsewhere": "/x", "plan": True}, "nobody knows when those come back"),
+        ({"elsewhere": "/x", "every": "soon"}, "every='soon': expected a length of time"),
+        ({"every": "30s"}, "every: unknown key"),
+    ],
+)
+def test_a_bad_table_for_what_is_used_elsewhere_is_refused(table, text):
+    with pytest.raises(ValueError, match=text):
+        read_license("matlab", {"total": 4, **table})

@@ -354,6 +354,38 @@ def test_trap_6_an_expiration_update_moves_estimates(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_trap_6_the_end_of_the_instance_moves_jobs_without_a_limit(module, reloaded):
+    """As in an instance that is a job of another one, whose duration is updated there: the job manager
+    moves the ends of such jobs, and asks nobody."""
+    rig = Rig(R(2, 4))
+    start = rig.now
+    rig.resource.R["execution"]["expiration"] = start + 1000
+    rig.load_file(module)
+    rig.alloc(1, jobspec(1, cores=4, nodes=1))
+    rig.alloc(2, jobspec(1, cores=4, nodes=1, duration=100))
+    rig.settle()
+    if reloaded:
+        for jobid in (1, 2):
+            rig.info.R[jobid] = rig.success(jobid)["R"]
+            rig.manager.running.append(
+                {"id": jobid, "priority": 16, "userid": 0, "t_submit": start}
+            )
+        rig.unload()
+        rig.load_file(module)
+    rig.alloc(3, jobspec(1, cores=4, nodes=2, duration=100))
+    rig.settle()
+    assert rig.annotations(3)["sched"]["t_estimate"] == start + 1000
+    rig.resource.update(expiration=start + 3000)
+    rig.settle()
+    assert dict(rig.sched.resources.job_end_times()) == {1: start + 3000, 2: start + 100}
+    assert rig.annotations(3)["sched"]["t_estimate"] == start + 3000
+    rig.resource.update(expiration=start + 500)
+    rig.settle()
+    assert rig.annotations(3)["sched"]["t_estimate"] == start + 500
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_trap_6_a_job_past_its_end_counts_as_ending_soon(module):
     rig = Rig(R(1, 4))
     rig.load_file(module)

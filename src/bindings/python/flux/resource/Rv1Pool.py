@@ -139,7 +139,10 @@ class Rv1Pool(Hooks):
 
     @property
     def inventory(self) -> Inventory:
-        return self._pool_state.inventory
+        # Of a pool that is only read, the state, which has an entry for each rank, is not made.
+        if "_pool_state" in self.__dict__ or self._granted:
+            return self._pool_state.inventory
+        return self._base
 
     @property
     def index(self) -> RankIndex:

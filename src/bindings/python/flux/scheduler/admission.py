@@ -228,6 +228,15 @@ class AdmissionRule:
         come. If not, its user is told that the time is planned."""
         return True
 
+    def pins_promises(self) -> bool:
+        """Whether there are promises that `promise_stays` is to be asked about."""
+        return False
+
+    def promise_stays(self, job: PendingJob) -> bool:
+        """Whether a promise to `job` is to stay at its time, though it could move to an earlier one:
+        this rule counts on it. Asked before anything else about a job that has one."""
+        return False
+
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         """`job` may start now and does not fit: None, or why it waits apart from the queue."""
         return None
@@ -653,6 +662,14 @@ class AdmissionControl:
             if not rule.keeps_promise(job):
                 return False
         return True
+
+    def pins_promises(self) -> bool:
+        """Whether a rule may have promises stay at their times."""
+        return any(rule.pins_promises() for rule in self.rules if rule.engaged)
+
+    def promise_stays(self, job: PendingJob) -> bool:
+        """Whether a rule has a promise to `job` stay at its time."""
+        return any(rule.promise_stays(job) for rule in self.rules if rule.engaged)
 
     def latest_end(self, job: PendingJob, end: float) -> float:
         """The end of a job that starts now, `end` or what a rule sets (seconds since the epoch; 0:

@@ -324,8 +324,13 @@ class Scheduler(BrokerModule):
             expiration (float): its new end, seconds since the epoch; 0: none
         """
         if self._requests.is_running(jobid):
-            self.resources.update_expiration(jobid, expiration)
+            self._end_moved(jobid, expiration)
         self.handle.respond(msg, None)
+
+    def _end_moved(self, jobid: int, expiration: float) -> None:
+        """A running job is to end at another time (seconds since the epoch; 0: at none); tells the
+        pool."""
+        self.resources.update_expiration(jobid, expiration)
 
     def parse_request(self, jobspec: Any) -> Any:
         """The pool's request for a jobspec (RFC 14) of a job that may not be submitted.
@@ -615,14 +620,32 @@ class Scheduler(BrokerModule):
             self.stop()
             return
         self._passes.events += 1
+        ended = self._pool.expiration
         self._update(update)
         expiration = update.get("expiration")
         if isinstance(expiration, (int, float)):
             self.log.info(f"resource expiration updated to {expiration:.2f}")
+        if self._pool.expiration != ended:
+            self._errors.guard("expiration", self._instance_end_moved, ended)
         lost = not update.keys() <= {"up", "expiration"}
         self._errors.guard("ranks_changed", self._ranks_changed, lost)
         self._errors.guard("resource_update", self.resource_update)
         self._request_schedule()
+
+    def _instance_end_moved(self, before: float) -> None:
+        """The instance ends at another time than it did (`before`, seconds since the epoch; 0: at
+        none), and with it the jobs without a limit. The job manager moves their ends without asking
+        the scheduler, unlike those of jobs whose own duration changes."""
+        pool = self._pool
+        for jobid, end in pool.job_end_times():
+            if self._requests.is_running(jobid) and self._ends_with_instance(jobid, end, before):
+                name = host.name_of(jobid)
+                self._errors.guard(f"expiration: {name}", self._end_moved, jobid, pool.expiration)
+
+    def _ends_with_instance(self, jobid: int, end: float, instance_end: float) -> bool:
+        """Whether a running job that was to end at `end` has no limit but the end of the instance;
+        both in seconds since the epoch, 0: none."""
+        return end == instance_end
 
     def _ranks_changed(self, lost: bool) -> None:
         """Ranks came up or, if `lost`, went down, left or changed; for what the library knows of

@@ -16,6 +16,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from flux.resource.pool.masks import popcount
+from flux.resource.pool.rv1 import read_lite
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import RunningJob
@@ -269,11 +270,11 @@ class StartedJob:
     @classmethod
     def found(cls, job: RunningJob) -> StartedJob:
         """One that was running when the scheduler was loaded; it is not known what it asked for."""
-        R = job.R
-        execution = R.to_dict().get("execution") or {}
+        R = job.R_object or {}
+        execution = R["execution"]
         start = execution.get("starttime") or job.t_submit
-        end = R.expiration or inf
-        cores = sum(cores * popcount(ranks) for cores, _, ranks in R.node_kinds())
+        end = execution.get("expiration") or inf
+        cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
         # The limit is a sum taken apart again: to the millisecond it is what the job asked for, and
         # so of the same class.
         return cls(job.jobid, job.userid, cores, round(end - start, 3), start, end)

@@ -602,7 +602,7 @@ class Hello:
                 if log.level >= LOG_DEBUG:
                     log.debug(f"hello: {name_of(jobid)}: {held.dumps()}")
                 self.enter(jobid, job["priority"], job["userid"], job["t_submit"], held)
-                self._note(job, held)
+                self._note(job, held.to_dict() if job.get("free") or not isinstance(R, dict) else R)
             except Exception:  # includes whatever a site's override raises
                 self.errors.report(f"hello: {name_of(jobid)}: failed to reallocate R", trace=True)
                 self._restart(jobid)
@@ -629,19 +629,19 @@ class Hello:
         still = {job["id"]: job.get("free") for job in jobs if isinstance(job.get("id"), int)}
         for jobid, job in self.jobs.items():
             if jobid not in still:
-                yield jobid, job.R.to_dict(), True
+                yield jobid, job.R_object or {}, True
             elif still[jobid]:
-                ranks = job.R.to_resource_set().ranks
+                part = ResourcePool(job.R_object)
+                ranks = part.to_resource_set().ranks
                 came_back = ranks.intersect(still[jobid])
                 if came_back.count():
-                    part = job.R.copy()
                     part.remove_ranks(ranks.difference(came_back))
                     yield jobid, part.to_dict(), False
 
-    def _note(self, job: dict[str, Any], held: ResourcePool) -> None:
+    def _note(self, job: dict[str, Any], R: dict[str, Any]) -> None:
         jobid = int(job["id"])
         self.jobs[jobid] = RunningJob(
-            jobid, job.get("priority"), job.get("userid"), job.get("t_submit"), held
+            jobid, job.get("priority"), job.get("userid"), job.get("t_submit"), R
         )
 
     def _hold_the_rest(self, job: dict[str, Any], held: ResourcePool) -> None:
@@ -661,7 +661,7 @@ class Hello:
             # Held by another job, or the hello override had entered it: nothing more can be done.
             self.errors.log.debug(f"hello: {name_of(jobid)}: {exc}")
             return
-        self._note(job, held)
+        self._note(job, held.to_dict())
         if lost.count():
             self.lost[jobid] = lost.encode()
 

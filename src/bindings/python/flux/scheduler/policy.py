@@ -264,6 +264,18 @@ class PolicyScheduler(Scheduler):
         """Whether jobs are promised starts in the order of the queue, and others backfilled."""
         return False
 
+    @property
+    def keeps_promised_times(self) -> bool:
+        """Whether a promise, once made, is kept in the plan, at its time or an earlier one, until the
+        job starts or leaves."""
+        return False
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether files of the site say how things are now; not in a simulation, whose time is
+        another."""
+        return not self._host.takes_objects
+
     # -- the pool, and the plan --------------------------------------------------------------------
 
     def pool_can(self, operation: str) -> bool:
@@ -443,9 +455,7 @@ class PolicyScheduler(Scheduler):
     def jobs_running(self) -> list[RunningJob]:
         """The jobs that hold resources, as an admission rule is told of them; their attributes and
         eventlogs are not looked up.  O(jobs)."""
-        return [
-            RunningJob(job.jobid, None, job.userid, None, None) for job in self.running.values()
-        ]
+        return [RunningJob(job.jobid, None, job.userid, None) for job in self.running.values()]
 
     def tell_pending(self, rule: AdmissionRule) -> None:
         """Tell a rule of all pending jobs, or that it is not asked about them any more. None of
@@ -489,6 +499,7 @@ class PolicyScheduler(Scheduler):
         for job in jobs:
             self.running[job.jobid] = StartedJob.found(job)
             self.admission.tell(AdmissionRule.found_running, job)
+            job.drop_pool()
         self.admission.tell(AdmissionRule.ready)
         return bool(names and jobs)
 
@@ -659,16 +670,19 @@ class PolicyScheduler(Scheduler):
             self.leaves(job)
         super().cancel(jobid)
 
-    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+    def _end_moved(self, jobid: int, expiration: float) -> None:
         if jobid in self.running:
             self.running[jobid].end = expiration or inf
-        if self.admission.engaged and self._requests.is_running(jobid):
-            told = [rule.extended(jobid, expiration) for rule in self.admission.rules]
-            if not any(told):
-                self.resources.update_expiration(jobid, expiration)
-            self.handle.respond(msg, None)
-        else:
-            super().expiration(msg, jobid, expiration)
+        rules = self.admission.rules if self.admission.engaged else []
+        told = [rule.extended(jobid, expiration) for rule in rules]  # all of them, whoever tells it
+        if not any(told):
+            super()._end_moved(jobid, expiration)
+
+    def _ends_with_instance(self, jobid: int, end: float, instance_end: float) -> bool:
+        job = self.running.get(jobid)
+        # A rule may have had a job without a limit end earlier than the instance.
+        without_limit = job is not None and job.limit == inf
+        return without_limit or super()._ends_with_instance(jobid, end, instance_end)
 
     def prioritize(self, jobs: list[Any]) -> None:
         if len(self.admission):

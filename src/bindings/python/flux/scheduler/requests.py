@@ -21,6 +21,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.job import JobID
+from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.states import (
     DEFERRED,
@@ -34,7 +35,6 @@ from flux.scheduler.states import (
 )
 
 if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.queue import PendingQueue
 
 Annotations = dict[str, Any]
@@ -385,7 +385,8 @@ class RunningJob:
         userid (int): who submitted it
         t_submit (float): when, seconds since the epoch
         R (ResourcePool): what it holds now; its expiration is the job's end. None where a rule is
-            told of jobs that this scheduler has started: the pool knows what they hold
+            told of jobs that this scheduler has started: the pool knows what they hold. A rule that
+            keeps the job for later does not keep this
         attributes (SystemAttributes): those of its jobspec, with updates applied, if an admission
             rule has asked for them; else, or where they could not be read, none
         eventlog (list): its events (RFC 18), if a rule has asked for them; else, or where they
@@ -394,7 +395,8 @@ class RunningJob:
     """
 
     __slots__ = (
-        "R",
+        "R_object",  # R as an object (RFC 20), of which the pool is made; None: as for R
+        "_pool",
         "attributes",
         "eventlog",
         "jobid",
@@ -404,15 +406,35 @@ class RunningJob:
         "userid",
     )
 
-    def __init__(self, jobid: int, priority: Any, userid: Any, t_submit: Any, R: Any) -> None:
+    def __init__(
+        self,
+        jobid: int,
+        priority: Any,
+        userid: Any,
+        t_submit: Any,
+        R_object: dict[str, Any] | None = None,
+    ) -> None:
         self.jobid = jobid
         self.priority = priority
         self.userid = userid
         self.t_submit = t_submit
-        self.R = R
+        self.R_object = R_object
+        self._pool: ResourcePool | None = None
         self.attributes = SystemAttributes({})
         self.eventlog: list[dict[str, Any]] = []
         self.unreadable = False
+
+    @property
+    def R(self) -> ResourcePool | None:
+        """What the job holds, as a pool, which is made when it is asked for."""
+        if self._pool is None and self.R_object is not None:
+            self._pool = ResourcePool(self.R_object)
+        return self._pool
+
+    def drop_pool(self) -> None:
+        """Nobody needs the pool for now. On a large machine it takes a hundred times as much memory
+        as the R it is made of."""
+        self._pool = None
 
     def know(self, found: dict[str, Any] | None) -> None:
         """Take what was looked up of the job; None: it could not be read."""

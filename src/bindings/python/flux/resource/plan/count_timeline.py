@@ -210,6 +210,49 @@ class CountTimeline:
             return min(least, min(block.values[: bisect_left(block.starts, end)]) + block.plus)
         return least
 
+    def most(self, start: float, end: float) -> int:
+        """The greatest value from ``start``, not before the first step, to before ``end``, which is
+        later."""
+        heads = self.heads
+        first = bisect_right(heads, start) - 1
+        last = bisect_left(heads, end) - 1
+        most: int | None = None
+        for at in range(first, last + 1):
+            block = self.blocks[at]
+            if most is not None and block.most <= most:
+                continue
+            begin = bisect_right(block.starts, start) - 1 if at == first else 0
+            stop = bisect_left(block.starts, end) if at == last else len(block.starts)
+            here = max(block.values[begin:stop]) + block.plus
+            most = here if most is None else max(most, here)
+        assert most is not None, "the span is not empty"
+        return most
+
+    def before(self, time: float) -> int:
+        """The value just before a moment, which is after the first."""
+        block = self.blocks[bisect_left(self.heads, time) - 1]
+        return block.values[bisect_left(block.starts, time) - 1] + block.plus
+
+    def since(self, value: int, time: float) -> float:
+        """From when on it is at least ``value`` up to just before a time: minus infinity, if from the
+        first step on, or nothing comes before it; that time, if it is less there. O(blocks)."""
+        heads, blocks = self.heads, self.blocks
+        at = bisect_left(heads, time) - 1
+        stop = bisect_left(blocks[at].starts, time) if at >= 0 else 0
+        while at >= 0:
+            block = blocks[at]
+            if block.least < value:
+                wanted = value - block.plus
+                for place in range(stop - 1, -1, -1):
+                    if block.values[place] < wanted:
+                        return time
+                    time = block.starts[place]
+            else:
+                time = heads[at]
+            at -= 1
+            stop = len(blocks[at].starts)
+        return -INFINITY
+
     def below(self, value: int, start: float) -> float:
         """The first moment, not before a time, at which it is less than ``value``; infinity if there
         is none. O(blocks)."""
@@ -225,7 +268,14 @@ class CountTimeline:
             skip = 0
         return INFINITY
 
-    def first(self, value: int, length: float, start: float, limit: float = INFINITY) -> float:
+    def first(
+        self,
+        value: int,
+        length: float,
+        start: float,
+        limit: float = INFINITY,
+        until: float = INFINITY,
+    ) -> float:
         """The first moment from which on it is at least ``value`` for a time.
 
         Args:
@@ -233,6 +283,7 @@ class CountTimeline:
             length (float): for so many seconds
             start (float): not before this
             limit (float): what comes from then on counts as enough, and the answer is before it
+            until (float): a moment from then on need not be found
 
         Returns:
             float: the moment; infinity if there is none
@@ -249,7 +300,10 @@ class CountTimeline:
         for at in range(begin, len(heads)):
             block = blocks[at]
             head = heads[at]
-            if head >= limit or (since is not None and head - since >= length):
+            if since is None:
+                if head >= limit or head >= until:
+                    break
+            elif head >= limit or head - since >= length:
                 break
             if block.least >= value:
                 if since is None:

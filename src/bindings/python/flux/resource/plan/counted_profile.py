@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.mask_timeline import INFINITY
+from flux.resource.plan.run_bounds import ROUNDING_S, RunBounds
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from flux.resource.request import ResourceRequest
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+#: Promises that are looked at one by one: to remember what was found of them costs more.
+FEW_PROMISES = 8
 
 
 class UnitKind:
@@ -119,6 +123,7 @@ class CountedProfile:
         "_jobs",
         "maybe_overdrawn",
         "_bounds",
+        "_runs",
         "_uniform",
     )
     ranks: int
@@ -131,6 +136,7 @@ class CountedProfile:
     maybe_overdrawn: bool
     _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
     _bounds: StartBounds
+    _runs: RunBounds
     _uniform: bool  # the pool has nodes of one kind, and all are counted here
 
     @classmethod
@@ -171,6 +177,7 @@ class CountedProfile:
             else:
                 gains.append((end, count))
         self.line = CountTimeline.rising(now, free, gains)
+        self._runs = RunBounds(self.line)
         return self
 
     def copy(self) -> Self:
@@ -182,6 +189,7 @@ class CountedProfile:
         new.open_units = self.open_units.copy()
         new._jobs = self._jobs.copy()
         new._bounds = StartBounds()
+        new._runs = RunBounds(new.line)
         return new
 
     # -- what runs ----------------------------------------------------------
@@ -267,6 +275,7 @@ class CountedProfile:
             self.free += count
             if count and end > begin:
                 line.add(begin, end, count)
+                self._runs.opened(begin, end, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
             if not self.started(pool, jobid, now, end):
@@ -294,6 +303,30 @@ class CountedProfile:
         start = max(start, self.line.heads[0], now)
         if start < end:
             self.line.add(start, end, count)
+            self._runs.opened(start, end, count)
+        self._bounds.released(start)
+
+    def move(self, start: float, end: float, to: float, until: float, count: int) -> None:
+        """Move a promise to an earlier time.
+
+        Args:
+            start, end (float): the span that it has
+            to, until (float): that it is to have; it begins earlier, and not before now
+        """
+        line = self.line
+        to = max(to, line.heads[0])  # later, if the clock was set back
+        if until < start:
+            line.add(to, until, -count)
+            line.add(start, end, count)
+        else:
+            line.add(to, start, -count)
+            if until < end:
+                line.add(until, end, count)
+            elif until > end:  # by the rounding of a sum
+                line.add(end, until, -count)
+            start = until
+        if start < end:
+            self._runs.opened(start, end, count)
         self._bounds.released(start)
 
     def overdrawn(self, start: float, end: float) -> bool:
@@ -316,20 +349,35 @@ class CountedProfile:
         """The first moment after a time at which the number of free units changes."""
         return self.line.after(time)
 
-    def earliest(
-        self,
-        count: int,
-        length: float,
-        start: float,
-        limit: float = INFINITY,
-        from_now: bool = False,
-    ) -> float:
+    def earliest(self, count: int, length: float, start: float, from_now: bool = False) -> float:
         """First time at which so many units are free for so long; see `CountTimeline.first()`."""
         count += self.kept
         start = max(start, self._bounds.least(None, count, length))
-        found = self.line.first(count, length, start, limit)
-        if from_now and limit == INFINITY:
+        found = self.line.first(count, length, start)
+        if from_now:
             self._bounds.learn(None, count, length, found)
+        return found
+
+    def earlier(self, count: int, length: float, before: float, now: float) -> float:
+        """First time from now on to which a promise could move that keeps so many units for so long
+        from a time on; infinity if it stays.
+
+        What it keeps itself would be free: a run of free units that reaches its start is long
+        enough. Where there are many promises, most of them stay, and that is mostly known without a
+        search (`RunBounds`).
+        """
+        count += self.kept
+        if self.promises < FEW_PROMISES:
+            return self.line.first(count, length, now, before)
+        runs = self._runs
+        none_by = runs.none_by(count, length, now)
+        if none_by >= before:  # only to a run that reaches its start
+            if self.line.before(before) < count:
+                return INFINITY
+            return max(now, self.line.since(count, before))
+        found = self.line.first(count, length, max(now, none_by - length), before)
+        known = before if found == INFINITY else found + length - ROUNDING_S
+        runs.learn(count, length, max(none_by, known), now)
         return found
 
     def to_hold(self, pool: ResourcePoolImplementation, count: int) -> int:

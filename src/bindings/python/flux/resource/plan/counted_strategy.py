@@ -18,6 +18,8 @@ from flux.resource.pool.masks import popcount, take
 from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from typing_extensions import Self
 
     from flux.resource.plan.count_timeline import CountTimeline
@@ -148,6 +150,12 @@ class CountedStrategy(Strategy):
 
     # -- questions ----------------------------------------------------------
 
+    def units_of(self, request: ResourceRequest) -> tuple[UnitKind, int]:
+        """Which units a request that was accepted asks for, and how many at least. O(1)."""
+        demand = self._demands[request.shape]
+        assert demand is not None
+        return demand.kind, demand.count
+
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         demand = self._demands[request.shape]
         assert demand is not None
@@ -254,14 +262,39 @@ class CountedStrategy(Strategy):
         promise = self.promises[jobid]
         before, demand = promise.start, promise.demand
         profile = self._profiles[demand.kind]
-        # What it keeps itself would be free: a span that reaches its start is long enough.
-        start = profile.earliest(demand.count, promise.end - before, now, before)
+        start = profile.earlier(demand.count, promise.end - before, before, now)
         if start >= before:
             return before
-        self.withdraw(jobid)
-        end = start + length_of(promise.request)
-        self.restore(jobid, CountedPromise(start, end, promise.request, demand))
+        self._move(jobid, promise, start)
         return start
+
+    def _move(self, jobid: int, promise: CountedPromise, start: float) -> None:
+        """Move a promise to an earlier time, at which it fits."""
+        demand = promise.demand
+        end = start + length_of(promise.request)
+        self._profiles[demand.kind].move(promise.start, promise.end, start, end, demand.count)
+        del self.promises[jobid]  # from now on it is the one that was made last
+        self.promises[jobid] = CountedPromise(start, end, promise.request, demand)
+
+    def advance_in_turn(self, jobids: Iterable[int], now: float) -> list[float]:
+        starts = []
+        promises, profiles = self.promises, self._profiles
+        for jobid in jobids:
+            promise = promises.get(jobid)
+            if promise is None or promise.is_open or promise.start <= now:
+                break
+            before, demand = promise.start, promise.demand
+            profile = profiles[demand.kind]
+            if profile.maybe_overdrawn:
+                break
+            start = profile.earlier(demand.count, promise.end - before, before, now)
+            if start < before:
+                self._move(jobid, promise, start)
+                before = start
+            starts.append(before)
+            if before <= now:
+                break
+        return starts
 
     def withdraw(self, jobid: int) -> CountedPromise | None:
         promise = self.promises.pop(jobid, None)

@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
@@ -168,6 +168,14 @@ class Plan:
         return self._strategy
 
     # -- questions ----------------------------------------------------------
+
+    def units_of(self, request: ResourceRequest) -> tuple[Hashable, int] | None:
+        """Of which units, of which any is as good as another, a request takes how many at least; None
+        where promises are bound to ranks, or would be if this one was made. O(1)."""
+        strategy = self._in_step()
+        if strategy is not self._counted or self._is_claimed(request):
+            return None
+        return self._counted.units_of(request) if strategy.accepts(request) else None
 
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Earliest time at which a request fits for its whole duration.
@@ -438,6 +446,27 @@ class Plan:
         if promise.start <= now:
             return promise.start
         return strategy.advance(jobid, now)
+
+    def advance_in_turn(self, jobids: Iterable[int]) -> list[float]:
+        """Move the promises of several jobs, one after another, as ``advance()`` does, as long as
+        they can surely be kept.
+
+        Where promises are counted most of a long row are known to stay where they are, without a
+        search, in O(1) each. Where they are bound to ranks, or need more than resources, none is
+        moved here.
+
+        Args:
+            jobids: of jobs with promises
+
+        Returns:
+            When they start now: of as many jobs, from the first on, as were looked at. That ends
+            with a promise that is for now, and before one that is open or may be broken.
+        """
+        strategy = self._in_step()
+        tokens, claims = self.tokens, self.claims
+        if (tokens is not None and tokens.promised) or (claims is not None and claims.promised):
+            return []
+        return strategy.advance_in_turn(jobids, self._pool.clock())
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
         """As ``advance()``, for a promise of more than resources, which is not due yet."""

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from typing_extensions import Self
 
@@ -120,6 +120,16 @@ class Strategy(ABC):
         Returns:
             float: when it starts now; no later than before.
         """
+
+    def advance_in_turn(self, jobids: Iterable[int], now: float) -> list[float]:
+        """As ``advance()``, for the promises of several jobs that are for later than now, one after
+        another, where most are known to stay without a search.
+
+        Returns:
+            when they start now: of as many jobs, from the first on, as were looked at. The last is
+            the first that starts now; or the next may have a promise that cannot be kept.
+        """
+        return []
 
     @abstractmethod
     def withdraw(self, jobid: int) -> Promise | None:

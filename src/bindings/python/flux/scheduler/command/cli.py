@@ -316,6 +316,9 @@ class Explain(Subcommand):
             lines.append(f"  limit {one['name']}: again about {when}{after}")
         if job.get("preemption"):
             lines.append(f"  could start now by ending {job['preemption']['text']}")
+        if job.get("borrowers"):
+            one = job["borrowers"]
+            lines.append(f"  {one['text']}; ended at {context.time(one['end'], now)}")
         fits = job.get("fits") or {}
         if fits.get("limit"):
             lines.append(
@@ -672,6 +675,13 @@ class Preemptions(Subcommand):
             for one in answer["preemptions"]
         ]
         print("\n".join(format_table(("FOR", "QUEUE", "STATE", "END", "JOBS"), rows)))
+        if answer["borrowers"]:
+            borrowers = [
+                (one["for"], one["state"], context.time(one["end"], now), one["name"], one["class"])
+                for one in answer["borrowers"]
+            ]
+            head = ("IN THE TIME OF", "STATE", "END", "JOB", "CLASS")
+            print("\n" + "\n".join(format_table(head, borrowers)))
         if answer["counts"]:
             head = ("CLASS", "ENDED", "NODE-HOURS", "USELESS", "LOGGED")
             counts = [
@@ -685,6 +695,15 @@ class Preemptions(Subcommand):
                 for one in answer["counts"]
             ]
             print("\n" + "\n".join(format_table(head, counts, head[1:])))
+
+
+def elsewhere_text(license: dict[str, Any]) -> tuple[Any, str]:
+    """How many of a licence are used elsewhere, and how old that is."""
+    if "elsewhere" not in license:
+        return "-", ""
+    age = license["age"]
+    text = "never read" if age is None else format_duration(age)
+    return license["elsewhere"], text + (" (stale)" if license["stale"] and age is not None else "")
 
 
 class Limits(Subcommand):
@@ -710,11 +729,16 @@ class Limits(Subcommand):
         if rows:
             head: tuple[str, ...] = ("LIMIT", "WHOSE", "NODES", "CORES", "GPUS", "JOBS", "WAITING")
             tables.append((head, rows, head[2:]))
+        licenses = answer.get("licenses", ())
         rows = [
             (one["name"], one["used"], one["total"], one["reserved"], one["waiting"])
-            for one in answer.get("licenses", ())
+            for one in licenses
         ]
-        if rows:
+        if any("elsewhere" in one for one in licenses):
+            rows = [(*row, *elsewhere_text(one)) for row, one in zip(rows, licenses)]
+            head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING", "ELSEWHERE", "AGE")
+            tables.append((head, rows, head[1:]))
+        elif rows:
             head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING")
             tables.append((head, rows, head[1:]))
         for number, (head, rows, right) in enumerate(tables):

@@ -40,6 +40,13 @@ if TYPE_CHECKING:
 #: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
 PROMISE_EFFORT = 12
 
+#: Promises up to which the job of each is examined by itself; how many are moved in a row at once;
+#: and the effort for one that moves, or stays.
+MIN_IN_A_ROW = 8
+MOST_IN_A_ROW = 128
+MOVED_EFFORT = 1.0
+STAYING_EFFORT = 0.1
+
 #: Jobs without a promise whose starts are estimated: each costs a search of the plan.
 MAX_JOBS_PLANNED = 4096
 
@@ -292,6 +299,10 @@ class Backfill(PolicyScheduler):
     def plans_in_order(self) -> bool:
         return self.ranked is None and self.promises_limit != 0
 
+    @property
+    def keeps_promised_times(self) -> bool:
+        return self.plans_in_order and self.guarantee == "kept"
+
     # -- a pass ------------------------------------------------------------------------------------
 
     def schedule(self) -> Iterator[float | None]:
@@ -325,6 +336,7 @@ class Backfill(PolicyScheduler):
         if self.guarantee == "none":
             self.plan_anew_from(job)
         elif job in self.promises and not self.has_come(job):
+            self.advance_following(job)
             return
         if self.is_blocked_still(job):
             return
@@ -346,8 +358,11 @@ class Backfill(PolicyScheduler):
         """Whether the time of a promised job has come, or its promise is open.
 
         Its promise may move to an earlier time. If it cannot be kept any more, since a running job
-        was given more time or ended late, it is made anew.
+        was given more time or ended late, it is made anew. It stays where it is if an admission rule
+        needs it there.
         """
+        if self.admission.engaged and self.stays(job):
+            return False
         open_ones = self.open_promises_after(job)
         for other in open_ones:
             self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
@@ -362,6 +377,42 @@ class Backfill(PolicyScheduler):
         self._backlog.block(job)
         self.show_promise(job, when)
         return False
+
+    def stays(self, job: PendingJob) -> bool:
+        """Whether a promise to a job stays at a time to come, on account of an admission rule."""
+        when = self.promises.when(job)
+        if (
+            when is None
+            or when <= self.now()
+            or not self.admission.pins_promises()
+            or not self.admission.promise_stays(job)
+        ):
+            return False
+        self._backlog.block(job)
+        self.show_promise(job, when)
+        return True
+
+    def advance_following(self, job: PendingJob) -> None:
+        """Let the promises right behind that of a job move, which was examined and waits on.
+
+        That is what examining their jobs would do, in the same order. It ends at the first job that
+        needs a closer look: its time has come, or its promise may be broken.
+        """
+        promises, backlog = self.promises, self._backlog
+        if promises.open_ids or len(promises) < MIN_IN_A_ROW:
+            return
+        certain = not self.admission.engaged
+        if not certain and self.admission.pins_promises():
+            return  # each is asked about when its turn comes
+        now = self.now()
+        for other, when, before in promises.advance_following(job, MOST_IN_A_ROW):
+            moved = when != before
+            backlog.spend(MOVED_EFFORT if moved else STAYING_EFFORT)
+            if when <= now:
+                return
+            backlog.block(other)
+            if moved or not certain:
+                self.show_promise(other, when)
 
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job, unless it does not fit now or would delay one with a promise.
@@ -633,10 +684,10 @@ class Backfill(PolicyScheduler):
         else:
             super().start_schedule()
 
-    def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
+    def _end_moved(self, jobid: int, expiration: float) -> None:
         running = self.running.get(jobid)
         before = inf if running is None else running.end
-        super().expiration(msg, jobid, expiration)
+        super()._end_moved(jobid, expiration)
         if self.ranked is not None and (expiration or inf) > before:
             self.ranked.extended()
 

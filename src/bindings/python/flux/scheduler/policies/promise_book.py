@@ -102,6 +102,33 @@ class PromiseBook:
             self._first = min(self._first, when)
         return when
 
+    def advance_following(
+        self, job: PendingJob, most: int
+    ) -> list[tuple[PendingJob, float, float]]:
+        """Let the promises of the jobs right behind `job`, which has one, move as `advance` does, as
+        long as they can surely be kept (`Plan.advance_in_turn`). None may be open.
+
+        Args:
+            job (PendingJob): the job
+            most (int): of so many jobs at most
+
+        Returns:
+            each job, when it is due now, and when it was, seconds since the epoch
+        """
+        first = bisect_left(self._jobs, job) + 1
+        behind = self._jobs[first : first + most]
+        times = self._times
+        moved = []
+        starts = self.plan.advance_in_turn(other.jobid for other in behind)
+        for other, when in zip(behind, starts):
+            before = times[other.jobid]
+            assert before is not None, "none is open"
+            if when != before:
+                times[other.jobid] = when
+                self._first = min(self._first, when)
+            moved.append((other, when, before))
+        return moved
+
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more: it has started, or the promise is revoked."""
         if job in self:

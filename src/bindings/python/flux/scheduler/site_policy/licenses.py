@@ -10,6 +10,10 @@ A job whose licences are in use is deferred: no node lies idle for it and nobody
 With ``plan = true`` a licence is a dimension of the plan as well, where a policy backfills by the order
 of the queue: a job whose turn it is for a promise gets one for the time at which nodes and licences are
 there, and jobs that come later leave it what it needs. Other policies treat it as any other licence.
+
+With ``elsewhere = FILE`` the licences in use by others than this instance's jobs are read from a file
+from time to time (`flux.scheduler.site_policy.elsewhere`). The last number that could be read holds,
+however old it is; how old is told.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from flux.resource.plan.promise import length_of
 from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.host import counted
+from flux.scheduler.reservations.times import duration_text
+from flux.scheduler.site_policy.elsewhere import Reading, read_file
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import TableRule
 
@@ -30,13 +36,20 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.site_policy.table_rule import SitePolicyHost
 
 #: The most names of licences that a job may ask for.
 MAX_NAMES = 64
+
+#: Seconds between two readings of what is used elsewhere, unless ``every`` says, and the least it may.
+EVERY_S = 30.0
+LEAST_EVERY_S = 1.0
+
+#: Seconds after which such numbers are stale, unless ``max-age`` says.
+MAX_AGE_S = 300.0
 
 
 class License(NamedTuple):
@@ -46,11 +59,17 @@ class License(NamedTuple):
         total (int): how many the site has
         reserved (int): how many of them no job of this instance gets: they are for others
         plan (bool): whether it is a dimension of the plan
+        elsewhere (str or None): path of a file that says how many are used elsewhere
+        every (float): seconds between two readings of it
+        max_age (float): seconds after which what it says is called stale
     """
 
     total: int
     reserved: int = 0
     plan: bool = False
+    elsewhere: str | None = None
+    every: float = 0.0
+    max_age: float = 0.0
 
     @property
     def usable(self) -> int:
@@ -76,10 +95,19 @@ def read_license(key: str, value: Any) -> License:
         raise ValueError("total is missing: expected a whole number")
     reserved = table.whole("reserved", 0) or 0
     plan = table.flag("plan")
+    elsewhere = table.text("elsewhere")
+    every = max_age = 0.0
+    if elsewhere is not None:
+        if not elsewhere.startswith("/"):
+            raise ValueError(f"elsewhere={elsewhere!r}: expected the path of a file, from /")
+        if plan:
+            raise ValueError("plan=true: nobody knows when those come back that are used elsewhere")
+        every = max(LEAST_EVERY_S, table.seconds("every", EVERY_S) or 0.0)
+        max_age = table.seconds("max-age", MAX_AGE_S) or 0.0
     table.end()
     if reserved > total:
         raise ValueError(f"reserved={reserved}: of {total} there cannot be as many")
-    return License(total, reserved, plan)
+    return License(total, reserved, plan, elsewhere, every, max_age)
 
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
@@ -111,7 +139,7 @@ class LicenseRule(TableRule):
         super().__init__(host, errors)
         self._licenses: dict[str, License] = {}
         self._in_use: dict[str, int] = {}
-        #: by name, how many there are for jobs
+        #: by name, how many there are for jobs: less what is used elsewhere
         self._usable: dict[str, int] = {}
         #: what pending and running jobs ask for, by id
         self._asked: dict[int, dict[str, int]] = {}
@@ -121,6 +149,11 @@ class LicenseRule(TableRule):
         self._planned: dict[str, int] = {}
         #: by name, what jobs that wait for it ask for: the keys of their deferrals
         self._waiting: dict[str, set[Hashable]] = {}
+        #: by path, what was read last; None: nothing could be read yet
+        self._read: dict[str, Reading | None] = {}
+        #: by path, why the last reading has failed, or None
+        self._failed: dict[str, str | None] = {}
+        self._timers: list[Timer] = []
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -130,7 +163,6 @@ class LicenseRule(TableRule):
     def configure(self, entries: dict[str, License]) -> None:
         self._licenses = entries
         self._in_use = dict.fromkeys(entries, 0)
-        self._usable = {name: one.usable for name, one in entries.items()}
         self._asked.clear()
         self._running.clear()
         self._waiting.clear()
@@ -139,6 +171,60 @@ class LicenseRule(TableRule):
             self._planned = {name: one.usable for name, one in entries.items() if one.plan}
         # The plan is made anew, with the tokens that there are now.
         self.host.replan()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers = []
+        paths: dict[str, float] = {}
+        for one in entries.values():
+            if one.elsewhere is not None and self.host.reads_files:
+                paths[one.elsewhere] = min(one.every, paths.get(one.elsewhere, inf))
+        self._read = {path: self._read.get(path) for path in paths}
+        self._failed = {path: self._failed.get(path) for path in paths}
+        self._usable = {name: one.usable - self._elsewhere(name) for name, one in entries.items()}
+        for number, (path, every) in enumerate(sorted(paths.items())):
+            self._timers.append(self.host.call_at(self.host.now(), lambda: None))
+            self._look(number, path, every)
+
+    # -- what is used elsewhere --------------------------------------------------------------------
+
+    def _look(self, number: int, path: str, every: float) -> None:
+        """Read a file, now and again after some seconds."""
+        self._timers[number].cancel()
+        self._timers[number] = self.host.call_at(
+            self.host.now() + every, lambda: self._look(number, path, every)
+        )
+        try:
+            found = read_file(path)
+        except (OSError, ValueError) as exc:
+            text = getattr(exc, "strerror", None) or str(exc)
+            if self._failed[path] != text:
+                self._failed[path] = text
+                self.host.log.warning(f"licenses: elsewhere={path}: {text}: the last numbers hold")
+            return
+        if self._failed[path] is not None:
+            self._failed[path] = None
+            self.host.log.info(f"licenses: elsewhere={path}: it is read again")
+        self._read[path] = found
+        for name, one in self._licenses.items():
+            if one.elsewhere == path:
+                self._usable[name] = one.usable - self._elsewhere(name)
+                self._let_in(name)
+
+    def _elsewhere(self, name: str) -> int:
+        """How many of a licence are used elsewhere, as was read last; 0 until something was."""
+        path = self._licenses[name].elsewhere
+        found = None if path is None else self._read.get(path)
+        return 0 if found is None else found.counts.get(name, 0)
+
+    def _age(self, name: str) -> float | None:
+        """How old that is, in seconds; None: nothing was read yet."""
+        path = self._licenses[name].elsewhere
+        found = None if path is None else self._read.get(path)
+        return None if found is None else max(0.0, self.host.now() - found.changed)
+
+    def _is_stale(self, name: str) -> bool:
+        license, age = self._licenses[name], self._age(name)
+        return license.elsewhere is not None and (age is None or age > license.max_age)
 
     def needs(self, entries: dict[str, License]) -> tuple[str, ...]:
         return ("jobspec",)
@@ -230,10 +316,14 @@ class LicenseRule(TableRule):
 
     def _sentence(self, name: str, count: int) -> str:
         license = self._licenses[name]
-        reserved = f", {license.reserved} reserved" if license.reserved else ""
+        more = f", {license.reserved} reserved" if license.reserved else ""
+        if license.elsewhere is not None:
+            more += f", {self._elsewhere(name)} elsewhere"
+            if self._is_stale(name):
+                age = self._age(name)
+                more += " (never read)" if age is None else f" ({duration_text(age, 1)} ago)"
         return (
-            f"licenses: {name} {self._in_use[name]} of {license.total} in use{reserved}; "
-            f"needs {count}"
+            f"licenses: {name} {self._in_use[name]} of {license.total} in use{more}; needs {count}"
         )
 
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
@@ -337,12 +427,29 @@ class LicenseRule(TableRule):
                 "plan": license.plan,
                 "used": self._in_use[name],
                 "waiting": waiting,
+                **self._facts_elsewhere(name),
             }
+
+    def _facts_elsewhere(self, name: str) -> dict[str, Any]:
+        """What answers say of licences that are used elsewhere: ``elsewhere``, ``age`` in seconds (None:
+        nothing was read yet) and ``stale``; nothing of a licence without such a file."""
+        if self._licenses[name].elsewhere is None:
+            return {}
+        return {
+            "elsewhere": self._elsewhere(name),
+            "age": self._age(name),
+            "stale": self._is_stale(name),
+        }
 
     def stats(self) -> dict[str, Any]:
         return {
             "licenses": (
-                {"name": name, "total": license.total, "used": self._in_use[name]}
+                {
+                    "name": name,
+                    "total": license.total,
+                    "used": self._in_use[name],
+                    **self._facts_elsewhere(name),
+                }
                 for name, license in sorted(self._licenses.items())
             )
         }

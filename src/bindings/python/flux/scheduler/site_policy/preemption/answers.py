@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import ID_MAX
 from flux.scheduler.query.answering import Caller, Steps, read
+from flux.scheduler.site_policy.preemption.chooser import jobs_of_classes
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
     from flux.scheduler.site_policy.preemption.chooser import Choice, Chooser
     from flux.scheduler.site_policy.preemption.classes import Standing
     from flux.scheduler.site_policy.preemption.counts import PreemptionCounts
@@ -26,6 +28,8 @@ class Subject(Protocol):
     counts: PreemptionCounts
     chooser: Chooser
     entries: dict[str, Any]
+
+    borrowed: BorrowedTime
 
     def standing_of(self, jobid: int) -> Standing | None: ...
 
@@ -58,6 +62,20 @@ class PreemptionAnswers:
             "jobs": len(choice.victims),
             "node_hours": choice.node_hours,
             "text": choice.text(),
+        }
+
+    def borrowers(self, job: PendingJob) -> dict[str, Any] | None:
+        """Who runs in time that was promised to a job, for ``sched.explain``: ``jobs``, ``end`` (when
+        the first of them is ended) and ``text``; None: nobody."""
+        borrowed = self._rule.borrowed
+        found = borrowed.of(job.jobid)
+        if not found:
+            return None
+        verb = "runs" if len(found) == 1 else "run"
+        return {
+            "jobs": len(found),
+            "end": min(borrowed.deadline(one) for one in found),
+            "text": f"{jobs_of_classes(one.victim for one in found)} {verb} in its time",
         }
 
     def preempt(self, payload: Any, caller: Caller) -> Steps:
@@ -117,7 +135,9 @@ class PreemptionAnswers:
 
         Returns:
             dict: ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``,
-            ``expected`` and ``victims``; ``counts``; ``takers``
+            ``expected`` and ``victims``; ``borrowers``, the jobs that run in time promised to others:
+            ``name``, ``class``, ``for``, ``state`` and ``end``, when they are ended; ``counts``;
+            ``takers``
         """
         read(payload)
         now = self._host.now()
@@ -139,9 +159,28 @@ class PreemptionAnswers:
                 }
             )
             yield
+        borrowed = self._rule.borrowed
+        borrowers = []
+        for borrower in list(borrowed.borrowers.values()):
+            taker = self._host.pending(borrower.taker)
+            owner = None if taker is None else taker.userid
+            victim = borrower.victim
+            if not caller.may_see(victim.userid) and not caller.may_see(owner):
+                continue
+            borrowers.append(
+                {
+                    "name": caller.name(victim.jobid, victim.userid),
+                    "class": victim.cls,
+                    "for": caller.name(borrower.taker, owner),
+                    "state": borrower.state,
+                    "end": borrowed.deadline(borrower),
+                }
+            )
+            yield
         return {
             "now": now,
             "preemptions": shown,
+            "borrowers": borrowers,
             "takers": self._rule.counts.takers,
             "counts": [dict(one) for one in self._rule.counts.by_class()],
         }

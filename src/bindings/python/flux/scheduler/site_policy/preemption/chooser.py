@@ -83,6 +83,8 @@ class Grounds(Protocol):
 
     def is_spared(self, jobid: int) -> bool: ...
 
+    def is_borrowing_from_another(self, jobid: int, taker: int) -> bool: ...
+
     def clean_up(self) -> float: ...
 
 
@@ -121,6 +123,7 @@ class Chooser:
                 or now - one.start < one.standing.after
                 or waited < cls.wait
                 or self._grounds.is_spared(one.jobid)
+                or self._grounds.is_borrowing_from_another(one.jobid, job.jobid)
             ):
                 continue
             try:

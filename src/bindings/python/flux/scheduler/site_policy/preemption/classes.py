@@ -41,6 +41,8 @@ class PreemptionClass(NamedTuple):
         max_jobs: most jobs of this class that are ended for one job
         max_node_hours: most node-hours of this class that are lost for one job
         log_only: whether only the log says what would be done
+        into_promises: whether a job of it may start into time that is promised to a job of a higher
+            rank, and is ended before
     """
 
     name: str
@@ -54,6 +56,7 @@ class PreemptionClass(NamedTuple):
     max_jobs: float = inf
     max_node_hours: float = inf
     log_only: bool = False
+    into_promises: bool = False
 
     def undisturbed(self, offered: float | None, by_attribute: bool) -> float:
         """For how many seconds a job of this class runs undisturbed.
@@ -98,6 +101,7 @@ def read_class(name: str, value: Any) -> PreemptionClass:
         max_jobs=inf if jobs is None else jobs,
         max_node_hours=inf if node_hours is None else node_hours,
         log_only=fields.choice("mode", MODES, "cancel") == "log",
+        into_promises=fields.flag("into-promises"),
     )
     fields.end()
     return read

@@ -27,15 +27,17 @@ class ClassCounts:
         node_hours (float): that were lost with them
         useless (dict): how many of them were ended for nothing, by cause
         logged (int): jobs that would have been ended, with mode="log"
+        borrowing (int): jobs that started in time promised to others
     """
 
-    __slots__ = ("logged", "node_hours", "useless", "victims")
+    __slots__ = ("borrowing", "logged", "node_hours", "useless", "victims")
 
     def __init__(self) -> None:
         self.victims = 0
         self.node_hours = 0.0
         self.useless: dict[str, int] = {}
         self.logged = 0
+        self.borrowing = 0
 
 
 class PreemptionCounts:
@@ -63,6 +65,10 @@ class PreemptionCounts:
         for victim in victims:
             self._of(victim.cls).logged += 1
 
+    def borrows(self, victim: Victim) -> None:
+        """A job has started in time that is promised to another."""
+        self._of(victim.cls).borrowing += 1
+
     def served(self, preemption: Preemption) -> None:
         """The job for whom others were ended has started."""
         if preemption.ended:
@@ -70,8 +76,12 @@ class PreemptionCounts:
 
     def useless(self, preemption: Preemption, cause: str) -> None:
         """It has not, for a cause of `CAUSES`."""
-        for jobid in preemption.ended:
-            by_cause = self._of(preemption.victims[jobid].cls).useless
+        self.ended_uselessly([preemption.victims[jobid] for jobid in preemption.ended], cause)
+
+    def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
+        """Jobs were ended for one that has not started, for a cause of `CAUSES`."""
+        for victim in victims:
+            by_cause = self._of(victim.cls).useless
             by_cause[cause] = by_cause.get(cause, 0) + 1
 
     def by_class(self) -> Iterator[dict[str, Any]]:
@@ -84,4 +94,5 @@ class PreemptionCounts:
                 "useless": sum(counts.useless.values()),
                 "useless_by": dict(counts.useless),
                 "logged": counts.logged,
+                "borrowing": counts.borrowing,
             }

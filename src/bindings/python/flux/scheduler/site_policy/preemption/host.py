@@ -23,6 +23,9 @@ class PreemptionHost(SitePolicyHost, Protocol):
     queue_order: QueueOrder
     running: dict[int, StartedJob]
 
+    @property
+    def keeps_promised_times(self) -> bool: ...
+
     def pending(self, jobid: int) -> PendingJob | None: ...
 
     def goes_first(self, job: PendingJob) -> bool: ...

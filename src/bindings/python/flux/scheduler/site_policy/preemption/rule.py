@@ -26,6 +26,9 @@ until the job has started.
 
 After a reload of the scheduler the record says how far it was. Without a record nobody is ended.
 
+Where a class has ``into-promises``, its jobs may also start into time that is promised to jobs of a
+higher class, and are ended before it: `borrowed_time`.
+
 Who does what: `classes` reads the table, `record` is one preemption and how it is stored,
 `messenger` talks to the job manager, `counts` counts, `answers` is what ``flux sched`` asks.
 """
@@ -46,6 +49,7 @@ from flux.scheduler.handle_functions import get_key_direct
 from flux.scheduler.host import ask_job_attributes, name_of
 from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.preemption.answers import PreemptionAnswers
+from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime, Borrower
 from flux.scheduler.site_policy.preemption.chooser import (
     Choice,
     Chooser,
@@ -117,6 +121,7 @@ class PreemptionRule(TableRule):
         active (dict): by the id of the job that takes, the preemptions under way
         counts (PreemptionCounts): what was done so far
         chooser (Chooser): finds whom a job would take from
+        borrowed (BorrowedTime): the jobs that run in time which was promised to others
     """
 
     name = "preemption"
@@ -144,6 +149,8 @@ class PreemptionRule(TableRule):
         #: by id, what was logged of a job that would have taken
         self._logged: dict[int, tuple[int, ...]] = {}
         self._stored_ones: list[Preemption] = []  # that the KVS had at the start
+        self._stored_borrowers: list[Borrower] = []
+        self.borrowed = BorrowedTime(host, self)
         self.counts = PreemptionCounts()
         self.chooser = Chooser(host, self)
         self._messenger = Messenger(host.handle, errors)
@@ -174,6 +181,7 @@ class PreemptionRule(TableRule):
         if not entries:
             for preemption in list(self.active.values()):
                 self._give_up(preemption, "the table was removed", "configuration")
+            self.borrowed.void("the table was removed")
 
     def configured(self) -> None:
         for preemption in self.active.values():
@@ -201,7 +209,11 @@ class PreemptionRule(TableRule):
 
     def signature(self, job: PendingJob) -> Hashable:
         found = self._waiting.get(job.jobid)
-        return None if found is None or found[1].of is None else found[1].of.name
+        if found is None or found[1].of is None:
+            return None
+        cls = found[1].of
+        # How long it runs undisturbed is a part of whether it may start into promised time.
+        return (cls.name, found[1].after) if cls.into_promises else cls.name
 
     def forget(self, jobid: int) -> None:
         self._waiting.pop(jobid, None)
@@ -210,6 +222,9 @@ class PreemptionRule(TableRule):
         preemption = self.active.get(jobid)
         if preemption is not None:
             self._give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
+        if self.borrowed:
+            gone = self.borrowed.taker_leaves(jobid, "the job of that time is gone")
+            self.counts.ended_uselessly(gone, "gone")
 
     def started(self, job: PendingJob, alloc: ResourcePool) -> None:
         found = self._waiting.pop(job.jobid, None)
@@ -223,6 +238,17 @@ class PreemptionRule(TableRule):
         preemption = self.active.get(job.jobid)
         if preemption is not None:
             self._taker_starts(preemption)
+        borrower = self.borrowed.started(job.jobid)
+        if borrower is not None:
+            self.counts.borrows(borrower.victim)
+        if self.borrowed and self.borrowed.taker_leaves(
+            job.jobid, "the job of that time has started without that"
+        ):
+            self.counts.takers += 1
+
+    def annotations(self, job: PendingJob) -> dict[str, Any]:
+        borrower = self.borrowed.borrowers.get(job.jobid)
+        return {} if borrower is None else {"t_preempt": self.borrowed.deadline(borrower)}
 
     def found_running(self, job: RunningJob) -> None:
         found = self.host.running.get(job.jobid)
@@ -242,6 +268,9 @@ class PreemptionRule(TableRule):
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         if final:
+            ended_at = self.borrowed.freed(jobid)
+            if ended_at is not None:
+                self._learn_clean_up(self.host.now() - ended_at)
             self._running.pop(jobid, None)
             self._ending.pop(jobid, None)
             self._left_alone.discard(jobid)
@@ -269,7 +298,26 @@ class PreemptionRule(TableRule):
         if preemption is not None:
             end = self._planned_end(preemption, expiration or inf)
             self.host.resources.update_expiration(jobid, end)
-        return preemption is not None
+            return True
+        return self.borrowed.extended(jobid, expiration)
+
+    def plan_void(self) -> None:
+        self.borrowed.void("promises were made anew")
+
+    def check(self, job: PendingJob) -> Deferral | None:
+        if self.borrowed:
+            self.borrowed.review()
+        return None
+
+    def pins_promises(self) -> bool:
+        return bool(self.borrowed)
+
+    def promise_stays(self, job: PendingJob) -> bool:
+        if not self.borrowed:
+            return False
+        self.borrowed.review()
+        plan = self.host.current_plan()
+        return plan is not None and self.borrowed.stays(job, plan)
 
     def ranks_changed(self, lost: bool) -> None:
         for preemption in list(self.active.values()):
@@ -308,6 +356,16 @@ class PreemptionRule(TableRule):
         in seconds: an average, at first the time that its tasks have before they are killed."""
         return self.chooser.kill_timeout if self._clean_up is None else self._clean_up
 
+    def kill_time(self) -> float:
+        """How long before a promised time a job is to be ended that is in the way, in seconds: the time
+        that its tasks have, and what cleaning up has taken so far."""
+        return self.chooser.kill_timeout + (self._clean_up or 0.0)
+
+    def is_borrowing_from_another(self, jobid: int, taker: int) -> bool:
+        """Whether a running job is in time that was promised to another job than `taker`."""
+        borrower = self.borrowed.borrowers.get(jobid)
+        return borrower is not None and borrower.taker != taker
+
     def _learn_clean_up(self, seconds: float) -> None:
         seconds = max(0.0, seconds)
         before = self._clean_up
@@ -319,6 +377,14 @@ class PreemptionRule(TableRule):
         """What the class of a waiting job means for it; None: it does not wait."""
         found = self._waiting.get(jobid)
         return None if found is None else found[1]
+
+    def class_of(self, name: str) -> PreemptionClass | None:
+        """A class by its name; None: there is none any more."""
+        return self._classes.entries.get(name)
+
+    def next_id(self) -> int:
+        """An id in the pool and the plan that is no job's."""
+        return next(self._ids)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -492,12 +558,13 @@ class PreemptionRule(TableRule):
         if not self._keeps_promises(preemption, job):
             return
         self._tries[job.jobid] = self._tries.get(job.jobid, 0) + 1
+        self.borrowed.give_back_all(job.jobid, "the job of that time starts earlier")
         self._enter(preemption)
         # What the plan has of this job is another time from now on.
         self._set_apart(preemption)
         names = ", ".join(name_of(one.jobid) for one in choice.victims)
         host.log.info(f"preemption: {names} are to end for {job.name}: {choice.text()}")
-        self._store(lambda: self._recorded(preemption))
+        self.store_record(lambda: self._recorded(preemption))
         host.look_again()
 
     def _grace(self, victims: Iterable[Victim]) -> float:
@@ -538,15 +605,24 @@ class PreemptionRule(TableRule):
             return True
         promised = plan.promises().get(job.jobid)
         plan.cancel(job.jobid)
-        ends = {jobid: pool.job_end(jobid) for jobid in preemption.held}
+        borrowers = self.borrowed.of(job.jobid)
+        rests = [self.borrowed.lift_rest(one) for one in borrowers]
+        others = {one.victim.jobid: one.limit for one in borrowers}
+        ends = {jobid: pool.job_end(jobid) for jobid in {*preemption.held, *others}}
 
         def victims_may_stay() -> None:
             for jobid, end in ends.items():
-                pool.update_expiration(jobid, self._planned_end(preemption, end or inf))
+                own = others.get(jobid, end or inf)
+                if jobid in preemption.held:
+                    pool.update_expiration(jobid, self._planned_end(preemption, own))
+                else:
+                    pool.update_expiration(jobid, own if isfinite(own) else 0.0)
 
         kept = not self._breaks_a_promise(preemption, victims_may_stay)
         for jobid, end in ends.items():
             pool.update_expiration(jobid, end)
+        for put_back in rests:
+            put_back()
         if promised is not None:
             try:
                 if promised[1] == inf and promised[0] <= self.host.now():
@@ -636,24 +712,29 @@ class PreemptionRule(TableRule):
             # Storing it took long, and the grace was promised in full.
             preemption.expected += now - preemption.decided
             preemption.decided, preemption.deadline = now, now + grace
-            self._store(lambda: self._recorded(preemption))
+            self.store_record(lambda: self._recorded(preemption))
             return
         preemption.move("stored")
         if preemption.deadline > now:
             for jobid in sorted(preemption.held):
-                self._warn(preemption, jobid)
+                self.warn(preemption.victims[jobid], preemption.deadline, preemption.queue)
             preemption.timer = self.host.call_at(
                 preemption.deadline, lambda: self._deadline(preemption)
             )
         else:
             self._deadline(preemption)
 
-    def _warn(self, preemption: Preemption, jobid: int) -> None:
-        when = time.strftime("%H:%M:%S", time.localtime(preemption.deadline))
-        self._messenger.warn(jobid, f"will end at {when} for a job{_of(preemption.queue)}")
-        cls = self._classes.entries.get(preemption.victims[jobid].cls)
+    def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
+        """Tell a job that it will be ended, for a job of a queue."""
+        when = time.strftime("%H:%M:%S", time.localtime(deadline))
+        self._messenger.warn(victim.jobid, f"will end at {when} for a job{_of(queue)}")
+        cls = self._classes.entries.get(victim.cls)
         if cls is not None and cls.signal:
-            self._messenger.signal(jobid, cls.signal)
+            self._messenger.signal(victim.jobid, cls.signal)
+
+    def spare(self, jobid: int, why: str) -> None:
+        """Tell a job that was warned that it runs on."""
+        self._messenger.warn(jobid, f"will not be ended now: {why}")
 
     def _deadline(self, preemption: Preemption) -> None:
         """The grace is over."""
@@ -700,11 +781,11 @@ class PreemptionRule(TableRule):
         spared = set(victims) - needed(victims, trial)
         for jobid in sorted(spared):
             self._runs_on(jobid)
-            self._messenger.warn(jobid, "will not be ended now: others have made room")
+            self.spare(jobid, "others have made room")
             preemption.held.discard(jobid)
             del preemption.victims[jobid]
         if spared:
-            self._store(lambda: None)
+            self.store_record(lambda: None)
         return True
 
     def _runs_on(self, jobid: int) -> None:
@@ -716,32 +797,59 @@ class PreemptionRule(TableRule):
             self.host.resources.update_expiration(jobid, end)
 
     def _end(self, preemption: Preemption, victim: Victim) -> None:
+        preemption.ended.add(victim.jobid)
+
+        def refused() -> None:
+            if self.active.get(preemption.taker) is preemption:
+                self._again(preemption, f"{name_of(victim.jobid)} cannot be ended", "refused")
+
+        self.end_one(
+            victim,
+            preemption.taker,
+            preemption.queue,
+            refused,
+            lambda: preemption.ended.discard(victim.jobid),
+        )
+
+    def end_one(
+        self,
+        victim: Victim,
+        taker: int,
+        queue: str | None,
+        refused: Callable[[], None],
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """End a job for another, and count it.
+
+        Args:
+            taker: id of the job for which
+            queue: of that job
+            refused: called if the job manager refuses, and the job runs on
+            failed: called before, also if the job has ended by itself meanwhile
+        """
         now = self.host.now()
         ran = duration_text(max(0.0, now - victim.start), 2)
-        for_whom = self._taker_text(preemption)
-        queue = f" ({preemption.queue})" if preemption.queue and not self._private else ""
+        for_whom = self._text_of(taker, queue)
+        of_queue = f" ({queue})" if queue and not self._private else ""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
         self._messenger.mark(victim.jobid, f"{stamp} for {for_whom}, class {victim.cls}")
-        preemption.ended.add(victim.jobid)
 
         def done(error: int) -> None:
             if error == 0:
                 self.counts.ended(victim, now)
-            else:
-                preemption.ended.discard(victim.jobid)
-                if victim.jobid in self._running and error not in (0, 2):
-                    self._left_alone.add(victim.jobid)
-                    if self.active.get(preemption.taker) is preemption:
-                        self._again(
-                            preemption, f"{name_of(victim.jobid)} cannot be ended", "refused"
-                        )
+                return
+            failed()
+            if victim.jobid in self._running and error not in (0, 2):
+                self._left_alone.add(victim.jobid)
+                refused()
 
-        self._messenger.end(victim.jobid, f"preempted for {for_whom}{queue}; ran {ran}", done)
+        self._messenger.end(victim.jobid, f"preempted for {for_whom}{of_queue}; ran {ran}", done)
 
     def _taker_text(self, preemption: Preemption) -> str:
-        if self._private:
-            return f"a job{_of(preemption.queue)}"
-        return name_of(preemption.taker)
+        return self._text_of(preemption.taker, preemption.queue)
+
+    def _text_of(self, taker: int, queue: str | None) -> str:
+        return f"a job{_of(queue)}" if self._private else name_of(taker)
 
     # -- its end -----------------------------------------------------------------------------------
 
@@ -779,8 +887,8 @@ class PreemptionRule(TableRule):
             if jobid in preemption.ended:
                 self._ending.setdefault(jobid, self.host.now())
             elif was == WARNED:
-                self._messenger.warn(jobid, f"will not be ended now: {why}")
-        self._store(lambda: None)
+                self.spare(jobid, why)
+        self.store_record(lambda: None)
         if self.entries:
             self.host.readmit(self, preemption.taker)
             self._look_soon()
@@ -798,7 +906,7 @@ class PreemptionRule(TableRule):
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         preemption = self.active.get(job.jobid)
         if preemption is None:
-            return None
+            return self._allocate_in_promises(job, plan)
         pool = self.host.resources
         withheld = None
         if preemption.state == ENDING or self._is_promised(preemption):
@@ -827,7 +935,20 @@ class PreemptionRule(TableRule):
         # In strict order the jobs behind it wait for it, as before.
         raise InsufficientResources(deferral.reason)
 
+    def _allocate_in_promises(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        """What a job has of time that is, or was, promised; None: it takes what is there for all."""
+        found = self._waiting.get(job.jobid)
+        if found is None:
+            return None
+        if found[1].of is not None and found[1].of.into_promises:
+            try:
+                return plan.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                return self.borrowed.offer(job, found[1], plan)
+        return self.borrowed.start_taker(job, plan) if self.borrowed else None
+
     def taken_back(self, jobid: int) -> None:
+        self.borrowed.taken_back(jobid)
         preemption = self.active.get(jobid)
         if preemption is not None:
             self._keep(preemption)  # another rule does not let the job start
@@ -889,6 +1010,8 @@ class PreemptionRule(TableRule):
             if stored["version"] != VERSION:
                 raise ValueError(f"version {stored['version']!r}")
             self._stored_ones = [Preemption.from_dict(one) for one in stored["preemptions"]]
+            borrowers = [Borrower.from_dict(one) for one in stored.get("borrowers", ())]
+            self._stored_borrowers = borrowers
         except (KeyError, TypeError, ValueError) as exc:
             self.errors.report(f"{KEY} in the KVS cannot be read, nobody is ended: {exc!r}")
 
@@ -902,9 +1025,12 @@ class PreemptionRule(TableRule):
             for jobid in preemption.ended:
                 self._ending.pop(jobid, None)
             self._enter(preemption)
-        if self._stored_ones:
+        if self.host.keeps_promised_times:
+            there = [one for one in self._stored_borrowers if one.victim.jobid in self._running]
+            self.borrowed.restore(there, self._found_ended)
+        if self._stored_ones or self._stored_borrowers:
             self.host.call_at(self.host.now() + COME_BACK_S, self._not_come_back)
-        self._stored_ones = []
+        self._stored_ones, self._stored_borrowers = [], []
         self._look_soon()
 
     def _came_back(self, preemption: Preemption, job: PendingJob) -> None:
@@ -927,17 +1053,25 @@ class PreemptionRule(TableRule):
         for preemption in list(self.active.values()):
             if preemption.request is None:
                 self._give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
+        self.borrowed.not_come_back()
 
-    def _store(self, stored: Any) -> None:
-        """Record what is under way."""
+    def store_record(self, stored: Callable[[], None]) -> None:
+        """Record what is under way, then call ``stored()``."""
         entries = [one.to_dict() for one in self.active.values() if one.state != OVER]
-        self.host.store(KEY, json.dumps({"version": VERSION, "preemptions": entries}), stored)
+        record = {"version": VERSION, "preemptions": entries}
+        borrowers = self.borrowed.to_dict()
+        if borrowers:
+            record["borrowers"] = borrowers
+        self.host.store(KEY, json.dumps(record), stored)
 
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """What the job could take: ``jobs``, ``node_hours`` and ``text``; or None."""
-        return {"preemption": self.answers.could_take(job)}
+        """What the job could take, and who runs in the time that it was promised; or None."""
+        return {
+            "preemption": self.answers.could_take(job),
+            "borrowers": self.answers.borrowers(job),
+        }
 
     def stats(self) -> dict[str, Iterable[Any]]:
         return {"preemptions": self.counts.by_class()}

@@ -1,0 +1,609 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobs of a low class that run in time which is promised to a job of a higher one, and are ended before.
+
+A class with ``into-promises = true`` allows it. Such a job, the *borrower*, is started although it may
+run longer than the promises leave room for, if these are promises to a job of a higher class and
+nothing else is in the way. To the plan it ends when the promised time begins, so that the promise
+is kept; to its user it has the limit that it asked for. When the promised time is so near that its
+grace, ``exec.kill-timeout`` and the usual clean-up just fit in before, it is warned, and then ended; if
+the promise can be kept without that by then, it runs on to its limit.
+
+What others are promised must not depend on whether the borrower is ended, since the promise that it is
+ended for may be withdrawn. So what it holds has to be a part of what is promised: no more of the same
+units than that (those of all borrowers of a job together), which the plan must count, and if its limit
+is later than the end of that time, the rest has to be free, and is kept (an entry of the plan that
+belongs to no job). If then the promise goes, the borrower takes nothing that anybody was told.
+
+For the same reason the promise stays at its time as long as it needs what a borrower holds: at an
+earlier time it would leave a part of the borrower's time to others.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Container, Hashable, Iterable
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Callable, Protocol
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.masks import popcount, take
+from flux.scheduler.host import name_of
+from flux.scheduler.site_policy.preemption.record import Victim
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.host import Timer
+    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.host import PreemptionHost
+
+# How far a borrower is.
+RUNS = "runs"
+WARNED = "warned"
+ENDED = "ended"
+
+#: Promises that are tried, from the latest on, for a job that may be started into one: each costs a
+#: search of the plan up to its time.
+MOST_TRIED = 8
+
+
+class Borrower:
+    """A running job that is ended before a promised time, unless it ends by itself.
+
+    Times are in seconds since the epoch.
+
+    Attributes:
+        victim (Victim): the job
+        taker (int): id of the job that was promised the time
+        queue (str or None): of the taker
+        until (float): when the promised time begins
+        limit (float): when the borrower ends by its own limit; infinite: it has none
+        units (Hashable and int, or None): what it holds, as the plan counts it; None: not known, since
+            it was started before a reload
+        request: what it asked for, likewise
+        rest (tuple or None): what the plan keeps of what it would hold after the promised time: the id
+            there, the request, and from when on
+        awaits (bool): whether the taker has to come back first, after a reload
+        state (str): how far it is
+        stored (bool): whether it is recorded in the KVS, without which it is not ended
+        timer (Timer or None): for the next step
+        began (float): when it was ended
+        ranks (int): mask of the ranks it held when it was ended
+    """
+
+    def __init__(
+        self,
+        victim: Victim,
+        taker: int,
+        queue: str | None,
+        until: float,
+        limit: float,
+        units: tuple[Hashable, int] | None = None,
+        request: Any = None,
+    ) -> None:
+        self.victim = victim
+        self.taker = taker
+        self.queue = queue
+        self.until = until
+        self.limit = limit
+        self.units = units
+        self.request = request
+        self.rest: tuple[int, Any, float] | None = None
+        self.awaits = False
+        self.state = RUNS
+        self.stored = False
+        self.timer: Timer | None = None
+        self.began = 0.0
+        self.ranks = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is stored."""
+        one = self.victim
+        return {
+            "id": one.jobid,
+            "class": one.cls,
+            "nodes": one.nodes,
+            "start": one.start,
+            "userid": one.userid,
+            "taker": self.taker,
+            "queue": self.queue,
+            "until": self.until,
+            "limit": self.limit if isfinite(self.limit) else 0.0,
+            "warned": self.state != RUNS,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> Borrower:
+        """One that was stored.
+
+        Raises:
+            ValueError, KeyError, TypeError: it cannot be read
+        """
+        victim = Victim(
+            int(stored["id"]),
+            str(stored["class"]),
+            int(stored["nodes"]),
+            float(stored["start"]),
+            stored["userid"],
+        )
+        limit = float(stored["limit"]) or inf
+        taker, until = int(stored["taker"]), float(stored["until"])
+        found = cls(victim, taker, stored["queue"], until, limit)
+        found.stored = True
+        found.state = WARNED if stored["warned"] else RUNS
+        return found
+
+
+class Preempting(Protocol):
+    """What this needs of the rule."""
+
+    def standing_of(self, jobid: int) -> Standing | None: ...
+
+    def class_of(self, name: str) -> PreemptionClass | None: ...
+
+    def kill_time(self) -> float: ...
+
+    def next_id(self) -> int: ...
+
+    def store_record(self, stored: Callable[[], None]) -> None: ...
+
+    def warn(self, victim: Victim, deadline: float, queue: str | None) -> None: ...
+
+    def spare(self, jobid: int, why: str) -> None: ...
+
+    def end_one(
+        self, victim: Victim, taker: int, queue: str | None, refused: Callable[[], None]
+    ) -> None: ...
+
+
+class BorrowedTime:
+    """The jobs that run in time that was promised to others.
+
+    Args:
+        host (PreemptionHost): the scheduler
+        rule (Preempting): the rule
+
+    Attributes:
+        borrowers (dict): by id, those that run
+    """
+
+    def __init__(self, host: PreemptionHost, rule: Preempting) -> None:
+        self._host = host
+        self._rule = rule
+        self.borrowers: dict[int, Borrower] = {}
+        #: jobs that were given resources, and have not started yet
+        self._offered: dict[int, Borrower] = {}
+        #: by the id of a job that waits, the borrowers of its time that were ended, and are gone
+        self._gone: dict[int, list[Borrower]] = {}
+        #: by the id of a job that waits, a generation of the pool in which it needed what its borrowers
+        #: hold
+        self._needed_in: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.borrowers or self._gone)
+
+    def of(self, taker: int) -> list[Borrower]:
+        """The borrowers of the time of a job that waits, as long as they run."""
+        return [one for one in self.borrowers.values() if one.taker == taker]
+
+    def margin(self, cls: PreemptionClass | None) -> float:
+        """For how many seconds before a promised time a job of a class begins to be ended."""
+        return (0.0 if cls is None else cls.grace) + self._rule.kill_time()
+
+    # -- starting ----------------------------------------------------------------------------------
+
+    def offer(self, job: PendingJob, standing: Standing, plan: Plan) -> ResourcePool | None:
+        """What a job may start on in promised time; None: there is nothing that it may have so.
+
+        To be asked when it cannot be given anything otherwise. Costs a look at each promise, and a
+        few searches of the plan.
+        """
+        cls, host, request = standing.of, self._host, job.resource_request
+        if cls is None or not cls.into_promises or cls.log_only or standing.in_reservation:
+            return None
+        if not host.keeps_promised_times or getattr(request, "tokens", None):
+            return None
+        units = plan.units_of(request)
+        if units is None:
+            return None  # promises are bound to ranks
+        now = host.now()
+        first = now + standing.after + self.margin(cls)
+        promises = sorted(
+            [
+                (start, end, jobid)
+                for jobid, (start, end) in plan.promises().items()
+                if jobid >= 0 and first < start < end
+            ],
+            reverse=True,
+        )
+        tried = 0
+        for start, end, taker in promises:
+            if not self._may_borrow(standing, units, taker, plan):
+                continue
+            tried += 1
+            if plan.fits(request, duration=start - now):
+                alloc = self._start(job, cls, units, plan, taker, start, end)
+                if alloc is not None:
+                    return alloc
+            if tried >= MOST_TRIED:
+                break
+        return None
+
+    def _may_borrow(
+        self, standing: Standing, units: tuple[Hashable, int], taker: int, plan: Plan
+    ) -> bool:
+        """Whether a job of some standing may run in the time of another, and be a part of it."""
+        other, job = self._rule.standing_of(taker), self._host.pending(taker)
+        if other is None or job is None or other.in_reservation or standing.of is None:
+            return False
+        if not standing.rank < other.rank or taker in self._gone:
+            return False
+        promised = plan.units_of(job.resource_request)
+        together = units[1]
+        of_class = 1
+        for one in self.of(taker):
+            if one.units is None or one.state != RUNS:
+                return False
+            together += one.units[1]
+            of_class += one.victim.cls == standing.of.name
+        if promised is None or promised[0] != units[0] or together > promised[1]:
+            return False
+        return of_class <= standing.of.max_jobs
+
+    def _start(
+        self,
+        job: PendingJob,
+        cls: PreemptionClass,
+        units: tuple[Hashable, int],
+        plan: Plan,
+        taker: int,
+        start: float,
+        end: float,
+    ) -> ResourcePool | None:
+        host, now = self._host, self._host.now()
+        pool, request = host.resources, job.resource_request
+        limit = now + request.duration if request.duration > 0 else inf
+        if limit == inf and end != inf:
+            return None  # the rest that would have to be kept has no end
+        try:
+            alloc = pool.alloc(job.jobid, request)
+        except InsufficientResources:
+            return None
+        plan.note_started(job.jobid)
+        pool.update_expiration(job.jobid, start)
+        nodes = popcount(pool.held_ranks(job.jobid))
+        victim = Victim(job.jobid, cls.name, nodes, now, job.userid)
+        standing = self._rule.standing_of(taker)
+        queue = None if standing is None else standing.queue
+        borrower = Borrower(victim, taker, queue, start, limit, units, request)
+        lost = sum(
+            one.victim.node_hours(start)
+            for one in [*self.of(taker), borrower]
+            if one.victim.cls == cls.name
+        )
+        if lost <= cls.max_node_hours and self._keep_rest(borrower, plan, end):
+            self._offered[job.jobid] = borrower
+            return alloc
+        pool.free(job.jobid)
+        return None
+
+    def _keep_rest(self, borrower: Borrower, plan: Plan, end: float) -> bool:
+        """Keep what a borrower would hold behind the promised time, which ends at `end`; whether it
+        is free."""
+        if borrower.limit <= end or borrower.request is None:
+            return True
+        rest = copy.copy(borrower.request)
+        rest.duration = borrower.limit - end if isfinite(borrower.limit) else 0.0
+        return self._reserve_rest(borrower, plan, (self._rule.next_id(), rest, end))
+
+    @staticmethod
+    def _reserve_rest(borrower: Borrower, plan: Plan, rest: tuple[int, Any, float]) -> bool:
+        try:
+            plan.reserve(*rest)
+        except InsufficientResources:
+            return False
+        borrower.rest = rest
+        return True
+
+    def _drop_rest(self, borrower: Borrower) -> None:
+        plan = self._host.current_plan()
+        if borrower.rest is not None and plan is not None:
+            plan.cancel(borrower.rest[0])
+        borrower.rest = None
+
+    def lift_rest(self, borrower: Borrower) -> Callable[[], None]:
+        """Take out of the plan for a moment what is kept for a borrower; returns what puts it back."""
+        plan, rest = self._host.current_plan(), borrower.rest
+        if rest is None or plan is None:
+            return lambda: None
+        there = plan
+        self._drop_rest(borrower)
+
+        def put_back() -> None:
+            if borrower.victim.jobid in self.borrowers:
+                self._reserve_rest(borrower, there, rest)
+
+        return put_back
+
+    def taken_back(self, jobid: int) -> None:
+        """A job does not start on what it was offered."""
+        borrower = self._offered.pop(jobid, None)
+        if borrower is not None:
+            self._drop_rest(borrower)
+
+    def started(self, jobid: int) -> Borrower | None:
+        """A job starts: what it is as a borrower, if it starts on what it was offered."""
+        borrower = self._offered.pop(jobid, None)
+        if borrower is not None:
+            self.borrowers[jobid] = borrower
+            self._needed_in.pop(borrower.taker, None)
+            self._store(borrower)
+            self._next_step(borrower)
+        return borrower
+
+    def _store(self, borrower: Borrower) -> None:
+        def stored() -> None:
+            borrower.stored = True
+            if borrower.timer is None and self.borrowers.get(borrower.victim.jobid) is borrower:
+                self._next_step(borrower)  # its time came before it was recorded
+
+        self._rule.store_record(stored)
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    def deadline(self, borrower: Borrower) -> float:
+        """When a borrower is ended, seconds since the epoch."""
+        return borrower.until - self._rule.kill_time()
+
+    def _next_step(self, borrower: Borrower) -> None:
+        """Have a borrower warned, or ended, when it is time."""
+        if borrower.timer is not None:
+            borrower.timer.cancel()
+            borrower.timer = None
+        if borrower.state == ENDED or borrower.awaits:
+            return
+        when = self.deadline(borrower)
+        if borrower.state == RUNS:
+            when = borrower.until - self.margin(self._rule.class_of(borrower.victim.cls))
+        when = max(when, self._host.now())
+        borrower.timer = self._host.call_at(when, lambda: self._step(borrower))
+
+    def _step(self, borrower: Borrower) -> None:
+        """It is time to warn a borrower, or to end it."""
+        borrower.timer = None
+        if self.borrowers.get(borrower.victim.jobid) is not borrower or not borrower.stored:
+            return
+        plan = self._host.current_plan()
+        if plan is None or not self._may_end(borrower, plan):
+            self.give_back(borrower, "others have made room")
+        elif borrower.state == RUNS:
+            borrower.state = WARNED
+            deadline = max(self.deadline(borrower), self._host.now())
+            self._rule.warn(borrower.victim, deadline, borrower.queue)
+            self._rule.store_record(lambda: None)
+            self._next_step(borrower)
+        else:
+            self._end(borrower)
+
+    def _may_end(self, borrower: Borrower, plan: Plan) -> bool:
+        """Whether the job that was promised the time is there, and needs what a borrower holds."""
+        job = self._host.pending(borrower.taker)
+        cls = self._rule.class_of(borrower.victim.cls)
+        if job is None or cls is None or cls.log_only or not plan.has(borrower.taker):
+            return False
+        if self._host.admission.is_deferred(borrower.taker):
+            return False
+        try:
+            self._host.admission.check(job)
+        except (InsufficientResources, InfeasibleRequest):
+            return False
+        if self.borrowers.get(borrower.victim.jobid) is not borrower:
+            return False  # it has turned out just now that the promise is gone
+        return self._is_needed([borrower], plan)
+
+    def _end(self, borrower: Borrower) -> None:
+        jobid = borrower.victim.jobid
+        borrower.state = ENDED
+        borrower.began = self._host.now()
+        borrower.ranks = self._host.resources.held_ranks(jobid)
+
+        def refused() -> None:
+            if self.borrowers.get(jobid) is borrower:
+                borrower.state = WARNED
+                self.give_back(borrower, "it cannot be ended")
+
+        self._rule.end_one(borrower.victim, borrower.taker, borrower.queue, refused)
+
+    def _is_needed(self, borrowers: list[Borrower], plan: Plan) -> bool:
+        """Whether a promise that can be kept now could not be if some borrowers ran to their limits:
+        it is tried, and taken back."""
+        pool = self._host.resources
+        before = set(plan.stale())
+        rests = [self.lift_rest(one) for one in borrowers]
+        for one in borrowers:
+            pool.update_expiration(one.victim.jobid, _as_end(one.limit))
+        needed = not set(plan.stale()) <= before
+        for one in borrowers:
+            pool.update_expiration(one.victim.jobid, one.until)
+        for put_back in rests:
+            put_back()
+        return needed
+
+    def give_back(self, borrower: Borrower, why: str) -> None:
+        """A borrower runs on to its limit."""
+        if borrower.state == ENDED or borrower.victim.jobid not in self.borrowers:
+            return  # it ends, or is none any more
+        self._over(borrower)
+        pool = self._host.resources
+        pool.update_expiration(borrower.victim.jobid, _as_end(borrower.limit))
+        if borrower.state == WARNED:
+            self._rule.spare(borrower.victim.jobid, why)
+
+    def give_back_all(self, taker: int, why: str) -> None:
+        """All borrowers of the time of a job run on."""
+        for one in self.of(taker):
+            self.give_back(one, why)
+
+    def _over(self, borrower: Borrower) -> None:
+        """A job is no borrower any more."""
+        del self.borrowers[borrower.victim.jobid]
+        self._needed_in.pop(borrower.taker, None)
+        self._drop_rest(borrower)
+        if borrower.timer is not None:
+            borrower.timer.cancel()
+            borrower.timer = None
+        self._rule.store_record(lambda: None)
+
+    # -- what happens to jobs ----------------------------------------------------------------------
+
+    def freed(self, jobid: int) -> float | None:
+        """A running job holds nothing any more. Returns when it was ended here; None: it was not."""
+        borrower = self.borrowers.get(jobid)
+        if borrower is None:
+            return None
+        self._over(borrower)
+        if borrower.state != ENDED:
+            return None
+        if self._host.pending(borrower.taker) is not None:
+            self._gone.setdefault(borrower.taker, []).append(borrower)
+        return borrower.began
+
+    def extended(self, jobid: int, expiration: float) -> bool:
+        """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether
+        the pool was told, which is not to know of it: to the plan the job ends earlier."""
+        borrower = self.borrowers.get(jobid)
+        if borrower is None:
+            return False
+        borrower.limit = expiration or inf
+        if borrower.limit > borrower.until:
+            # Another rule may have told the pool.
+            self._host.resources.update_expiration(jobid, borrower.until)
+            return True
+        self._over(borrower)
+        return False
+
+    def taker_leaves(self, taker: int, why: str) -> list[Victim]:
+        """A job that was promised time starts, or is gone: its borrowers run on. Returns the jobs that
+        were ended for it."""
+        self.give_back_all(taker, why)
+        ended = [one.victim for one in self.of(taker)]
+        return ended + [one.victim for one in self._gone.pop(taker, ())]
+
+    def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        """Start a job for which borrowers were ended where they were: they would have been ended for
+        nothing otherwise. None: it is to start as others do."""
+        gone = self._gone.get(job.jobid)
+        request = job.resource_request
+        if gone is None or not plan.is_counted or not plan.fits(request, jobid=job.jobid):
+            return None
+        pool = self._host.resources
+        there = 0
+        for one in gone:
+            there |= one.ranks
+        others = self._host.facts.ranks_of(request) & ~there
+        # As few others beside as it needs, so that it gets what lies idle of those ranks.
+        low, high = 0, popcount(others)
+        while low < high:
+            middle = (low + high) // 2
+            if pool.fits_on(request, there | take(others, middle)):
+                high = middle
+            else:
+                low = middle + 1
+        try:
+            alloc = pool.alloc_on(job.jobid, request, there | take(others, low))
+        except InsufficientResources:
+            return None
+        plan.note_started(job.jobid)
+        return alloc
+
+    # -- the promise -------------------------------------------------------------------------------
+
+    def review(self) -> None:
+        """See what has become of the promises since. Asked before anything else is promised. Costs a
+        look-up for each borrower."""
+        plan = self._host.current_plan()
+        if plan is None:
+            return
+        for one in list(self.borrowers.values()):
+            if one.state == ENDED or self.borrowers.get(one.victim.jobid) is not one:
+                continue
+            if plan.has(one.taker):
+                if one.awaits:
+                    one.awaits = False
+                    self._next_step(one)
+                start = plan.start_of(one.taker)
+                if start != one.until and start > self._host.now():
+                    self._follow(one, plan, start)
+            elif not one.awaits:
+                self.give_back(one, f"{name_of(one.taker)} is promised another time")
+
+    def _follow(self, borrower: Borrower, plan: Plan, start: float) -> None:
+        """The promise has moved."""
+        self._drop_rest(borrower)
+        borrower.until = start
+        if borrower.limit <= start:
+            self.give_back(borrower, "it ends before that")
+            return
+        self._host.resources.update_expiration(borrower.victim.jobid, start)
+        self._keep_rest(borrower, plan, plan.promises()[borrower.taker][1])
+        self._next_step(borrower)
+        self._store(borrower)
+
+    def stays(self, job: PendingJob, plan: Plan) -> bool:
+        """Whether the promise to a job stays at its time, since it needs what its borrowers hold. If it
+        does not, they run on."""
+        borrowers = self.of(job.jobid)
+        if not borrowers:
+            return False
+        if job.jobid in plan.stale():
+            return False  # it cannot stay
+        if any(one.state == ENDED for one in borrowers):
+            return True
+        if self._needed_in.get(job.jobid) != plan.pool.generation:
+            if not self._is_needed(borrowers, plan):
+                self.give_back_all(job.jobid, "others have made room")
+                return False
+            self._needed_in[job.jobid] = plan.pool.generation
+        return True
+
+    def void(self, why: str) -> None:
+        """All promises are void, or nobody is to be ended any more."""
+        for one in list(self.borrowers.values()):
+            self.give_back(one, why)
+        for one in self._offered.values():
+            self._drop_rest(one)
+
+    # -- over a reload -----------------------------------------------------------------------------
+
+    def restore(self, borrowers: Iterable[Borrower], ended: Container[int]) -> None:
+        """Go on with what was recorded.
+
+        Args:
+            borrowers: of the record, those that run
+            ended: ids of jobs on which an exception was raised that ends them
+        """
+        for one in borrowers:
+            jobid = one.victim.jobid
+            self.borrowers[jobid] = one
+            one.awaits = True
+            if jobid in ended:
+                one.state, one.began = ENDED, self._host.now()
+                one.ranks = self._host.resources.held_ranks(jobid)
+            else:
+                self._host.resources.update_expiration(jobid, one.until)
+
+    def not_come_back(self) -> None:
+        """The jobs that have not come back since will not."""
+        for one in list(self.borrowers.values()):
+            if one.awaits:
+                self.give_back(one, f"{name_of(one.taker)} is gone")
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """As they are stored."""
+        return [one.to_dict() for one in self.borrowers.values()]
+
+
+def _as_end(limit: float) -> float:
+    """The end that a pool is told of a job with a limit."""
+    return limit if isfinite(limit) else 0.0

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Promises of a long queue that move to earlier times: where to, and what it costs to find out."""
+
+import random
+
+import pytest
+from pool_model import Ask, R_of
+
+from flux.resource import InsufficientResources, ResourcePool
+from flux.resource.plan import counted_profile, run_bounds
+from flux.resource.plan.count_timeline import CountTimeline
+from flux.resource.plan.counted_profile import CountedProfile
+from flux.resource.plan.mask_timeline import INFINITY
+
+NOW = 1_700_000_000.0
+
+
+class Queue:
+    """A pool of whole nodes with jobs in order, which start or are promised a start."""
+
+    def __init__(self, nodes):
+        self.now = NOW
+        self.pool = ResourcePool(R_of({rank: (set(range(2)), set()) for rank in range(nodes)}))
+        self.pool.clock = lambda: self.now
+        self.plan = self.pool.plan()
+        self.requests = {}
+        self.jobid = 0
+
+    def submit(self, nodes, duration):
+        self.jobid += 1
+        ask = Ask(([nodes], nodes), ([1], 1), 2, 0, False, float(duration))
+        self.requests[self.jobid] = self.pool.parse_resource_request(ask.jobspec())
+        if not self.start(self.jobid):
+            request = self.requests[self.jobid]
+            when = self.plan.earliest(request)
+            if when is not None:
+                self.plan.reserve(self.jobid, request, when)
+
+    def start(self, jobid):
+        try:
+            self.plan.alloc(jobid, self.requests[jobid])
+        except InsufficientResources:
+            return False
+        return True
+
+    def running(self):
+        return [jobid for _, jobid in self.pool.jobs_by_end()]
+
+    def advance(self):
+        """As a pass: in order of the queue, in rows that end where a job can start."""
+        waiting = sorted(self.plan.promised())
+        while waiting:
+            starts = self.plan.advance_in_turn(waiting)
+            is_due = bool(starts) and starts[-1] <= self.now
+            del waiting[: len(starts) - is_due]
+            if waiting:
+                jobid = waiting.pop(0)
+                try:
+                    if self.plan.advance(jobid) <= self.now:
+                        self.start(jobid)
+                except InsufficientResources:
+                    self.plan.cancel(jobid)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("limits", [(8, 4096), (1, 6)])
+def test_promises_move_where_a_search_of_all_finds(monkeypatch, seed, limits):
+    monkeypatch.setattr(run_bounds, "MAX_LOOKS", limits[0])
+    monkeypatch.setattr(run_bounds, "MAX_REMEMBERED", limits[1])
+    earlier = CountedProfile.earlier
+    found = {"stays": 0, "moves": 0}
+
+    def compared(self, count, length, before, now):
+        expected = self.line.first(count + self.kept, length, now, before)
+        answer = earlier(self, count, length, before, now)
+        assert answer == expected, (count, length, before - NOW, now - NOW)
+        found["stays" if answer == INFINITY else "moves"] += 1
+        return answer
+
+    monkeypatch.setattr(CountedProfile, "earlier", compared)
+    rng = random.Random(seed)
+    queue = Queue(24)
+    for _ in range(140):
+        queue.submit(rng.choice([1, 1, 2, 3, 4, 7, 8, 12, 20]), rng.choice([5, 10, 20, 33, 60, 90]))
+    for step in range(120):
+        running = queue.running()
+        queue.now += rng.choice([0, 0.5, 1, 3])
+        what = rng.random()
+        if what < 0.7 and running:
+            queue.pool.free(rng.choice(running))
+        elif what < 0.8 and queue.plan.promised():
+            queue.plan.cancel(rng.choice(queue.plan.promised()))
+        elif what < 0.85 and step > 60:
+            queue.now -= 2  # the clock is set back
+        else:
+            queue.submit(rng.choice([1, 2, 5]), rng.choice([5, 40, 0]))
+        for jobid in queue.running():
+            if queue.pool.job_end(jobid) <= queue.now:
+                queue.pool.free(jobid)
+        queue.advance()
+    assert found["stays"] > 1000 and found["moves"] > 100, found
+
+
+def searches_after_an_end(monkeypatch, promises):
+    """How many searches of the timeline are made for promises in a row none of which can move."""
+    queue = Queue(16)
+    for _ in range(4):
+        queue.submit(4, 1000)
+    for number in range(promises):
+        queue.submit(12 - number % 3, 100 + number % 4)
+    queue.advance()
+    calls = []
+    first = CountTimeline.first
+
+    def counted(self, *args, **keys):
+        calls.append(args)
+        return first(self, *args, **keys)
+
+    monkeypatch.setattr(CountTimeline, "first", counted)
+    queue.now += 1
+    queue.pool.free(queue.running()[0])
+    before = queue.plan.promises()
+    queue.advance()
+    monkeypatch.undo()
+    assert queue.plan.promises() == before and len(before) == promises
+    return len(calls)
+
+
+def test_promises_that_cannot_move_are_not_searched(monkeypatch):
+    """It depends on the shapes what an end costs, not on how many promises there are."""
+    few, many = (searches_after_an_end(monkeypatch, number) for number in (50, 200))
+    assert many == few <= 12, (few, many)
+
+
+def test_a_few_promises_are_searched_one_by_one(monkeypatch):
+    few = searches_after_an_end(monkeypatch, counted_profile.FEW_PROMISES - 2)
+    assert few == counted_profile.FEW_PROMISES - 2
+
+
+STEPS = [(0.0, 3), (4.0, 1), (6.0, 5), (9.0, 5), (11.0, 2), (15.0, 4)]
+
+
+@pytest.mark.parametrize("per_block", [1, 2, 48])
+def test_timeline_of_counts(per_block):
+    """What it says of spans, however its steps are spread over blocks."""
+    line = CountTimeline(0.0, STEPS[0][1])
+    for (_, before), (time, value) in zip(STEPS, STEPS[1:]):
+        line.add(time, INFINITY, value - before)
+    if per_block < 48:
+        steps = line.steps()
+        line.blocks = [
+            type(line.blocks[0])(
+                [time for time, _ in steps[at : at + per_block]],
+                [value for _, value in steps[at : at + per_block]],
+            )
+            for at in range(0, len(steps), per_block)
+        ]
+        line.heads = [block.starts[0] for block in line.blocks]
+
+    def at(time):
+        return [value for start, value in STEPS if start <= time][-1]
+
+    moments = [number / 2 for number in range(40)]
+    for low in moments:
+        if low:
+            assert line.before(low) == at(low - 0.25)
+        for value in range(7) if low else ():
+            since = low
+            while since > 0 and at(since - 0.25) >= value:
+                since -= 0.5
+            assert line.since(value, low) == (since or -INFINITY), (value, low)
+        for high in moments:
+            if high > low:
+                values = [at(time) for time in moments if low <= time < high]
+                assert line.most(low, high) == max(values)

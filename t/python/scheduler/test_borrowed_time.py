@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobs of a low class that start in time promised to a job of a higher one: they are ended before, so
+that the promise is kept, and nobody else is promised what only their end would leave."""
+
+import json
+import random
+
+import pytest
+from test_preemption import KEY, OTHER, batch, exceptions, make, reloaded, standby, stats, tables
+
+from flux.idset import IDset
+from flux.scheduler.site_policy.preemption.rule import PreemptionRule
+
+BORROWING = {"rank": 0, "queues": ["standby"], "grace": "2m", "into-promises": True}
+POLICIES = [
+    ("sched-backfill",),
+    ("sched-backfill", "promise=4"),
+    ("sched-backfill", "promise=unlimited"),
+]
+#: Seconds before a promised time at which a borrower is ended, and warned, before any was.
+KILL_S, WARNING_S = 5, 125
+
+
+def config(**more):
+    return tables(standby={**BORROWING, **more})
+
+
+def borrowed(instance):
+    return instance.scheduler.site_rule(PreemptionRule).borrowed
+
+
+def lend(instance, nodes=2, duration=50000):
+    """A job of batch on some of four nodes for 1000 s, one that was promised all of them then, and one
+    of standby in its time."""
+    first = batch(instance, 4 - nodes, duration=1000)
+    taker = batch(instance, 4, duration=4000)
+    borrower = standby(instance, nodes, duration=duration)
+    return first, taker, borrower
+
+
+def promised(job):
+    return job.annotations["sched"]["t_estimate"]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
+    instance = make(*policy, config=config())
+    began = instance.now
+    first, taker, borrower = lend(instance, duration=5000)
+    assert borrower.state == "running" and taker.state == "pending"
+    when = promised(taker)
+    assert when == pytest.approx(began + 1000, abs=2)
+    assert borrower.annotations["sched"]["t_preempt"] == pytest.approx(when - KILL_S, abs=1)
+    assert borrower.expiration == pytest.approx(began + 5000, abs=2)
+    instance.advance(1000 - WARNING_S - 10)
+    assert exceptions(borrower) == []
+    instance.advance(20)
+    assert len(exceptions(borrower)) == 1 and "for a job of batch" in exceptions(borrower)[0][1]
+    assert borrower.state == "running"
+    instance.advance(WARNING_S)
+    assert borrower.note.startswith(f"preempted for {taker.name} (batch); ran 16m")
+    assert taker.state == "running" and taker.t_start <= when + 1
+    assert stats(instance)["standby"]["victims"] == 1
+    assert stats(instance)["standby"]["useless"] == 0
+    assert not borrowed(instance)
+    assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()
+
+
+def test_without_the_key_nobody_starts_in_promised_time():
+    instance = make(config=config(**{"into-promises": False}))
+    _, taker, borrower = lend(instance)
+    assert borrower.state == taker.state == "pending"
+
+
+def watch_promises(instance, jobs, told):
+    """Keep the first time that each waiting job was promised."""
+    for job in jobs:
+        sched = job.annotations.get("sched") or {}
+        if job.state == "pending" and sched.get("t_estimate_kind") == "promised":
+            told.setdefault(job.id, sched["t_estimate"])
+
+
+@pytest.mark.parametrize("cancels", [False, True], ids=["", "cancels"])
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5, 7])
+def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(seed, policy, cancels):
+    chance = random.Random(seed)
+    classes = {
+        "standby": {**BORROWING, "grace": 20, "after": 30, "wait": "1h"},
+        "low": {"rank": 1, "queues": ["low"], "into-promises": seed % 2 == 0, "wait": "1h"},
+    }
+    queues = {"batch": {}, "standby": {}, "low": {}}
+    instance = make(*policy, nodes=8, config=tables(queues=queues, **classes))
+    told, jobs, lent = {}, [], set()
+    for _ in range(80):
+        queue = chance.choice(("batch", "standby", "low", "standby"))
+        duration = chance.choice((100, 300, 1000, 4000))
+        runtime = chance.choice((duration, duration, duration / 3))
+        nodes = chance.choice((3, 5, 7, 8) if queue == "batch" else (1, 2, 3))
+        jobs.append(batch(instance, nodes, duration, queue=queue, runtime=runtime))
+        for _ in range(chance.choice((1, 5, 10, 20))):
+            watch_promises(instance, jobs, told)
+            instance.advance(25)
+            lent.update(borrowed(instance).borrowers)
+        waiting = [one for one in jobs if one.state == "pending"]
+        if cancels and waiting and chance.random() < 0.2:
+            chance.choice(waiting).cancel()
+        instance.run_until_idle()
+        instance.scheduler.resources.check()
+        instance.scheduler.admission._check()
+    instance.advance(100000)
+    assert lent, "nobody has borrowed: this shows nothing"
+    late = {
+        one.id: (one.t_start, told[one.id])
+        for one in jobs
+        if one.id in told and one.t_start and one.t_start > told[one.id] + 0.1
+    }
+    assert late == {}
+    by_name = {one.name: one for one in jobs}
+    for one in jobs:
+        if one.note and one.note.startswith("preempted for "):
+            taker = by_name[one.note.split()[2]]
+            if not cancels:
+                assert IDset(taker.ranks).intersect(IDset(one.ranks))
+
+
+# -- who may borrow --------------------------------------------------------------------------------
+
+
+def test_nobody_borrows_of_an_equal_or_a_lower_rank():
+    instance = make(config=config())
+    batch(instance, 2, duration=1000)
+    first = standby(instance, 4)
+    second = standby(instance, 2)
+    assert first.state == second.state == "pending"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ("sched-fifo",),
+        ("sched-simple",),
+        ("sched-backfill", "promise=0"),
+        ("sched-backfill", "promise=all"),
+        ("sched-backfill", "rank=wfp3"),
+        ("sched-backfill", "guarantee=none"),
+    ],
+    ids=" ".join,
+)
+def test_where_no_promise_is_kept_at_its_time_nobody_borrows(policy):
+    instance = make(*policy, config=config())
+    first, taker, job = lend(instance)
+    assert not borrowed(instance)
+    instance.advance(900)
+    assert first.state == "running" and exceptions(job) == []
+
+
+def test_with_mode_log_nobody_borrows():
+    instance = make(config=config(mode="log"))
+    _, taker, job = lend(instance)
+    assert job.state == taker.state == "pending"
+
+
+def test_a_job_that_would_not_run_for_long_enough_does_not_borrow():
+    instance = make(config=config(after="20m"))
+    assert lend(instance)[2].state == "pending"
+    instance = make(config=config(after="10m"))
+    assert lend(instance)[2].state == "running"
+
+
+def test_no_more_borrow_of_a_job_than_may_end_for_it():
+    instance = make(config=config(max={"jobs": 1}))
+    borrower = lend(instance, nodes=3)[2]
+    assert borrower.state == "running"
+    instance = make(config=config(max={"jobs": 1}))
+    batch(instance, 2, duration=1000)
+    batch(instance, 4)
+    jobs = [standby(instance), standby(instance)]
+    assert [job.state for job in jobs] == ["running", "pending"]
+    instance = make(config=config(max={"node-hours": 0.5}))
+    assert lend(instance, nodes=2)[2].state == "pending"  # 1000 s on two nodes
+    instance = make(config=config(max={"node-hours": 0.6}))
+    assert lend(instance, nodes=2)[2].state == "running"
+
+
+def test_borrowers_hold_no_more_than_was_promised():
+    """Otherwise somebody else could be promised what only their end leaves."""
+    instance = make(nodes=6, config=config())
+    early = batch(instance, 4, duration=1000)
+    taker = batch(instance, 5, duration=4000)
+    borrower = standby(instance, 2)
+    early.end()
+    instance.run_until_idle()
+    assert taker.state == "pending" and borrower.state == "running"
+    four = standby(instance, 4, duration=2000)
+    assert four.state == "pending"
+    four.cancel()
+    three = standby(instance, 3, duration=2000)
+    assert three.state == "running"
+
+
+def test_promises_that_are_bound_to_ranks_are_not_borrowed_of():
+    instance = make("sched-backfill", "promise=2", config=config())
+    batch(instance, 2, duration=1000)
+    batch(instance, 4)
+    batch(instance, 2, constraints={"ranks": ["0-1"]})
+    assert standby(instance, 2).state == "pending"
+
+
+# -- what becomes of them --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_if_the_job_is_canceled_the_borrower_runs_on(policy):
+    instance = make(*policy, config=config())
+    first, taker, borrower = lend(instance, duration=7000)
+    equal = standby(instance, 4, duration=100)
+    instance.advance(1000 - WARNING_S + 5)
+    assert len(exceptions(borrower)) == 1
+    taker.cancel()
+    instance.advance(1000)
+    assert borrower.state == "running"
+    assert "will not be ended now" in exceptions(borrower)[1][1]
+    assert borrower.expiration == instance.scheduler.resources.job_end(borrower.id)
+    assert equal.state == "pending"
+    assert stats(instance)["standby"]["victims"] == 0
+
+
+def test_equals_are_promised_nothing_that_only_its_end_leaves():
+    """The first is promised all nodes from 1000 s on for 1000 s. The borrower, of 7000 s, would hold two
+    of them until then."""
+    instance = make("sched-backfill", "promise=unlimited", config=config())
+    began = instance.now
+    batch(instance, 2, duration=1000)
+    taker = batch(instance, 4, duration=1000)
+    borrower = standby(instance, 2, duration=7000)
+    assert borrower.state == "running"
+    equal = standby(instance, 4, duration=100)
+    assert promised(equal) >= began + 6999
+    taker.cancel()
+    instance.advance(1500)
+    assert borrower.state == "running" and equal.state == "pending"
+    assert promised(equal) >= began + 6999
+
+
+def test_a_borrower_is_not_ended_if_others_make_room():
+    instance = make(config=config(), nodes=6)
+    early = batch(instance, 4, duration=1000)
+    taker = batch(instance, 4, duration=4000, constraints=None)
+    taker_two = None
+    borrower = standby(instance, 2)
+    assert taker.state == "pending" and taker_two is None and borrower.state == "running"
+    early.end()
+    instance.advance(10)
+    assert taker.state == "running" and borrower.state == "running"
+    instance.advance(3000)
+    assert borrower.state == "running" and exceptions(borrower) == []
+    assert borrower.expiration == instance.scheduler.resources.job_end(borrower.id)
+
+
+def test_a_promise_stays_if_others_rest_on_it():
+    """Both are promised three of six nodes; when four come free early, the first would fit, and then
+    the second, an equal of the borrower, would have to wait for its end, which nothing would hasten."""
+    instance = make("sched-backfill", "promise=4", config=config(), nodes=6)
+    early = [batch(instance, 2, duration=1000) for _ in range(2)]
+    first = batch(instance, 3, duration=8000)
+    second = standby(instance, 3, duration=8000)
+    borrower = standby(instance, 2, duration=7000)
+    assert borrower.state == "running" and second.state == "pending"
+    told = promised(first), promised(second)
+    for job in early:
+        job.end()
+    instance.advance(1100)
+    assert first.state == second.state == "running"
+    assert first.t_start <= told[0] + 1 and second.t_start <= told[1] + 1
+
+
+def test_a_borrower_that_cannot_be_ended_is_left_alone():
+    instance = make(config=config(), check_errors=False)
+    first, taker, borrower = lend(instance)
+    ordinary = instance.job_manager.methods["raise"]
+
+    def refuse(msg):
+        if msg.payload["severity"] == 0:
+            raise OSError(1, "Operation not permitted")
+        ordinary(msg)
+
+    instance.job_manager.methods["raise"] = refuse
+    instance.advance(1100)
+    assert borrower.state == "running" and taker.state == "pending"
+    assert not borrowed(instance)
+    assert "Operation not permitted" in "\n".join(instance.errors)
+
+
+def test_more_time_changes_nothing_for_the_promise():
+    instance = make(config=config())
+    first, taker, borrower = lend(instance, duration=5000)
+    borrower.set_expiration(instance.now + 90000)
+    instance.advance(1010)
+    assert taker.state == "running" and borrower.result == "failed"
+
+
+def test_less_time_than_to_the_promise_makes_it_a_job_like_others():
+    instance = make(config=config())
+    first, taker, borrower = lend(instance, duration=5000)
+    borrower.set_expiration(instance.now + 500)
+    assert not borrowed(instance)
+
+
+def test_a_slow_clean_up_is_reckoned_with_the_next_time():
+    instance = make(config=config())
+    first, taker, borrower = lend(instance)
+    borrower.clean_up = 60.0
+    instance.advance(1100)
+    assert taker.state == "running"
+    late = borrowed(instance)._rule.kill_time()
+    assert late == pytest.approx(KILL_S + 60, abs=3)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_who_was_promised_the_time_may_take_from_borrowers(policy):
+    """When jobs end early it need not wait for its promise."""
+    instance = make(*policy, config=config(after="1m"))
+    first, taker, borrower = lend(instance)
+    instance.advance(100)
+    first.end()
+    instance.advance(200)
+    assert taker.state == "running" and borrower.result == "failed"
+    assert not borrowed(instance)
+    assert stats(instance)["standby"]["useless"] == 0
+
+
+def test_nobody_else_takes_from_a_borrower():
+    classes = {"standby": BORROWING, "middle": {"rank": 1, "queues": ["middle"]}}
+    queues = {"batch": {}, "standby": {}, "middle": {}}
+    instance = make("sched-backfill", config=tables(queues=queues, **classes))
+    first, taker, borrower = lend(instance)
+    batch(instance, 2, duration=500, queue="middle")
+    instance.advance(600)
+    assert borrower.state == "running" and exceptions(borrower) == []
+
+
+@pytest.mark.parametrize("when", [10, 900, 990], ids=["runs", "warned", "about-to-end"])
+def test_over_a_reload_the_promise_is_kept(when):
+    instance = make(config=config())
+    first, taker, borrower = lend(instance)
+    told = promised(taker)
+    instance.advance(when)
+    reloaded(instance)
+    instance.run_until_idle()
+    assert promised(taker) == pytest.approx(told, abs=2)
+    instance.advance(1010 - when)
+    assert taker.state == "running" and borrower.result == "failed"
+    assert taker.t_start <= told + 1
+    assert [severity for severity, _ in exceptions(borrower)] == [1, 0]
+    instance.scheduler.resources.check()
+
+
+def test_if_the_job_does_not_come_back_the_borrower_runs_on():
+    instance = make(config=config())
+    first, taker, borrower = lend(instance)
+    instance.advance(100)
+    instance.unload()
+    taker.cancel()
+    instance.load("sched-backfill")
+    instance.advance(2000)
+    assert borrower.state == "running" and exceptions(borrower) == []
+    assert borrower.expiration == instance.scheduler.resources.job_end(borrower.id)
+
+
+def test_when_the_table_goes_nobody_is_ended():
+    instance = make(config=config())
+    first, taker, borrower = lend(instance)
+    instance.advance(10)
+    instance.request("sched-backfill.config-reload", {"queues": {"batch": {}, "standby": {}}})
+    instance.advance(2000)
+    assert borrower.state == "running" and exceptions(borrower) == []
+
+
+def test_it_is_told_who_borrows_and_when_it_ends():
+    instance = make(config=config())
+    first, taker, borrower = lend(instance)
+    found = instance.request("sched.preemptions")["borrowers"]
+    end = borrower.annotations["sched"]["t_preempt"]
+    assert found == [
+        {"name": borrower.name, "class": "standby", "for": taker.name, "state": "runs", "end": end}
+    ]
+    own = instance.request("sched.preemptions", userid=OTHER)["borrowers"]
+    assert own == []
+    explained = instance.request("sched.explain", {"id": taker.id})["jobs"][0]
+    assert explained["borrowers"]["text"] == "1 job of standby runs in its time"
+    assert explained["borrowers"]["end"] == end
+    assert stats(instance)["standby"]["borrowing"] == 1
