@@ -112,7 +112,7 @@ class Bookings:
                     self._on_rank[rank] = (*self._on_rank.get(rank, ()), (start, end, key))
                     timeline = self._timelines.get(rank)
                     if timeline is not None:
-                        timeline.take(start, end, *divmod(key, self.profile.inventory.key_base))
+                        timeline.book(start, end, *divmod(key, self.profile.inventory.key_base))
 
     def remove(self, booking: Booking) -> bool:
         """Count a booking out again.
@@ -295,9 +295,22 @@ class _RankTimeline:
     """What one rank has left, step by step: running jobs and partial bookings.
 
     What comes free as jobs end is counted in as far as somebody asks.
+
+    Attributes:
+        booked_from, booked_until (float): it has no booking before and after these
     """
 
-    __slots__ = ("profile", "rank", "times", "cores", "gpus", "_done", "_until")
+    __slots__ = (
+        "booked_from",
+        "booked_until",
+        "cores",
+        "gpus",
+        "profile",
+        "rank",
+        "times",
+        "_done",
+        "_until",
+    )
 
     def __init__(
         self, profile: RunningProfile, rank: int, booked: Iterable[tuple[float, float, int]]
@@ -305,17 +318,23 @@ class _RankTimeline:
         self.profile = profile
         self.rank = rank
         base = profile.inventory.key_base
+        self.booked_from, self.booked_until = INFINITY, -INFINITY
         more_cores: dict[float, int] = {}
         more_gpus: dict[float, int] = {}
         for start, end, key in booked:
             cores, gpus = divmod(key, base)
             more_cores[start] = more_cores.get(start, 0) - cores
             more_gpus[start] = more_gpus.get(start, 0) - gpus
-            if end != INFINITY:
+            if end == INFINITY:
+                self.booked_until = INFINITY
+            else:
                 more_cores[end] = more_cores.get(end, 0) + cores
                 more_gpus[end] = more_gpus.get(end, 0) + gpus
         cores, gpus = divmod(profile.key_now(rank), base)
         times = sorted(more_cores)
+        if times:
+            self.booked_from = times[0]
+            self.booked_until = max(self.booked_until, times[-1])
         self.times = [-INFINITY, *times]
         self.cores = list(accumulate([cores, *[more_cores[time] for time in times]]))
         self.gpus = list(accumulate([gpus, *[more_gpus[time] for time in times]]))
@@ -350,6 +369,12 @@ class _RankTimeline:
             self.cores[at] -= cores
             self.gpus[at] -= gpus
 
+    def book(self, start: float, end: float, cores: int, gpus: int) -> None:
+        """Count in a booking."""
+        self.booked_from = min(self.booked_from, start)
+        self.booked_until = max(self.booked_until, end)
+        self.take(start, end, cores, gpus)
+
     def at(self, time: float) -> tuple[int, int]:
         self._reach(time)
         at = bisect_right(self.times, time) - 1
@@ -362,7 +387,11 @@ class _RankTimeline:
         return min(self.cores[first:last]), min(self.gpus[first:last])
 
     def is_short(self, start: float, end: float, cores: int, gpus: int) -> bool:
-        """Whether there is less than this at some moment from ``start`` to before ``end``."""
+        """Whether bookings leave less than this at some moment from ``start`` to before ``end``, where
+        there would be enough without any: running jobs only give back."""
+        if start >= self.booked_until or end <= self.booked_from:
+            return False
+        start, end = max(start, self.booked_from), min(end, self.booked_until)
         if end > self._until:
             self._reach(end)
         times = self.times
