@@ -48,6 +48,9 @@ class RunningProfile:
         held: callable that tells what one of these jobs holds as of now; called during the sweep, which
             may go on after the pool has changed.
         now (float): ends before it count as now.
+
+    Attributes:
+        unswept (float): the next end that the sweep has not come to; infinity if there is none
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class RunningProfile:
         self._ends = [(now, jobid) for _, jobid in ends[:late]] + ends[late:]
         self._held = held
         self._next = 0
+        self.unswept = self._ends[0][0] if self._ends else INFINITY
         # How far the sweep is: the key of each rank that was released in parts, and ranks by key.
         self._keys: dict[int, int] = {}
         self._known_keys: dict[int, int] = {}  # by units
@@ -82,15 +86,12 @@ class RunningProfile:
         self._tracks: dict[Need, Track] = {}
         self._tracks_of: dict[Shape, Track] = {}  # by shape, what is in _tracks by need
 
-    def next_end(self) -> float:
-        """The next end that the sweep has not come to; infinity if there is none."""
-        return self._ends[self._next][0] if self._next < len(self._ends) else INFINITY
-
     def next_end_after(self, time: float) -> float:
         """The first end later than a time; infinity if there is none."""
-        self.extend(time)
+        if time >= self.unswept:
+            self.extend(time)
         at = bisect_right(self.times, time)
-        return self.times[at] if at < len(self.times) else self.next_end()
+        return self.times[at] if at < len(self.times) else self.unswept
 
     def step(self) -> bool:
         """Sweep over the next end and all jobs that share it; False if there is none."""
@@ -116,15 +117,15 @@ class RunningProfile:
                     self._release(mask, units, moves)
             at += 1
         self._next = at
+        self.unswept = ends[at][0] if at < len(ends) else INFINITY
         self.times.append(time)
         self.moves.append(moves)
         return True
 
     def extend(self, time: float) -> None:
         """Sweep over every end up to a time."""
-        ends = self._ends
-        while self._next < len(ends) and ends[self._next][0] <= time:
-            self.step()
+        while self.unswept <= time and self.step():
+            pass
 
     def _key(self, units: int) -> int:
         """The key of a mask of units. Most jobs have one of a few masks."""
@@ -275,7 +276,8 @@ class Track:
     def at(self, time: float) -> int:
         """Mask of the ranks that have room from a time on."""
         profile = self.profile
-        profile.extend(time)
+        if time >= profile.unswept:
+            profile.extend(time)
         # A clock that was set back asks for times before the first one.
         count = max(1, bisect_right(profile.times, time))
         # Others may have swept much farther: a mask for each end is what costs most here.
