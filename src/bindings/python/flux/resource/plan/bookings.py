@@ -11,7 +11,8 @@ a timeline of the ranks where it is not, made when it was asked for often enough
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
@@ -111,7 +112,7 @@ class Bookings:
                     self._on_rank[rank] = (*self._on_rank.get(rank, ()), (start, end, key))
                     timeline = self._timelines.get(rank)
                     if timeline is not None:
-                        timeline.take(start, end, *divmod(key, self.profile.inventory.key_base))
+                        timeline.book(start, end, *divmod(key, self.profile.inventory.key_base))
 
     def remove(self, booking: Booking) -> bool:
         """Count a booking out again.
@@ -196,10 +197,8 @@ class Bookings:
     def _timeline(self, rank: int) -> _RankTimeline:
         timeline = self._timelines.get(rank)
         if timeline is None:
-            base = self.profile.inventory.key_base
-            timeline = self._timelines[rank] = _RankTimeline(self.profile, rank)
-            for start, end, key in self._on_rank.get(rank, ()):
-                timeline.take(start, end, *divmod(key, base))
+            timeline = _RankTimeline(self.profile, rank, self._on_rank.get(rank, ()))
+            self._timelines[rank] = timeline
         return timeline
 
     def least(self, rank: int, start: float, end: float) -> tuple[int, int]:
@@ -296,17 +295,49 @@ class _RankTimeline:
     """What one rank has left, step by step: running jobs and partial bookings.
 
     What comes free as jobs end is counted in as far as somebody asks.
+
+    Attributes:
+        booked_from, booked_until (float): it has no booking before and after these
     """
 
-    __slots__ = ("profile", "rank", "times", "cores", "gpus", "_done", "_until")
+    __slots__ = (
+        "booked_from",
+        "booked_until",
+        "cores",
+        "gpus",
+        "profile",
+        "rank",
+        "times",
+        "_done",
+        "_until",
+    )
 
-    def __init__(self, profile: RunningProfile, rank: int) -> None:
+    def __init__(
+        self, profile: RunningProfile, rank: int, booked: Iterable[tuple[float, float, int]]
+    ) -> None:
         self.profile = profile
         self.rank = rank
-        cores, gpus = divmod(profile.key_now(rank), profile.inventory.key_base)
-        self.times = [-INFINITY]
-        self.cores = [cores]
-        self.gpus = [gpus]
+        base = profile.inventory.key_base
+        self.booked_from, self.booked_until = INFINITY, -INFINITY
+        more_cores: dict[float, int] = {}
+        more_gpus: dict[float, int] = {}
+        for start, end, key in booked:
+            cores, gpus = divmod(key, base)
+            more_cores[start] = more_cores.get(start, 0) - cores
+            more_gpus[start] = more_gpus.get(start, 0) - gpus
+            if end == INFINITY:
+                self.booked_until = INFINITY
+            else:
+                more_cores[end] = more_cores.get(end, 0) + cores
+                more_gpus[end] = more_gpus.get(end, 0) + gpus
+        cores, gpus = divmod(profile.key_now(rank), base)
+        times = sorted(more_cores)
+        if times:
+            self.booked_from = times[0]
+            self.booked_until = max(self.booked_until, times[-1])
+        self.times = [-INFINITY, *times]
+        self.cores = list(accumulate([cores, *[more_cores[time] for time in times]]))
+        self.gpus = list(accumulate([gpus, *[more_gpus[time] for time in times]]))
         self._done = 1  # of the profile's times, how many are counted in
         self._until = -INFINITY
 
@@ -338,6 +369,12 @@ class _RankTimeline:
             self.cores[at] -= cores
             self.gpus[at] -= gpus
 
+    def book(self, start: float, end: float, cores: int, gpus: int) -> None:
+        """Count in a booking."""
+        self.booked_from = min(self.booked_from, start)
+        self.booked_until = max(self.booked_until, end)
+        self.take(start, end, cores, gpus)
+
     def at(self, time: float) -> tuple[int, int]:
         self._reach(time)
         at = bisect_right(self.times, time) - 1
@@ -350,7 +387,11 @@ class _RankTimeline:
         return min(self.cores[first:last]), min(self.gpus[first:last])
 
     def is_short(self, start: float, end: float, cores: int, gpus: int) -> bool:
-        """Whether there is less than this at some moment from ``start`` to before ``end``."""
+        """Whether bookings leave less than this at some moment from ``start`` to before ``end``, where
+        there would be enough without any: running jobs only give back."""
+        if start >= self.booked_until or end <= self.booked_from:
+            return False
+        start, end = max(start, self.booked_from), min(end, self.booked_until)
         if end > self._until:
             self._reach(end)
         times = self.times

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount
 
 if TYPE_CHECKING:
@@ -49,6 +48,9 @@ class RunningProfile:
         held: callable that tells what one of these jobs holds as of now; called during the sweep, which
             may go on after the pool has changed.
         now (float): ends before it count as now.
+
+    Attributes:
+        unswept (float): the next end that the sweep has not come to; infinity if there is none
     """
 
     def __init__(
@@ -65,8 +67,12 @@ class RunningProfile:
         self._ends = [(now, jobid) for _, jobid in ends[:late]] + ends[late:]
         self._held = held
         self._next = 0
+        self.unswept = self._ends[0][0] if self._ends else INFINITY
         # How far the sweep is: the key of each rank that was released in parts, and ranks by key.
         self._keys: dict[int, int] = {}
+        self._known_keys: dict[int, int] = {}  # by units
+        # What single ranks gained since the groups were used, which only the release of many needs.
+        self._ungrouped: list[Move] = []
         self._groups = index.groups.copy()
         rest = inventory.ranks
         for mask in self._groups.values():
@@ -80,15 +86,12 @@ class RunningProfile:
         self._tracks: dict[Need, Track] = {}
         self._tracks_of: dict[Shape, Track] = {}  # by shape, what is in _tracks by need
 
-    def next_end(self) -> float:
-        """The next end that the sweep has not come to; infinity if there is none."""
-        return self._ends[self._next][0] if self._next < len(self._ends) else INFINITY
-
     def next_end_after(self, time: float) -> float:
         """The first end later than a time; infinity if there is none."""
-        self.extend(time)
+        if time >= self.unswept:
+            self.extend(time)
         at = bisect_right(self.times, time)
-        return self.times[at] if at < len(self.times) else self.next_end()
+        return self.times[at] if at < len(self.times) else self.unswept
 
     def step(self) -> bool:
         """Sweep over the next end and all jobs that share it; False if there is none."""
@@ -99,40 +102,64 @@ class RunningProfile:
         time = ends[at][0]
         moves: list[Move] = []
         while at < len(ends) and ends[at][0] == time:
-            record = self._held(ends[at][1])
-            for mask, units in pairs(record):
+            selection = iter(self._held(ends[at][1]))
+            for ranks in selection:
+                units = next(selection)
                 key = self.inventory.keys.get(units)
+                if key is None and ranks >= 0:
+                    if units:
+                        self._release_of(ranks, units, moves)
+                    continue
+                mask = 1 << ranks if ranks >= 0 else ~ranks
                 if key is not None and mask & ~self.inventory.kinds[units] == 0:
                     moves.append((mask, 0, key))  # all that these ranks have
                 elif units:
                     self._release(mask, units, moves)
             at += 1
         self._next = at
+        self.unswept = ends[at][0] if at < len(ends) else INFINITY
         self.times.append(time)
         self.moves.append(moves)
         return True
 
     def extend(self, time: float) -> None:
         """Sweep over every end up to a time."""
-        ends = self._ends
-        while self._next < len(ends) and ends[self._next][0] <= time:
-            self.step()
+        while self.unswept <= time and self.step():
+            pass
+
+    def _key(self, units: int) -> int:
+        """The key of a mask of units. Most jobs have one of a few masks."""
+        key = self._known_keys.get(units)
+        if key is None:
+            key = self._known_keys[units] = self.inventory.key(units)
+        return key
+
+    def _release_of(self, rank: int, units: int, moves: list[Move]) -> None:
+        """A job returns units of a single rank."""
+        keys = self._keys
+        before = keys.get(rank)
+        if before is None:
+            before = self._key(self.index.free(rank))
+        keys[rank] = after = before + self._key(units)
+        move = (1 << rank, before, after)
+        moves.append(move)
+        self._ungrouped.append(move)
 
     def _release(self, mask: int, units: int, moves: list[Move]) -> None:
-        delta = self.inventory.key(units)
+        """A job returns the same units of each of some ranks."""
+        if popcount(mask) <= MAX_RANKS_ONE_BY_ONE:
+            while mask:
+                bit = mask & -mask
+                mask ^= bit
+                self._release_of(bit.bit_length() - 1, units, moves)
+            return
+        delta = self._key(units)
         groups = self._groups
         keys = self._keys
-        if popcount(mask) <= MAX_RANKS_ONE_BY_ONE:
-            for rank in members(mask):
-                bit = 1 << rank
-                before = keys.get(rank)
-                if before is None:
-                    before = self.inventory.key(self.index.free(rank))
-                keys[rank] = after = before + delta
-                groups[before] ^= bit
-                groups[after] = groups.get(after, 0) | bit
-                moves.append((bit, before, after))
-            return
+        for moved, before, after in self._ungrouped:
+            groups[before] ^= moved
+            groups[after] = groups.get(after, 0) | moved
+        self._ungrouped.clear()
         gained = []
         for key, ranks in groups.items():
             part = ranks & mask
@@ -249,7 +276,8 @@ class Track:
     def at(self, time: float) -> int:
         """Mask of the ranks that have room from a time on."""
         profile = self.profile
-        profile.extend(time)
+        if time >= profile.unswept:
+            profile.extend(time)
         # A clock that was set back asks for times before the first one.
         count = max(1, bisect_right(profile.times, time))
         # Others may have swept much farther: a mask for each end is what costs most here.

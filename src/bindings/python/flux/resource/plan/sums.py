@@ -47,7 +47,8 @@ class Sums:
     def _free(self, time: float) -> tuple[int, int]:
         """What running jobs leave at a time."""
         profile = self._profile
-        profile.extend(time)
+        if time >= profile.unswept:
+            profile.extend(time)
         all_cores, all_gpus = self._cores, self._gpus
         if len(all_cores) < len(profile.times):
             base, ranks = self._base, self._ranks
@@ -76,15 +77,17 @@ class Sums:
             changes[end] = (less[0] - cores, less[1] - gpus)
         self._times, self._taken, self._left = [-INFINITY], [(0, 0)], [(0, 0)]
         cores = gpus = 0
-        for time in sorted(changes):
-            if time == INFINITY:
-                break
-            cores += changes[time][0]
-            gpus += changes[time][1]
-            free = self._free(time)
+        changes.pop(INFINITY, None)
+        if changes:
+            self._free(max(changes))  # so that all of them are swept over
+        ends, free_cores, free_gpus = self._profile.times, self._cores, self._gpus
+        for time, change in sorted(changes.items()):
+            cores += change[0]
+            gpus += change[1]
+            at = max(1, bisect_right(ends, time)) - 1
             self._times.append(time)
             self._taken.append((cores, gpus))
-            self._left.append((free[0] - cores, free[1] - gpus))
+            self._left.append((free_cores[at] - cores, free_gpus[at] - gpus))
 
     def enough(self, cores: int, gpus: int, start: float, end: float) -> bool:
         """Whether so many more are left all through a span.
