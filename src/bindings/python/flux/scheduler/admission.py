@@ -453,6 +453,7 @@ class AdmissionControl:
         self._ending: list[AdmissionRule] = []
         self._annotating: list[AdmissionRule] = []
         self._doubting: list[AdmissionRule] = []
+        self._pinning: list[AdmissionRule] = []
         #: by method of `AdmissionRule`, how the rules are told that have one of their own, and what
         #: to report of it
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
@@ -490,6 +491,7 @@ class AdmissionControl:
         self._ending = self._engaged_with(AdmissionRule.latest_end)
         self._annotating = self._engaged_with(AdmissionRule.annotations)
         self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
+        self._pinning = self._engaged_with(AdmissionRule.pins_promises)
         self._tellings = {}
         self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
 
@@ -665,11 +667,14 @@ class AdmissionControl:
 
     def pins_promises(self) -> bool:
         """Whether a rule may have promises stay at their times."""
-        return any(rule.pins_promises() for rule in self.rules if rule.engaged)
+        for rule in self._pinning:
+            if rule.pins_promises():
+                return True
+        return False
 
     def promise_stays(self, job: PendingJob) -> bool:
         """Whether a rule has a promise to `job` stay at its time."""
-        return any(rule.promise_stays(job) for rule in self.rules if rule.engaged)
+        return any(rule.promise_stays(job) for rule in self._pinning)
 
     def latest_end(self, job: PendingJob, end: float) -> float:
         """The end of a job that starts now, `end` or what a rule sets (seconds since the epoch; 0:

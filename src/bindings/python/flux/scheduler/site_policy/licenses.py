@@ -149,7 +149,7 @@ class LicenseRule(TableRule):
         self._planned: dict[str, int] = {}
         #: by name, what jobs that wait for it ask for: the keys of their deferrals
         self._waiting: dict[str, set[Hashable]] = {}
-        #: by path, what was read last; None: nothing could be read yet
+        #: by path, what was read last, or None if nothing could be read yet
         self._read: dict[str, Reading | None] = {}
         #: by path, why the last reading has failed, or None
         self._failed: dict[str, str | None] = {}

@@ -43,8 +43,8 @@ RUNS = "runs"
 WARNED = "warned"
 ENDED = "ended"
 
-#: Promises that are tried, from the latest on, for a job that may be started into one: each costs a
-#: search of the plan up to its time.
+#: Promises that are tried, from the latest on, for a job that may be started into one, each of which
+#: costs a search of the plan up to its time.
 MOST_TRIED = 8
 
 
