@@ -77,8 +77,10 @@ class Driver:
         self.scheduler = scheduler
         self.tree = tree
         self.args = args
-        policy = PREEMPTION if preempting else {}
-        resources = {"R": topology_R(), "conf": policy} if tree else {"conf": {**CONFIG, **policy}}
+        #: the configuration, and what steps have added to it
+        self.config = {**({} if tree else CONFIG), **(PREEMPTION if preempting else {})}
+        resources = {"R": topology_R()} if tree else {}
+        resources["conf"] = self.config
         self.instance = Instance(size=NODES, clock=VirtualClock(), hosts=HOSTS, **resources)
         # What is logged is looked at here (see Watch), not shown.
         self.instance.ctx.attrs.define("log-stderr-level", "-1")
@@ -226,11 +228,30 @@ class Driver:
         rules = self.watch.site_rules
         before, tables = rules.tables[-1], TABLES[number % len(TABLES)]
         rules.tables = [before, tables]
-        config = {} if self.tree else CONFIG
-        if "error" in (self._rpc("config.load", {**config, **tables}) or {}):
+        self._configure(tables)
+        rules.tables = [tables]
+
+    def _configure(self, tables):
+        if "error" in (self._rpc("config.load", {**self.config, **tables}) or {}):
             raise Violation(f"config.load: {tables} was refused")
         self._settle()
-        rules.tables = [tables]
+
+    def do_straggle(self, rank, seconds):
+        """From now on housekeeping takes long on one rank; the others are freed before."""
+        table = {
+            "command": ["true"],
+            "release-after": "1s",
+            "mock-duration": {str(rank): f"{seconds}s"},
+        }
+        self.config = {**self.config, "job-manager": {"housekeeping": table}}
+        self._configure({})
+
+    def do_queue_add(self, name, property):
+        """There is one more queue."""
+        queues = {**self.config.get("queues", {}), name: {"requires": [property]}}
+        self.config = {**self.config, "queues": queues}
+        self._configure({})
+        self.do_queue_start()
 
     def do_duration(self, number, seconds):
         self.excused.add(self._pick(number))

@@ -18,6 +18,7 @@ from eventlog_rules import Violation, check  # noqa: E402
 from site_rules import SiteRules  # noqa: E402
 from watch import Watch, merge  # noqa: E402
 
+from flux.resource.ResourcePool import ResourcePool  # noqa: E402
 from flux.scheduler.site_policy.preemption import borrowed_time, chooser, rule  # noqa: E402
 from flux.scheduler.testing import make_R  # noqa: E402
 
@@ -469,6 +470,31 @@ def test_a_job_that_is_not_ended_before_the_time_of_another_is_found(monkeypatch
     monkeypatch.setattr(borrowed_time.BorrowedTime, "_end", lambda self, borrower: None)
     found = run_borrowing()
     assert found.startswith("Violation: job ") and "was promised" in found
+
+
+# -- a reload --------------------------------------------------------------------------------------
+
+STRAGGLER = "straggler-of-housekeeping-and-a-new-queue.json"
+
+
+def run_straggler(scheduler, pool="rv1"):
+    with open(os.path.join(os.path.dirname(faults.__file__), "cases", STRAGGLER)) as file:
+        return faults.run_history(json.load(file)["history"], scheduler, pool)
+
+
+@pytest.mark.parametrize("pool", faults.POOLS)
+@pytest.mark.parametrize("scheduler", ["sched-fifo", "sched-simple", "sched-backfill"])
+def test_a_straggler_of_housekeeping_is_given_to_nobody_after_a_reload(scheduler, pool):
+    """The history of core#7794."""
+    assert run_straggler(scheduler, pool) is None
+
+
+def test_a_straggler_that_is_given_away_is_found(monkeypatch):
+    """A planted defect: of a job of which one rank is back, all are taken for free."""
+    ordinary = ResourcePool.remove_ranks
+    monkeypatch.setattr(ResourcePool, "remove_ranks", lambda self, ranks: ordinary(self, "0-3"))
+    found = run_straggler("sched-backfill")
+    assert found.startswith("Violation: ") and "is held by job" in found
 
 
 # -- what a site enforces --------------------------------------------------------------------------

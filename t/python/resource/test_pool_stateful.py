@@ -365,6 +365,8 @@ class PoolMachine(RuleBasedStateMachine):
 
     def compare(self, pool, model):
         pool._check()
+        assert parts_of(pool.allocated_to_dict()) == parts_of(pool.copy_allocated().to_dict())
+        assert parts_of(pool.down_to_dict()) == parts_of(pool.copy_down().to_dict())
         assert parts_of(pool.copy_allocated().to_dict()) == {
             rank: parts for rank, parts in model.allocated().items() if parts[0] or parts[1]
         }

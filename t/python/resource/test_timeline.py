@@ -11,6 +11,7 @@ from flux.resource import ResourcePool
 from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
 from flux.resource.plan.running_profile import Need, RunningProfile
 from flux.resource.pool import rank_index
+from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount
 
 spans = st.tuples(
@@ -159,3 +160,29 @@ def test_sets_that_are_not_free():
     assert index.is_free((~0b1110, 0b10))
     assert not index.is_free((~0b1110, 0b01))
     assert not index.is_free((2, 0b01)) and index.is_free((2, 0b10))
+
+
+def keys_counted(monkeypatch, jobs):
+    """How often units are counted in a sweep over the ends of jobs that have half a node each."""
+    pool = ResourcePool(R_of({rank: (set(range(4)), set()) for rank in range(jobs // 2)}))
+    for jobid in range(jobs):
+        ask = Ask(None, ([1], 1), 2, 0, False, 100.0 + jobid)
+        pool.alloc(jobid, pool.parse_resource_request(ask.jobspec()))
+    impl = pool.impl
+    counted = []
+    key = Inventory.key
+    monkeypatch.setattr(Inventory, "key", lambda self, units: counted.append(1) or key(self, units))
+    profile = RunningProfile(
+        impl.inventory, impl.index, impl.jobs_by_end(), impl.held_now(), impl.clock()
+    )
+    while profile.step():
+        pass
+    monkeypatch.undo()
+    assert len(profile.times) == 1 + jobs
+    assert sum(len(moves) for moves in profile.moves) == jobs
+    return len(counted)
+
+
+def test_a_sweep_counts_the_units_of_a_mask_once(monkeypatch):
+    few, many = (keys_counted(monkeypatch, jobs) for jobs in (40, 160))
+    assert 0 < few == many <= 4, (few, many)

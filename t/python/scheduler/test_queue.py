@@ -478,3 +478,77 @@ def test_an_order_of_ones_own_is_that_of_heap_backlog_and_walk():
         queue.reorder()
         assert [j.jobid for j in in_order(queue.settle())] == [6, 4, 8, 5, 3, 1, 7, 2]
         assert is_heap(queue.settle())
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("push take read move many defer".split()), st.integers(0, 400)),
+        max_size=60,
+    ),
+    st.sampled_from([1, 3000]),
+)
+def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
+    """Jobs leave and change places together or one by one, in short lists and long ones."""
+    backlog = Backlog()
+    there = {}
+    for jobid in range(jobs):
+        there[jobid] = job(jobid, 16 + jobid % 3)
+        backlog.push(there[jobid])
+    for what, number in steps:
+        some = [one for one in there.values() if one.jobid % 400 == number]
+        if what == "push" and number + 10**6 not in there:
+            there[number + 10**6] = job(number + 10**6, number % 32)
+            backlog.push(there[number + 10**6])
+        elif what == "read":
+            assert backlog.heap == sorted(there.values())
+        elif what == "many":
+            backlog.move_all({one: one.jobid % 7 for one in there.values() if one.jobid > number})
+        elif what == "move":
+            for one in some:
+                backlog.move(one, number % 32)
+        else:
+            for one in some:
+                backlog.remove(there.pop(one.jobid))
+                if what == "defer":
+                    one.priority = number  # one that waits elsewhere, and is not read of before
+    assert backlog.settle() == sorted(there.values())
+    assert len(backlog) == len(there) and bool(backlog) == bool(there)
+    assert sum(one.count for one in backlog._signatures.values()) == len(there)
+
+
+def test_how_often_jobs_are_compared_when_many_come_leave_and_move(monkeypatch):
+    """What a job costs grows at most with the length of its place in binary."""
+    compared = []
+    before = PendingJob.__lt__
+    monkeypatch.setattr(PendingJob, "__lt__", lambda a, b: compared.append(1) or before(a, b))
+    read = []
+    take_out = Backlog._take_out
+    monkeypatch.setattr(Backlog, "_take_out", lambda self: read.append(1) or take_out(self))
+    costs = {}
+    for count in (1000, 4000):
+        backlog = Backlog()
+        costs[count] = []
+
+        def cost():
+            costs[count].append(len(compared) / count)  # noqa: B023
+            compared.clear()
+
+        compared.clear()
+        jobs = [job(jobid) for jobid in range(count)]
+        for one in jobs:
+            one.signature = one.jobid % 20
+            backlog.push(one)
+        cost()
+        backlog.move_all({one: 16 + one.jobid % 5 for one in jobs})
+        cost()
+        read.clear()
+        for one in jobs[1:]:
+            backlog.remove(one)
+            assert backlog
+        assert backlog.heap == jobs[:1]
+        assert len(read) == 1
+        cost()
+    came, moved, left = costs[4000]
+    assert came == pytest.approx(costs[1000][0], abs=0.1) and came < 3
+    assert moved < 1.5 * costs[1000][1]
+    assert left < 1.5 * costs[1000][2]

@@ -577,3 +577,19 @@ def test_jobs_of_others_start_where_one_finds_only_claimed_nodes():
     rig.settle()
     assert rig.started() == [1, 2, 4, 6]
     check(rig)
+
+
+@POLICIES
+def test_of_a_job_that_is_not_submitted_whole_nodes_are_asked_for_as_well(policy, args):
+    table = {"ci": {"mode": "node", "queues": ["ci"]}}
+    rig = load(policy, args, table, nodes=2, queues={"ci": {}, "all": {}})
+    for jobid, rank in ((1, "0"), (2, "1")):
+        rig.alloc(jobid, spec(1, queue="all", constraints={"ranks": [rank]}))
+    rig.settle()
+    beside = rig.ask("sched.when", {"jobspec": spec(2, queue="all")})[1]
+    apart = rig.ask("sched.when", {"jobspec": spec(2, queue="ci")})[1]
+    assert (beside["verdict"], apart["verdict"]) == ("now", "later")
+    assert apart["start"] == rig.now + 100
+    rig.alloc(3, spec(2, queue="ci"))
+    rig.settle()
+    assert rig.started() == [1, 2]

@@ -105,6 +105,20 @@ def test_no_job_is_ended_for_one_that_does_not_start_there(text, tmp_path):
     assert preempted > 3
 
 
+@pytest.mark.parametrize("text", ["sched-backfill", "sched-backfill promise=unlimited"])
+def test_jobs_in_promised_time_are_ended_for_who_starts_there(text, tmp_path, monkeypatch):
+    standby = {**CONFIG["preemption"]["standby"], "into-promises": True, "wait": "1d", "after": 60}
+    monkeypatch.setitem(CONFIG, "preemption", {"standby": standby})
+    preempted = 0
+    for seed in range(8):
+        outcome, summary, result = written(many(seed), text, tmp_path / str(seed))
+        assert summary["failed"] is None
+        assert check_result(result) == len(outcome.workload.jobs)
+        assert not summary["figures"].get("promises_broken")
+        preempted += summary["figures"].get("preempted", 0)
+    assert preempted > 0
+
+
 def test_the_check_finds_a_job_that_was_ended_for_nothing(tmp_path):
     outcome, summary, result = written(a_few(), "sched-backfill", tmp_path)
     check_result(result)

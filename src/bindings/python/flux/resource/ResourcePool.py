@@ -436,6 +436,15 @@ class ResourcePool:
         """ResourceSet of what is on ranks that are down. O(kinds of rank)."""
         return self.impl.copy_down()
 
+    def allocated_to_dict(self) -> dict[str, Any]:
+        """What jobs hold as an R object (RFC 20). O(ranks); a ResourceSet takes several times as
+        long."""
+        return self.impl.allocated_to_dict()
+
+    def down_to_dict(self) -> dict[str, Any]:
+        """What is on ranks that are down, as ``allocated_to_dict()``."""
+        return self.impl.down_to_dict()
+
     def dumps(self) -> str:
         """The resources as short text, ``rank[0-1]/core[0-3],gpu0``; O(its length)."""
         return self.impl.dumps()

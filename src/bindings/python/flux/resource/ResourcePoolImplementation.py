@@ -261,6 +261,28 @@ class ResourcePoolImplementation:
 
     def copy_allocated(self) -> Any:
         """ResourceSet of what jobs hold. O(ranks)."""
+        return resource_set(self._part(self._allocated()))
+
+    def copy_down(self) -> Any:
+        """ResourceSet of what is on ranks that are down. O(kinds of rank)."""
+        return resource_set(self._part(self._down()))
+
+    def allocated_to_dict(self) -> dict[str, Any]:
+        """What jobs hold as an R object (RFC 20). O(ranks); a ResourceSet takes several times as
+        long."""
+        if type(self).copy_allocated is not ResourcePoolImplementation.copy_allocated:
+            found: dict[str, Any] = self.copy_allocated().to_dict()
+            return found
+        return self._part(self._allocated())
+
+    def down_to_dict(self) -> dict[str, Any]:
+        """What is on ranks that are down, as ``allocated_to_dict()``."""
+        if type(self).copy_down is not ResourcePoolImplementation.copy_down:
+            found: dict[str, Any] = self.copy_down().to_dict()
+            return found
+        return self._part(self._down())
+
+    def _allocated(self) -> Selection:
         index = self.index
         inventory = self.inventory
         full = inventory.full
@@ -270,19 +292,15 @@ class ResourcePoolImplementation:
                 groups[full[rank]] ^= 1 << rank
                 taken = full[rank] ^ free
                 groups[taken] = groups.get(taken, 0) | 1 << rank
-        return self._part_set(select(groups))
+        return select(groups)
 
-    def copy_down(self) -> Any:
-        """ResourceSet of what is on ranks that are down. O(kinds of rank)."""
+    def _down(self) -> Selection:
         inventory = self.inventory
         down = inventory.ranks & ~self.eligible(None)
-        return self._part_set(
-            select({units: mask & down for units, mask in inventory.kinds.items()})
-        )
+        return select({units: mask & down for units, mask in inventory.kinds.items()})
 
-    def _part_set(self, selection: Selection) -> Any:
-        execution = self.inventory.execution(selection)
-        return resource_set({"version": 1, "execution": execution})
+    def _part(self, selection: Selection) -> dict[str, Any]:
+        return {"version": 1, "execution": self.inventory.execution(selection)}
 
     # -- the view -----------------------------------------------------------
 

@@ -307,11 +307,13 @@ class Scheduler(BrokerModule):
         Args:
             jobs (list): of [jobid, priority]
         """
-        find, move = self._requests.job_of, self._backlog.move
+        find = self._requests.job_of
+        moves = {}
         for jobid, priority in jobs:
             job = find(jobid)
             if job is not None:
-                move(job, priority)
+                moves[job] = priority
+        self._backlog.move_all(moves)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
         """Called when a running job's end is to change; accepts it and tells the pool.
@@ -476,7 +478,10 @@ class Scheduler(BrokerModule):
         Args:
             msg (Message): the sched.alloc request
         """
-        self.handle.respond(msg, {"id": self._requests.jobid_of(msg), "type": messages.CANCEL})
+        answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
+        if not self._host.takes_objects:  # as text, which is made faster: many may go at once
+            answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'
+        self.handle.respond(msg, answer)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
         """An override of `alloc_success` raised. If R is not on its way, nobody would answer the
@@ -592,16 +597,16 @@ class Scheduler(BrokerModule):
         """
         return False
 
-    def _allocated(self) -> Any:
-        """ResourceSet of what jobs hold; what placeholders hold, whose ids are below zero, is not
+    def _allocated(self) -> dict[str, Any]:
+        """R of what jobs hold; what placeholders hold, whose ids are below zero, is not
         theirs."""
         placeholders = [jobid for jobid, _ in self._pool.job_end_times() if jobid < 0]
         if not placeholders:
-            return self._pool.copy_allocated()
+            return self._pool.allocated_to_dict()
         pool = self._pool.copy()
         for jobid in placeholders:
             pool.free(jobid)
-        return pool.copy_allocated()
+        return pool.allocated_to_dict()
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
         """Make the pool for the instance's resources (an R dict), of the class that is configured,
@@ -795,8 +800,8 @@ class Scheduler(BrokerModule):
             pool = self.resources
             status = {
                 "all": pool.to_dict(),
-                "allocated": self._allocated().to_dict(),
-                "down": pool.copy_down().to_dict(),
+                "allocated": self._allocated(),
+                "down": pool.down_to_dict(),
             }
             self.handle.respond(msg, status)
 

@@ -70,6 +70,17 @@ def describe(facts: dict[str, Any]) -> str | None:
     return facts["reason"] or None
 
 
+def signature_of(request: Any, marks: Any) -> Any:
+    """The `PendingJob.signature` of a job: jobs of one signature differ in their limits alone.
+
+    Args:
+        request: what the job asks for
+        marks: what admission rules have to tell of it; None: nothing
+    """
+    shape = getattr(request, "shape", None)
+    return shape if marks is None else (shape, marks)
+
+
 def _answered_by(
     topic: str, question: Callable[[Any], Callable[[Any, Caller], Steps]], guests: bool = False
 ) -> Callable[[Any, Any], None]:
@@ -432,8 +443,7 @@ class PolicyScheduler(Scheduler):
         """
         self._passes.events += 1
         _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
-        shape = getattr(request, "shape", None)
-        self._requeue(job, shape if marks is None else (shape, marks), request)
+        self._requeue(job, signature_of(request, marks), request)
         self.prioritize([[job.jobid, job.priority]])  # so that it gives up what it was promised
         self.look_again()
 
@@ -450,7 +460,7 @@ class PolicyScheduler(Scheduler):
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         marks = self.admission.queued(job, jobspec)
         if marks is not None:
-            job.signature = (getattr(job.resource_request, "shape", None), marks)
+            job.signature = signature_of(job.resource_request, marks)
 
     def jobs_running(self) -> list[RunningJob]:
         """The jobs that hold resources, as an admission rule is told of them; their attributes and
@@ -467,8 +477,7 @@ class PolicyScheduler(Scheduler):
             except ValueError as exc:
                 self.give_up(job, str(exc))
                 continue
-            shape = getattr(job.resource_request, "shape", None)
-            signature = shape if marks is None else (shape, marks)
+            signature = signature_of(job.resource_request, marks)
             if job.signature != signature:
                 self._requeue(job, signature, job.resource_request)
 

@@ -183,6 +183,11 @@ class PendingQueue:
             job.next_order = order
             self._moved.add(job)
 
+    def move_all(self, moves: dict[PendingJob, int]) -> None:
+        """Change the priorities of jobs: by job, what it is to be."""
+        for job, priority in moves.items():
+            self.move(job, priority)
+
     def replace(self, jobs: Iterable[PendingJob]) -> None:
         """Use `jobs` as the heap from now on; a list is accepted without checking that it is
         one."""
@@ -311,6 +316,10 @@ MAX_SIGNATURES_MERGED = 2048
 SKIPS_PER_EFFORT = 512
 LOOKS_PER_EFFORT = 8
 
+#: A job is taken out of a list of so many, or put in, one by one, in the time in which one passes over
+#: all of them once.
+ONE_BY_ONE = 128
+
 #: Jobs of a block of `Alike`.
 JOBS_PER_BLOCK = 128
 
@@ -342,9 +351,10 @@ class Alike:
         """Add a job, wherever it belongs."""
         self.request = job.resource_request
         self.count += 1
-        at = min(self._block(job.order, job.jobid), len(self._blocks) - 1)
+        last = len(self._blocks) - 1
+        at = min(self._block(job.order, job.jobid), last) if last else 0
         block = self._blocks[at]
-        insort(block, job)
+        _insert(block, job)
         if len(block) <= JOBS_PER_BLOCK:
             self._shortest[at] = min(self._shortest[at], job.limit)
             return
@@ -357,7 +367,7 @@ class Alike:
     def remove(self, job: PendingJob) -> None:
         """Take out a job, which is there."""
         self.count -= 1
-        at = self._block(job.order, job.jobid)
+        at = self._block(job.order, job.jobid) if len(self._blocks) > 1 else 0
         block = self._blocks[at]
         del block[bisect_left(block, job)]
         if not block and len(self._blocks) > 1:
@@ -402,6 +412,14 @@ class Alike:
         return low
 
 
+def _insert(jobs: list[PendingJob], job: PendingJob) -> None:
+    """Put a job where it belongs among others that are in order: mostly at their end."""
+    if not jobs or jobs[-1] < job:
+        jobs.append(job)
+    else:
+        insort(jobs, job)
+
+
 def _place_in(jobs: list[PendingJob], order: Any, jobid: int) -> int:
     """Index of the first of `jobs`, which are in order, that is at a place or behind it."""
     low, high = 0, len(jobs)
@@ -418,6 +436,10 @@ def _place_in(jobs: list[PendingJob], order: Any, jobid: int) -> int:
 class Backlog(PendingQueue):
     """A `PendingQueue` that is kept in order, with what passes know about its jobs.
 
+    To take one job out of a long list, or to put one in, moves all that are behind it. So jobs that
+    leave are only marked, until somebody looks at the list; and many that change their places go to
+    their new ones together.
+
     Attributes:
         heap (list): the jobs to examine, in order, which is also a valid heap
         parked (dict): by id, the jobs that wait for ranks to come up
@@ -431,6 +453,9 @@ class Backlog(PendingQueue):
     """
 
     def __init__(self) -> None:
+        #: the jobs to examine and those that have left since it was brought up to date, in order
+        self._jobs: list[PendingJob] = []
+        self._left: set[PendingJob] = set()
         super().__init__()
         self.parked: dict[int, PendingJob] = {}
         self.longest = 0.0
@@ -445,8 +470,8 @@ class Backlog(PendingQueue):
         self._effort: float = 0
         #: whether the last pass was cut short at the head of the queue
         self._cut = False
-        #: heap of jobs that came in and were not examined yet
-        self._fresh: list[PendingJob] = []
+        #: heap of (order, job id, job) of jobs that came in and were not examined yet
+        self._fresh: list[tuple[Any, int, PendingJob]] = []
         #: by signature, a limit that is too long to start with in this epoch, and the job that was
         #: refused: those behind it with this limit or a longer one are refused, too
         self._refused: dict[Any, tuple[float, PendingJob]] = {}
@@ -468,7 +493,36 @@ class Backlog(PendingQueue):
 
     # -- as a queue --------------------------------------------------------------------------------
 
+    @property
+    def heap(self) -> list[PendingJob]:
+        if self._left:
+            self._take_out()
+        return self._jobs
+
+    @heap.setter
+    def heap(self, jobs: list[PendingJob]) -> None:
+        self._jobs = jobs
+
+    def _take_out(self) -> None:
+        """Take the jobs out of the list that have left."""
+        jobs = self._jobs
+        left, self._left = self._left, set()
+        if len(left) * ONE_BY_ONE <= len(jobs) + 2048:
+            for job in list(left):
+                index = bisect_left(jobs, job)
+                if index < len(jobs) and jobs[index] is job:
+                    del jobs[index]
+                    left.discard(job)
+        # The order of a job that has left may have changed since, or a policy has taken it out.
+        if left:
+            jobs[:] = [job for job in jobs if job not in left]
+
     def push(self, job: PendingJob) -> None:
+        self._note(job)
+        _insert(self.heap, job)
+
+    def _note(self, job: PendingJob) -> None:
+        """Enter a job, but for the list of all."""
         job.examined_epoch = 0
         job.queued = True
         request = job.resource_request
@@ -482,34 +536,54 @@ class Backlog(PendingQueue):
         alike.add(job)
         if self._front is not None:
             heapq.heappush(self._front, self._entry(job, alike))
-        insort(self.heap, job)
-        heapq.heappush(self._fresh, job)
+        heapq.heappush(self._fresh, (job.order, job.jobid, job))
 
     def remove(self, job: PendingJob) -> None:
-        if self.parked.pop(job.jobid, None) is None:
-            index = self._index(job)
-            if index is not None:
-                job.queued = False
-                del self.heap[index]
-                alike = self._signatures[job.signature]
-                alike.remove(job)
-                if not alike.count:
-                    self._drop_signature(alike)
-                refused = self._refused.get(job.signature)
-                if refused is not None and refused[1] is job:
-                    del self._refused[job.signature]
-                    self._front = None
+        if self.parked.pop(job.jobid, None) is None and job.queued:
+            job.queued = False
+            self._left.add(job)
+            alike = self._signatures[job.signature]
+            alike.remove(job)
+            if not alike.count:
+                self._drop_signature(alike)
+            refused = self._refused.get(job.signature)
+            if refused is not None and refused[1] is job:
+                del self._refused[job.signature]
+                self._front = None
 
     def move(self, job: PendingJob, priority: int) -> None:
-        parked = job.jobid in self.parked
-        self.remove(job)
-        job.priority = priority
-        if parked:
+        self.move_all({job: priority})
+
+    def move_all(self, moves: dict[PendingJob, int]) -> None:
+        parked = [job for job in moves if job.jobid in self.parked]
+        for job in moves:
+            self.remove(job)
+        jobs = self.heap  # before orders change
+        for job in parked:
             self.parked[job.jobid] = job
-        else:
-            self.push(job)
+        moved = []
+        for job, priority in moves.items():
+            job.priority = priority
+            if job.jobid not in self.parked:
+                self._note(job)
+                moved.append(job)
+        if len(moved) * ONE_BY_ONE <= len(jobs) + 2048:
+            for job in moved:
+                _insert(jobs, job)
+            return
+        merged: list[PendingJob] = []
+        begin = 0
+        for job in sorted(moved):
+            end = bisect_left(jobs, job, begin)
+            merged += jobs[begin:end]
+            merged.append(job)
+            begin = end
+        merged += jobs[begin:]
+        jobs[:] = merged
 
     def replace(self, jobs: Iterable[PendingJob]) -> None:
+        for job in self.heap:
+            job.queued = False
         self.parked.clear()
         self.heap = []
         self._signatures.clear()
@@ -519,9 +593,11 @@ class Backlog(PendingQueue):
             self.push(job)
 
     def reorder(self) -> None:
-        for job in [*self.heap, *self.parked.values(), *self._fresh]:
+        jobs = self.heap
+        for job in [*jobs, *self.parked.values()]:
             job.priority = job.priority
-        self.heap.sort()
+        jobs.sort()
+        self._fresh = [(job.order, job.jobid, job) for _, _, job in self._fresh]
         heapq.heapify(self._fresh)
         self._front = None
         self._signatures.clear()
@@ -554,12 +630,7 @@ class Backlog(PendingQueue):
         return len(self.heap) + len(self.parked)
 
     def __bool__(self) -> bool:
-        return bool(self.heap or self.parked)
-
-    def _index(self, job: PendingJob) -> int | None:
-        heap = self.heap
-        index = bisect_left(heap, job)
-        return index if index < len(heap) and heap[index] is job else None
+        return bool(self.parked or len(self._jobs) > len(self._left) or self.heap)
 
     # -- what passes know --------------------------------------------------------------------------
 
@@ -610,7 +681,7 @@ class Backlog(PendingQueue):
         job.examined_epoch = 0
         self._front = None
         self._refused.pop(job.signature, None)
-        heapq.heappush(self._fresh, job)
+        heapq.heappush(self._fresh, (job.order, job.jobid, job))
 
     def spend(self, effort: float) -> None:
         """The policy did something that takes as long as examining so many jobs."""
@@ -632,7 +703,7 @@ class Backlog(PendingQueue):
         policy that does not go by `to_examine`. O(log n) for each."""
         fresh = self._fresh
         while fresh:
-            job = heapq.heappop(fresh)
+            _, _, job = heapq.heappop(fresh)
             if job.queued and not job.request.finalized:
                 yield job
 
@@ -697,7 +768,7 @@ class Backlog(PendingQueue):
         """Some of the new jobs that no round would come to, or not soon."""
         fresh = self._fresh
         while fresh and self._effort < EFFORT_PER_TURN // 2:
-            job = heapq.heappop(fresh)
+            _, _, job = heapq.heappop(fresh)
             # A round that has not come to a job yet will, in its turn.
             coming = self._round is not None and (
                 self._resume is None or self._resume.is_before(job)

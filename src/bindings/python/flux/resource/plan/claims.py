@@ -118,9 +118,9 @@ class Claims:
         self._apart: dict[Claimant, int] = {}
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
-        """A job is on some ranks; one whose ranks have all left the pool is not kept."""
+        """A job is on some ranks."""
         if not ranks:
-            return
+            return  # the last of them may have come back, or left, before the job is through
         if not self._on:
             self._on = [_Owners() for _ in claimant.keys]
             self._claimed = [_Owners() for _ in claimant.keys]

@@ -356,6 +356,11 @@ class Plan:
         """
         return self._in_step().stale(self._pool.clock())
 
+    def breaks_a_promise(self) -> bool:
+        """Whether some job's promise cannot be kept any more. Promises under ids below 0, which are
+        no job's, do not count. Costs what ``stale()`` does."""
+        return any(jobid >= 0 for jobid in self.stale())
+
     # -- changes ------------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float) -> None:

@@ -203,8 +203,8 @@ class RankProfile:
         else:
             self._enter_all()
 
-    def _jobs(self) -> set[tuple[int, float]]:
-        return set(self._pool.job_end_times())
+    def _jobs(self) -> dict[int, float]:
+        return dict(self._pool.job_end_times())
 
     def _forget_kept(self, before: Inventory) -> None:
         """After a change of the pool: promises may be lost, unless there is only more than before.
@@ -217,7 +217,7 @@ class RankProfile:
         if (
             self._profile.inventory is not before
             or up & ~self._known_up
-            or not self._known <= known
+            or not self._known.items() <= known.items()
         ):
             self._kept.clear()
 
@@ -277,7 +277,7 @@ class RankProfile:
         placed, self._placed = self._placed, None
         if placed is None or placed[0] != pool.held(jobid) or booking.end > placed[1]:
             self._kept.clear()
-        self._known.add((jobid, end))
+        self._known[jobid] = end
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation

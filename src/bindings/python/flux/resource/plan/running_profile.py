@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount
 
 if TYPE_CHECKING:
@@ -71,6 +70,9 @@ class RunningProfile:
         self.unswept = self._ends[0][0] if self._ends else INFINITY
         # How far the sweep is: the key of each rank that was released in parts, and ranks by key.
         self._keys: dict[int, int] = {}
+        self._known_keys: dict[int, int] = {}  # by units
+        # What single ranks gained since the groups were used, which only the release of many needs.
+        self._ungrouped: list[Move] = []
         self._groups = index.groups.copy()
         rest = inventory.ranks
         for mask in self._groups.values():
@@ -100,9 +102,15 @@ class RunningProfile:
         time = ends[at][0]
         moves: list[Move] = []
         while at < len(ends) and ends[at][0] == time:
-            record = self._held(ends[at][1])
-            for mask, units in pairs(record):
+            selection = iter(self._held(ends[at][1]))
+            for ranks in selection:
+                units = next(selection)
                 key = self.inventory.keys.get(units)
+                if key is None and ranks >= 0:
+                    if units:
+                        self._release_of(ranks, units, moves)
+                    continue
+                mask = 1 << ranks if ranks >= 0 else ~ranks
                 if key is not None and mask & ~self.inventory.kinds[units] == 0:
                     moves.append((mask, 0, key))  # all that these ranks have
                 elif units:
@@ -119,21 +127,39 @@ class RunningProfile:
         while self.unswept <= time and self.step():
             pass
 
+    def _key(self, units: int) -> int:
+        """The key of a mask of units. Most jobs have one of a few masks."""
+        key = self._known_keys.get(units)
+        if key is None:
+            key = self._known_keys[units] = self.inventory.key(units)
+        return key
+
+    def _release_of(self, rank: int, units: int, moves: list[Move]) -> None:
+        """A job returns units of a single rank."""
+        keys = self._keys
+        before = keys.get(rank)
+        if before is None:
+            before = self._key(self.index.free(rank))
+        keys[rank] = after = before + self._key(units)
+        move = (1 << rank, before, after)
+        moves.append(move)
+        self._ungrouped.append(move)
+
     def _release(self, mask: int, units: int, moves: list[Move]) -> None:
-        delta = self.inventory.key(units)
+        """A job returns the same units of each of some ranks."""
+        if popcount(mask) <= MAX_RANKS_ONE_BY_ONE:
+            while mask:
+                bit = mask & -mask
+                mask ^= bit
+                self._release_of(bit.bit_length() - 1, units, moves)
+            return
+        delta = self._key(units)
         groups = self._groups
         keys = self._keys
-        if popcount(mask) <= MAX_RANKS_ONE_BY_ONE:
-            for rank in members(mask):
-                bit = 1 << rank
-                before = keys.get(rank)
-                if before is None:
-                    before = self.inventory.key(self.index.free(rank))
-                keys[rank] = after = before + delta
-                groups[before] ^= bit
-                groups[after] = groups.get(after, 0) | bit
-                moves.append((bit, before, after))
-            return
+        for moved, before, after in self._ungrouped:
+            groups[before] ^= moved
+            groups[after] = groups.get(after, 0) | moved
+        self._ungrouped.clear()
         gained = []
         for key, ranks in groups.items():
             part = ranks & mask

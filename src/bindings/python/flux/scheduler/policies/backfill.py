@@ -508,15 +508,14 @@ class Backfill(PolicyScheduler):
             self.promise(job, self.plan.earliest(job.resource_request))
         else:
             self.blocked.add(job, self.ranks_of(job))
-        if job in self.promises:
-            self._backlog.block(job)
-        elif self.admission.engaged:
+        alike = job not in self.promises
+        limit, full = inf, False
+        if alike and self.admission.engaged:
             # Where there is no room, it does not matter whose job it is that asks for the same.
-            differ = self.admission.taking_away
-            full = bool(differ) and not self.plan.has_free(job.resource_request)
-            self._backlog.block(job, alike=True, family=full)
-        else:
-            self._backlog.block(job, alike=True, limit=self.plan.too_long(job.resource_request))
+            full = bool(self.admission.taking_away) and not self.plan.has_free(job.resource_request)
+        elif alike:
+            limit = self.plan.too_long(job.resource_request)
+        self._backlog.block(job, alike, limit, family=full)
 
     # -- promises ----------------------------------------------------------------------------------
 

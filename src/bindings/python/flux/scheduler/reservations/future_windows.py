@@ -101,11 +101,11 @@ class FutureWindows:
         it keeps by now, and those only from a later time on. 0 where it only counts."""
         now = later = 0
         if self._plan is not None and entry.window is not None:
-            starts = self._plan.promises()
+            starts, time = self._plan.promises(), self._host.now()
             for key in entry.keys:
                 if key in starts and starts[key][0] < entry.window.end:
                     ranks = self._plan.ranks_of(key) or 0
-                    if starts[key][0] <= self._host.now():
+                    if starts[key][0] <= time:
                         now |= ranks
                     else:
                         later |= ranks
@@ -113,7 +113,7 @@ class FutureWindows:
 
     def breaks_a_promise(self) -> bool:
         """Whether a job can no longer have what it was promised. O(promises)."""
-        return self._plan is not None and any(key >= 0 for key in self._plan.stale())
+        return self._plan is not None and self._plan.breaks_a_promise()
 
     def mend(self) -> bool:
         """Something was released or came up: enter again the windows that could not be had whole.

@@ -139,7 +139,7 @@ class LicenseRule(TableRule):
         super().__init__(host, errors)
         self._licenses: dict[str, License] = {}
         self._in_use: dict[str, int] = {}
-        #: by name, how many there are for jobs: less what is used elsewhere
+        #: by name, how many there are for jobs, without those that are used elsewhere
         self._usable: dict[str, int] = {}
         #: what pending and running jobs ask for, by id
         self._asked: dict[int, dict[str, int]] = {}

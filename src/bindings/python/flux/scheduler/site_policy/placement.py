@@ -89,6 +89,12 @@ class Placed:
         self.until: float | None = None
         self.timer: Timer | None = None
 
+    def stop_waiting(self) -> None:
+        """It does not wait for that any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.until = self.timer = None
+
 
 def read_wanted(value: Any) -> Wanted:
     """Read ``system.placement``. A user writes it, so it is checked.
@@ -205,8 +211,7 @@ class PlacementRule(TableRule):
 
     def configure(self, entries: dict[str, Level]) -> None:
         for jobid, placed in self._jobs.items():
-            if placed.timer is not None:
-                placed.timer.cancel()
+            placed.stop_waiting()
             job = self.host.pending(jobid)
             if job is not None:
                 job.resource_request = _anywhere(job.resource_request)
@@ -265,8 +270,8 @@ class PlacementRule(TableRule):
 
     def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
         before = self._jobs.pop(job.jobid, None)
-        if before is not None and before.timer is not None:
-            before.timer.cancel()
+        if before is not None:
+            before.stop_waiting()
         anywhere = _anywhere(job.resource_request)
         placed = self._placed(anywhere, attributes)
         self._jobs[job.jobid] = placed
@@ -289,7 +294,7 @@ class PlacementRule(TableRule):
         """A job has waited for what it prefers: from now on it takes nodes anywhere."""
         placed, job = self._jobs.get(jobid), self.host.pending(jobid)
         if placed is not None and job is not None:
-            placed.until = placed.timer = None
+            placed.stop_waiting()
             self.host.ask_for(job, _anywhere(job.resource_request))
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
@@ -306,8 +311,7 @@ class PlacementRule(TableRule):
     def forget(self, jobid: int) -> None:
         placed = self._jobs.pop(jobid, None)
         if placed is not None:
-            if placed.timer is not None:
-                placed.timer.cancel()
+            placed.stop_waiting()
             self._engage()
 
     # -- a job that runs ---------------------------------------------------------------------------

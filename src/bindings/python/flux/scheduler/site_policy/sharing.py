@@ -229,17 +229,32 @@ class SharingRule(TableRule):
             sharer = self._sharers[whose] = Sharer(queue, where["node"], claimant)
         return sharer
 
+    def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
+        # Whose job it would be is not known here, so that it would be kept off others' nodes is left out.
+        return self._in_whole_nodes(request, self._where(attributes.queue)["node"])
+
+    def _in_whole_nodes(self, request: Any, whole: int) -> Any:
+        """A request for whole nodes, if some that it could have are given as a whole (a mask).
+
+        Args:
+            request: what a job asks for
+            whole (int): mask of the ranks that its queue's jobs get as a whole
+        """
+        if not whole:
+            return request
+        ranks = self.host.facts.ranks_of(request)
+        if not whole & ranks:
+            return request
+        shape = whole_nodes(request.shape, self.host.resources, ranks)
+        return request if shape is request.shape else request.with_shape(shape)
+
     def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, attributes)
-        request = job.resource_request
-        if sharer.whole:
-            ranks = self.host.facts.ranks_of(request)
-            if sharer.whole & ranks:
-                shape = whole_nodes(request.shape, self.host.resources, ranks)
-                if shape is not request.shape:
-                    if request.shape.node_count is None:
-                        self._slots[job.jobid] = request.nslots
-                    job.resource_request = request = request.with_shape(shape)
+        request = self._in_whole_nodes(job.resource_request, sharer.whole)
+        if request is not job.resource_request:
+            if job.resource_request.shape.node_count is None:
+                self._slots[job.jobid] = job.resource_request.nslots
+            job.resource_request = request
         if hasattr(request, "with_claimant"):
             # Nobody else is on a node that a job has as a whole.
             claims = self._claiming and self._in_turn and not request.shape.exclusive
@@ -350,8 +365,7 @@ class SharingRule(TableRule):
             on = self.host.resources.held_ranks(jobid)
         except KeyError:
             return
-        if on:  # the last of a job's ranks may have come back before the job is through
-            self._claims.enter(jobid, sharer.claimant, on)
+        self._claims.enter(jobid, sharer.claimant, on)
 
     def found_running(self, job: RunningJob) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, job.attributes)

@@ -647,11 +647,9 @@ class PreemptionRule(TableRule):
             return False
         before = set(plan.stale())
         prepare()
-        held = next(self._ids)
-        if not pool.hold_free(held, preemption.ranks, self._kept_until(preemption)):
-            held = 0
+        held = self._hold(preemption)
         broken = not set(plan.stale()) <= before
-        if held:
+        if held is not None:
             pool.free(held)
         return broken
 
@@ -671,9 +669,14 @@ class PreemptionRule(TableRule):
     def _keep(self, preemption: Preemption) -> None:
         """Keep what is free of a preemption's ranks for its job."""
         self._let_go(preemption)
+        preemption.placeholder = self._hold(preemption)
+
+    def _hold(self, preemption: Preemption) -> int | None:
+        """Allocate what is free of a preemption's ranks to nobody. Returns the id of that allocation;
+        None: nothing is free."""
         jobid = next(self._ids)
-        if self.host.resources.hold_free(jobid, preemption.ranks, self._kept_until(preemption)):
-            preemption.placeholder = jobid
+        until = self._kept_until(preemption)
+        return jobid if self.host.resources.hold_free(jobid, preemption.ranks, until) else None
 
     def _keep_again(self, preemption: Preemption) -> None:
         """Something is free that may not come from a victim: in the grace the job may have it,
@@ -689,10 +692,9 @@ class PreemptionRule(TableRule):
         """Allocate what is free of a preemption's ranks, and not kept for its job, to nobody, so that
         the job starts on what is kept. Otherwise those that were ended for it might not have needed
         to be. Returns the id of that allocation; None: nothing is free."""
-        jobid = next(self._ids)
-        if not self.host.resources.hold_free(jobid, preemption.ranks, self._kept_until(preemption)):
-            return None
-        preemption.withheld.append(jobid)
+        jobid = self._hold(preemption)
+        if jobid is not None:
+            preemption.withheld.append(jobid)
         return jobid
 
     def _let_go(self, preemption: Preemption) -> None:
@@ -859,7 +861,7 @@ class PreemptionRule(TableRule):
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
         # Where it started later than the plan was told, it ends later, too.
         plan = self.host.current_plan() if self.host.looks_past_heads else None
-        if plan is not None and any(jobid >= 0 for jobid in plan.stale()):
+        if plan is not None and plan.breaks_a_promise():
             self.host.replan()
 
     def _give_up(self, preemption: Preemption, why: str, cause: str) -> None:
