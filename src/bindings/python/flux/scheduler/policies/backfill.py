@@ -363,6 +363,9 @@ class Backfill(PolicyScheduler):
         """
         if self.admission.engaged and self.stays(job):
             return False
+        if not self.plan.is_counted:
+            # On ranks it is taken out and searched again, which takes as long as making it.
+            self._backlog.spend(PROMISE_EFFORT)
         open_ones = self.open_promises_after(job)
         for other in open_ones:
             self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
