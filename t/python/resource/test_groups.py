@@ -249,3 +249,59 @@ def test_without_groups_nothing_is_counted(counts):
     pool.alloc(1, request_of(pool, nodes=7, slots=4))
     pool.alloc(2, request_of(pool, slots=3))
     assert counts[0] == 0
+
+
+# -- nodes that are no job's -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_chosen_nodes_are_in_as_few_groups_as_can_be(seed):
+    chance = random.Random(seed)
+    pool = ResourcePool(R(16, 4))
+    racks, blocks = racks_of(16, 4), Groups("block", {"b0": 0x00FF, "b1": 0xFF00})
+    for _ in range(30):
+        ranks, idle = chance.getrandbits(16), chance.getrandbits(16)
+        count = chance.randint(0, 16)
+        if not ranks:
+            continue
+        pool.pack_by([])
+        assert not pool.packing
+        lowest = pool.choose_nodes(ranks, count, idle)
+        there = members(ranks)
+        assert list(members(lowest)) == list(there)[:count]
+        pool.pack_by([racks])
+        assert pool.packing
+        found = pool.choose_nodes(ranks, count, idle)
+        assert not found & ~ranks and popcount(found) == popcount(lowest)
+        if found:
+            fewest_racks = possible(racks.masks, ranks, popcount(found), 1, None)
+            assert len(racks.names_of(found)) == fewest_racks
+        # The level of the largest groups decides first.
+        pool.pack_by([blocks, racks])
+        found = pool.choose_nodes(ranks, count, idle)
+        assert not found & ~ranks and popcount(found) == popcount(lowest)
+        if found:
+            fewest_blocks = possible(blocks.masks, ranks, popcount(found), 1, None)
+            assert len(blocks.names_of(found)) == fewest_blocks
+
+
+def test_a_whole_group_is_begun_last_and_the_fullest_is_taken_first():
+    pool = ResourcePool(R(16, 4))
+    pool.pack_by([racks_of(16, 4)])
+    assert pool.choose_nodes(0xFFF8, 1, 0xFFF8) == 0x0008
+    assert pool.choose_nodes(0xFFF8, 2, 0xFFF8) == 0x0030
+    assert pool.choose_nodes(0xFFFC, 2, 0xFFF0) == 0x000C
+    # All of the second rack are free, but a window is to have some: it counts as begun.
+    assert pool.choose_nodes(0xFF70, 3, 0xFF00) == 0x0070
+
+
+def test_nodes_are_chosen_beside_others():
+    pool = ResourcePool(R(16, 4))
+    pool.pack_by([Groups("block", {"b0": 0x00FF, "b1": 0xFF00}), racks_of(16, 4)])
+    beside = 0x0100
+    assert pool.choose_nodes(0xFEFF, 2, 0xFEFF, beside) == 0x0600
+    # More than are left in its rack: from the other rack of its block.
+    assert pool.choose_nodes(0xFEFF, 5, 0xFEFF, beside) == 0x3E00
+    assert pool.choose_nodes(0xFEFF, 8, 0xFEFF, beside) == 0xFE01
+    assert pool.choose_nodes(0x00FF, 3, 0x00FF, beside) == 0x0007
+    assert pool.choose_nodes(0x0000, 3, 0x0000, beside) == 0

@@ -583,6 +583,104 @@ def test_a_window_gives_a_rack_to_those_who_need_one():
     check(rig)
 
 
+def reserve(rig, name, start=100, duration=1000, **keys):
+    entry = {"name": name, "start": rig.now + start, "duration": duration, "zone": "UTC", **keys}
+    errnum, answer = rig.ask("sched.reserve", {"reservation": entry})
+    assert errnum == 0, answer
+    rig.settle()
+
+
+def chosen(rig):
+    """By the name of each reservation, the ranks chosen for it (an idset)."""
+    errnum, answer = rig.ask("sched.reservations", {})
+    assert errnum == 0, answer
+    return {one["name"]: one["ranks"] for one in answer["reservations"]}
+
+
+@START
+@pytest.mark.parametrize("pin", [True, False], ids=["pinned", "at the begin"])
+def test_a_window_by_count_is_in_few_racks_and_leaves_whole_ones(policy, args, pin):
+    rig = load(policy, args)
+    rig.alloc(1, spec(1, constraints={"ranks": ["0"]}, duration=10000))
+    rig.alloc(2, spec(2, constraints={"ranks": ["4-5"]}, duration=10000))
+    rig.settle()
+    reserve(rig, "four", nodes=4, pin=pin)
+    reserve(rig, "two", nodes=2, pin=pin)
+    reserve(rig, "three", nodes=3, pin=pin)
+    if not pin:
+        assert set(chosen(rig).values()) == {None}
+        rig.wait(101)
+    assert chosen(rig) == {"four": "8-11", "two": "6-7", "three": "1-3"}
+    rig.wait(101)
+    assert chosen(rig) == {"four": "8-11", "two": "6-7", "three": "1-3"}
+    rig.alloc(3, spec(4, required(), duration=50))
+    rig.settle()
+    assert racks(rig, 3) == [3]
+    check(rig)
+
+
+def test_a_window_of_two_racks():
+    rig = load()
+    occupy(rig, ids="1", ranks=(0,), duration=10000)
+    reserve(rig, "six", start=0, nodes=6)
+    assert chosen(rig) == {"six": "1-6"}, "the whole second rack, and some of the first"
+    reserve(rig, "five", start=0, nodes=5)
+    assert chosen(rig)["five"] == "7-11"
+    check(rig)
+
+
+def test_a_pinned_window_does_not_mind_jobs_that_end_before():
+    rig = load()
+    occupy(rig, ranks=(0, 4, 8, 12))  # until 1000, 2000, 3000 and 4000 s from now
+    reserve(rig, "class", start=3500, nodes=4, pin=True)
+    assert chosen(rig) == {"class": "0-3"}
+    reserve(rig, "lesson", start=3000, nodes=8, pin=True)
+    assert chosen(rig)["lesson"] == "4-11"
+    reserve(rig, "early", start=500, duration=100, nodes=4, pin=True)
+    assert len(IDset(chosen(rig)["early"]) & IDset("0,4,8,12")) == 0
+    check(rig)
+
+
+def test_a_node_of_a_pinned_window_that_fails_has_another_in_its_rack():
+    rig = load()
+    occupy(rig, ids="1", ranks=(0,), duration=10000)
+    reserve(rig, "class", start=5000, nodes=3, pin=True)
+    assert chosen(rig) == {"class": "1-3"}
+    reserve(rig, "other", start=5000, nodes=3, pin=True)
+    assert chosen(rig)["other"] == "4-6"
+    rig.resource.update(down="5")
+    rig.settle()
+    assert chosen(rig)["other"] == "4,6-7"
+    rig.resource.update(down="4")
+    rig.settle()
+    assert chosen(rig)["other"] == "6-8"
+    check(rig)
+
+
+def test_a_window_whose_nodes_the_plan_has_chosen_is_in_few_racks():
+    """A job that has to be together has a promise, so all promises are bound to nodes."""
+    rig = load()
+    occupy(rig, ranks=(0, 4, 8, 12), duration=10000)
+    rig.alloc(5, spec(4, required(), duration=500))
+    rig.settle()
+    reserve(rig, "six", nodes=6)
+    rig.wait(101)
+    ranks = IDset(chosen(rig)["six"])
+    assert len(ranks) == 6 and len({rank // 4 for rank in ranks}) == 2
+    check(rig)
+
+
+@pytest.mark.parametrize("pin", [True, False])
+def test_a_window_of_the_configuration_is_in_one_rack(pin):
+    rig = Rig(R(16, 4))
+    rig.alloc(1, spec(1, constraints={"ranks": ["0"]}, duration=10000))
+    class_ = {"start": rig.now, "duration": 1000, "nodes": 4, "pin": pin, "zone": "UTC"}
+    load(rig=rig, reservations={"class": class_})
+    rig.settle()
+    assert len({rank // 4 for rank in IDset(chosen(rig)["class"])}) == 1
+    check(rig)
+
+
 def test_whole_nodes_by_a_rule_of_sharing_are_in_one_rack():
     rig = load(sharing={"all": {"mode": "node"}})
     rig.alloc(1, jobspec(7, duration=100, placement=required()))

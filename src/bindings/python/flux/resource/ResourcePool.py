@@ -463,6 +463,30 @@ class ResourcePool:
         """
         self.impl.pack_by(levels)
 
+    @property
+    def packing(self) -> tuple[Groups, ...]:
+        """Levels of groups that requests are packed by, as given to `pack_by()`; empty: they are not."""
+        return self.impl.packing
+
+    def choose_nodes(self, ranks: int, count: int, idle: int, beside: int = 0) -> int:
+        """Choose so many nodes by the rule of `pack_by()`: those of the fewest groups, among as few
+        groups the fullest; the lowest ranks where that makes no difference.
+
+        O(groups). Nothing is allocated.
+
+        Args:
+            ranks (int): mask of the ranks to choose from.
+            count (int): how many; fewer are returned if there are not so many.
+            idle (int): mask of the ranks that count as not in use: groups that are wholly so are
+                taken last.
+            beside (int): mask of ranks that what is chosen is to be together with: their groups
+                come first.
+
+        Returns:
+            int: mask.
+        """
+        return self.impl.choose_nodes(ranks, count, idle, beside)
+
     # -- looking ahead ------------------------------------------------------
 
     def explain(self, request: Any) -> dict[str, Any]:

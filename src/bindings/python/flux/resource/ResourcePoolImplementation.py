@@ -12,7 +12,7 @@ from flux.resource.plan.believed_ends import PoolWithBelievedEnds
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.constraint import parse_constraint
-from flux.resource.pool.groups import Groups, Rooms, packed
+from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed
 from flux.resource.pool.inventory import (
     Entry,
     Inventory,
@@ -508,6 +508,11 @@ class ResourcePoolImplementation:
     def pack_by(self, levels: Iterable[Groups]) -> None:
         """Place each request in as few groups as it can be; see ``ResourcePool.pack_by()``."""
         self.packing = tuple(levels)
+
+    def choose_nodes(self, ranks: int, count: int, idle: int, beside: int = 0) -> int:
+        """Choose so many of some ranks, in as few groups as can be; see
+        ``ResourcePool.choose_nodes()``."""
+        return choose_nodes(self.packing, idle, ranks, count, beside)
 
     def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
         """Ranks by how many slots of a shape they have room for; where it asks for nodes, those

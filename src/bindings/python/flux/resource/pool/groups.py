@@ -11,7 +11,7 @@ and leave the rest to the placement of the pool: it is given the ranks of these 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from flux.resource.pool.masks import popcount, take
@@ -236,6 +236,46 @@ def packed(levels: Iterable[Groups], index: RankIndex, shape: Shape, rooms: Room
         wanted = count.floor(sum([number * popcount(mask) for number, mask in rooms]))
     if wanted is None or not rooms:
         return 0
+    return _packed(levels, index.idle, rooms, wanted)
+
+
+def choose_nodes(
+    levels: Sequence[Groups], idle: int, ranks: int, count: int, beside: int = 0
+) -> int:
+    """So many of some ranks, in as few groups as can be; fewer if there are not so many.
+
+    O(groups).
+
+    Args:
+        levels: groups; the largest first
+        idle (int): mask of the ranks that count as not in use: groups of only such are taken last
+        ranks (int): mask of the ranks to choose from
+        count (int): how many
+        beside (int): mask of ranks whose groups come before all others, as what is chosen is to be
+            together with these
+
+    Returns:
+        mask; of equal ranks the lowest
+    """
+    chosen = 0
+    for groups in reversed(levels) if beside else ():
+        near = 0
+        for mask in groups.masks:
+            if mask & beside:
+                near |= mask & ranks
+        if popcount(chosen | near) >= count:
+            ranks = near
+            break
+        chosen |= near
+    ranks &= ~chosen
+    left = min(count - popcount(chosen), popcount(ranks))
+    if left <= 0:
+        return chosen
+    return chosen | take(ranks & (_packed(levels, idle, [(1, ranks)], left) or -1), left)
+
+
+def _packed(levels: Iterable[Groups], idle: int, rooms: Rooms, wanted: int) -> int:
+    """The ranks of the fewest groups that have room for so many nodes (or slots); see `packed`."""
     chosen = -1
     if wanted == 1 and len(rooms) > 1:  # any of the ranks holds it
         every = 0
@@ -254,7 +294,7 @@ def packed(levels: Iterable[Groups], index: RankIndex, shape: Shape, rooms: Room
         if room:
             masks = [*masks, ~groups.ranks]
             found.append((room, len(masks) - 1))
-        picked = fewest(found, wanted, None, Whole(masks, index.idle))
+        picked = fewest(found, wanted, None, Whole(masks, idle))
         if not picked:
             return 0
         ranks = 0

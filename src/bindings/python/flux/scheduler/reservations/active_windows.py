@@ -50,7 +50,12 @@ class ActiveWindows:
 
     def pin(self, entry: ReservationState) -> None:
         """Choose the ranks of a pinned reservation that has none, or not enough that are up: those
-        that are free first, then those in use, lowest first."""
+        that are free first, then those in use; of as few groups (such as racks) as can be, else
+        lowest first.
+
+        Where there are groups, ranks whose jobs end before the window begins are as good as those
+        that are free: the window would else be scattered over what happens to be free now.
+        """
         if not entry.pinned or entry.active or entry.window is None:
             return
         pool = self._host.resources
@@ -58,9 +63,11 @@ class ActiveWindows:
         before = entry.ranks
         chosen = before & room
         wanted = self._selector.nodes(entry.reservation)
-        for some in (pool.idle_ranks, pool.ranks):
-            free = self._room_outside(entry, room & some & ~chosen)
-            chosen |= take(free, max(0, min(wanted - popcount(chosen), popcount(free))))
+        if popcount(chosen) < wanted:
+            free = self._free_by(entry.window.start) if self._groups else pool.idle_ranks
+            for some in (free, pool.ranks):
+                some = self._room_outside(entry, room & some & ~chosen)
+                chosen |= self._choose(some, wanted - popcount(chosen), chosen)
         entry.ranks = chosen
         if before & ~chosen:
             gone, come = idset_text(before & ~chosen), idset_text(chosen & ~before)
@@ -92,7 +99,7 @@ class ActiveWindows:
             room = self._room_outside(entry, usable & idle & ~entry.ranks)
             by_now, later = planned
             for some in (room & by_now, room & later, room & ~by_now & ~later):
-                chosen = take(some, min(missing, popcount(some)))
+                chosen = self._choose(some, missing, entry.ranks)
                 entry.ranks |= chosen
                 missing -= popcount(chosen)
         # Where a rank that others use in part is not whole in the window, as far as is known, the rest
@@ -104,6 +111,38 @@ class ActiveWindows:
         self._placeholder(entry, busy)
         self._warn(entry, wanted)
         return bool(entry.ranks & ~before & ~planned[0])
+
+    @property
+    def _groups(self) -> bool:
+        """Whether nodes are in groups, such as racks, of which as few as can be are taken."""
+        pool = self._host.resources
+        return bool(pool.can("choose_nodes") and pool.packing)
+
+    def _choose(self, ranks: int, count: int, beside: int) -> int:
+        """So many of some ranks, or as many as there are.
+
+        Of as few groups as can be: first of those in which some of the reservation's are already
+        (`beside`); those of which nothing is in use, or chosen for any window, come last. Where there
+        are no groups, the lowest.
+        """
+        if count <= 0:
+            return 0
+        if not self._groups:
+            return take(ranks, min(count, popcount(ranks)))
+        pool = self._host.resources
+        idle = pool.idle_ranks
+        for entry in self._entries.values():
+            idle &= ~entry.ranks
+        return pool.choose_nodes(ranks, count, idle, beside)
+
+    def _free_by(self, time: float) -> int:
+        """Mask of the ranks that no running job is on by a time, as far as is known. O(jobs)."""
+        pool = self._host.resources
+        free: int = pool.ranks
+        for jobid, end in pool.job_end_times():
+            if not end or end > time:
+                free &= ~pool.held_ranks(jobid)
+        return free
 
     def _room_outside(self, entry: ReservationState, idle: int) -> int:
         """Of idle ranks, those that no other reservation has chosen for a time that overlaps."""
