@@ -67,6 +67,14 @@ test_expect_success 'another waits for one, with a reason and a promise' '
 	flux sched explain $five >explained && cat explained && grep "in one rack" explained &&
 	flux sched explain --json $five | jq -e ".jobs[0].placement.mode == \"required\""
 '
+test_expect_success 'windows and top show how many racks are free and who waits for one' '
+	flux sched windows >windows && cat windows &&
+	grep "^LEVEL *FREE GROUPS *OF *FREE NODES IN ONE *JOBS WAITING" windows &&
+	grep "^rack *0 *2 *2 *1$" windows &&
+	guest flux sched windows | grep "^rack *0 *2 *2 *1$" &&
+	flux sched top --once >top && cat top &&
+	grep "^rack    0 of 2 groups wholly free, at most 2 free nodes in one   waiting for one: 1 job" top
+'
 test_expect_success 'an admin is told of the job of another, a guest is not; neither changes anything' '
 	admin flux sched explain $five | grep "in one rack" &&
 	test_must_fail guest flux sched explain $five 2>err && grep "is not a pending job" err &&
@@ -101,6 +109,15 @@ test_expect_success 'a job that prefers a rack waits for it, and then takes any 
 	reason $three | grep "placement: needs 4 nodes in one rack: 6 free, at most 3 in one rack" &&
 	started $three &&
 	in_racks $three "rack r1,r2" && clean
+'
+test_expect_success 'a reservation by count is in one rack, and leaves the other one' '
+	one=$(job 1) && started $one &&
+	flux sched reserve class --start=now --duration=1h --nodes=3 --users=$(id -un) &&
+	flux sched reservations --json | jq -e ".reservations[0].ranks == \"1-3\"" &&
+	flux sched reserve lesson --start=+1h --duration=1h --nodes=4 --pin --users=$(id -un) &&
+	flux sched reservations --json >reservations && cat reservations &&
+	jq -e "[.reservations[] | select(.name == \"lesson\") | .ranks] == [\"4-7\"]" reservations &&
+	flux sched unreserve class && flux sched unreserve lesson && clean
 '
 test_expect_success 'a fault is one line, and the table stays as it was' '
 	sed s/4-7/3-7/ racks.toml | flux config load &&

@@ -477,8 +477,8 @@ def test_a_reload_of_the_scheduler_waits_anew():
     occupy(rig)
     rig.alloc(5, spec(4, required(), duration=500))
     rig.settle()
-    found = rig.ask("sched.stats", {})[1]["topology"]
-    assert found == [{"level": "rack", "groups": 4, "idle_groups": 0, "nodes": 16, "pending": 1}]
+    (found,) = rig.ask("sched.stats", {})[1]["topology"]
+    assert (found["idle_groups"], found["waiting"]) == (0, 1)
 
 
 # -- at random -------------------------------------------------------------------------------------
@@ -581,6 +581,51 @@ def test_a_window_gives_a_rack_to_those_who_need_one():
     rig.wait(101)
     assert racks(rig, 3) in ([0], [1])
     check(rig)
+
+
+def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
+    blocks = {"block": {"groups": {"b0": "n[0-7]", "b1": "n[8-15]"}}}
+    rig = load(topology={**RACKS, **blocks})
+
+    def told():
+        levels = rig.ask("sched.windows", {})[1]["levels"]
+        assert rig.ask("sched.stats", {})[1]["topology"] == levels
+        return {one.pop("level"): one for one in levels}
+
+    whole = {"groups": 4, "idle_groups": 4, "nodes": 16, "idle_nodes": 4, "waiting": 0}
+    assert told() == {
+        "rack": whole,
+        "block": {**whole, "groups": 2, "idle_groups": 2, "idle_nodes": 8},
+    }
+    occupy(rig, ids="1,2", ranks=(0, 4))
+    rig.resource.update(down="8")
+    rig.settle()
+    found = told()
+    assert (found["rack"]["idle_groups"], found["rack"]["idle_nodes"]) == (1, 4), (
+        "one has a node down"
+    )
+    assert (found["block"]["idle_groups"], found["block"]["idle_nodes"]) == (0, 7)
+    rig.alloc(3, spec(4, required()))  # has the last one
+    rig.alloc(4, spec(4, required()))
+    rig.alloc(5, spec(4, preferred(wait=100)))
+    rig.alloc(6, spec(8, {"level": "block"}))
+    rig.alloc(7, spec(16))
+    rig.settle()
+    found = told()
+    assert found["rack"]["waiting"] == 2 and found["block"]["waiting"] == 1
+    assert (found["rack"]["idle_groups"], found["rack"]["idle_nodes"]) == (0, 3)
+    rig.wait(101)
+    assert told()["rack"]["waiting"] == 1, "one has given up to wait for that, or has started"
+    check(rig)
+
+
+def test_a_guest_is_not_told_how_many_wait_in_private_mode():
+    rig = load(access={"private-mode": True})
+    assert rig.ask("sched.windows", {})[1]["levels"][0]["waiting"] == 0
+    rig.client.userid, rig.client.rolemask = 1001, 2
+    (level,) = rig.ask("sched.windows", {})[1]["levels"]
+    assert level["idle_groups"] == 4 and "waiting" not in level
+    assert load(topology={}).ask("sched.windows", {})[1]["levels"] == []
 
 
 def reserve(rig, name, start=100, duration=1000, **keys):

@@ -375,6 +375,40 @@ def test_windows(flux_sched):
     assert bars[1].split()[0] == "5" and bars[1].endswith("|")
 
 
+LEVEL = {
+    "level": "rack",
+    "groups": 32,
+    "idle_groups": 3,
+    "nodes": 576,
+    "idle_nodes": 18,
+    "waiting": 2,
+}
+
+
+def test_windows_of_groups(flux_sched):
+    kinds = [{"kind": "16 cores", "total": 8, "steps": [[5, NOW + 3600]]}]
+    answer = {"now": NOW, "until": NOW + 8 * 3600, "kinds": kinds, "levels": [LEVEL]}
+    lines = flux_sched(["windows"], windows=answer).splitlines()
+    assert lines[3] == "LEVEL  FREE GROUPS  OF  FREE NODES IN ONE  JOBS WAITING"
+    assert lines[4].split() == ["rack", "3", "32", "18", "2"]
+    hidden = {key: value for key, value in LEVEL.items() if key != "waiting"}
+    lines = flux_sched(["windows"], windows={**answer, "levels": [hidden]}).splitlines()
+    assert lines[4].split() == ["rack", "3", "32", "18"]
+    assert "LEVEL" not in flux_sched(["windows"], windows={**answer, "levels": []})
+
+
+def test_top_shows_groups(flux_sched):
+    out = flux_sched(["top", "--once"], stats={**STATS, "topology": [LEVEL]})
+    text = (
+        "rack    3 of 32 groups wholly free, at most 18 free nodes in one   waiting for one: 2 jobs"
+    )
+    assert text in out.splitlines()
+    calm = {**LEVEL, "waiting": 0}
+    out = flux_sched(["top", "--once"], stats={**STATS, "topology": [calm]})
+    assert text.partition("   waiting")[0] in out.splitlines()
+    assert "wholly free" not in flux_sched(["top", "--once"], stats=STATS)
+
+
 def test_plan_as_text_and_picture(flux_sched, tmp_path):
     plan = {
         "now": NOW,

@@ -356,6 +356,10 @@ class AdmissionRule:
         ``end``, ``nodes`` and ``ranks`` (an idset, or None)."""
         return iter(())
 
+    def levels(self) -> list[dict[str, Any]]:
+        """What ``sched.windows`` shows of groups of nodes, such as racks: an object for each level."""
+        return []
+
     def stats(self) -> dict[str, Iterable[Any]]:
         """What ``sched.stats`` adds to its answer: lists by their names. One whose entries cost
         something is a generator."""

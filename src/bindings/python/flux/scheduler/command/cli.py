@@ -402,6 +402,20 @@ class Windows(Subcommand):
                     lasts, ends = f"{format_duration(horizon)} or more" if count else "", ""
                 rows.append((kind["kind"], count, kind["total"], lasts, ends))
         print("\n".join(format_table(("KIND", "FREE", "OF", "FOR", "UNTIL"), rows, ("FREE", "OF"))))
+        if answer.get("levels"):
+            print()
+            columns = ("LEVEL", "FREE GROUPS", "OF", "FREE NODES IN ONE", "JOBS WAITING")
+            rows = [
+                (
+                    one["level"],
+                    one["idle_groups"],
+                    one["groups"],
+                    one["idle_nodes"],
+                    one.get("waiting"),
+                )
+                for one in answer["levels"]
+            ]
+            print("\n".join(format_table(columns, rows, columns[1:])))
         width = max(10, terminal_width() - 12)
         for kind in answer["kinds"]:
             if kind["total"]:

@@ -97,6 +97,13 @@ class TopView:
             nodes = plural(sum(one["nodes"] for one in claims), "node")
             idle = plural(sum(one["idle_cores"] for one in claims), "idle core")
             lines.append(f"claims  {nodes} of one user or bank, with {idle} for nobody else")
+        for level in answer.get("topology", ()):
+            name, idle = printable(level["level"]), level["idle_groups"]
+            text = f"{name:<7} {idle} of {plural(level['groups'], 'group')} wholly free"
+            text += f", at most {plural(level['idle_nodes'], 'free node')} in one"
+            if level["waiting"]:
+                text += f"   waiting for one: {plural(level['waiting'], 'job')}"
+            lines.append(text)
         if answer["reasons"]:
             rows = [
                 (one["queue"] or "-", one["count"], _WAIT_TEXTS.get(one["kind"], one["kind"]))

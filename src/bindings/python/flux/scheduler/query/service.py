@@ -287,7 +287,9 @@ class QueryService:
 
         Returns:
             dict: ``until``, and ``kinds``: objects with ``kind``, ``total`` and ``steps``, pairs of
-            a count and until when so many are free together
+            a count and until when so many are free together; ``levels``: how many groups of nodes
+            are idle now, see `PlacementRule.levels`. A guest who is not to know of others' jobs is
+            not told how many wait for groups
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         policy, source = self._policy, self._source
@@ -318,6 +320,11 @@ class QueryService:
                 requests.append(self._whole_node(only, cores))
         for kind, found in zip(asked, plan.windows(requests, horizon)):
             kind["steps"] = [[count, until] for count, until in found["steps"]]
+        levels = [level for rule in policy.admission.rules for level in rule.levels()]
+        if caller.private:
+            for level in levels:
+                del level["waiting"]
+        answer["levels"] = levels
         return answer
 
     def _whole_node(self, ranks: int | None, cores: int) -> Any:

@@ -343,22 +343,42 @@ class PlacementRule(TableRule):
             }
         }
 
-    def stats(self) -> dict[str, Any]:
-        if not self._levels:
-            return {}
-        idle, ranks = self.host.resources.idle_ranks, self.host.resources.ranks
-        return {
-            "topology": [
+    def levels(self) -> list[dict[str, Any]]:
+        """Of each level: ``level``; how many ``groups`` there are, and how many ``idle_groups`` of
+        which all nodes are up and nothing is in use; the ``nodes`` in groups; ``idle_nodes``, the
+        most such nodes that one group has; and how many jobs are ``waiting`` for groups.
+
+        O(groups + jobs with a placement).
+        """
+        pool = self.host.resources
+        idle, ranks = pool.idle_ranks & pool.eligible_ranks(), pool.ranks
+        found = []
+        for level, groups in self._levels.items():
+            masks = [mask & ranks for mask in groups.masks if mask & ranks]
+            found.append(
                 {
                     "level": level,
-                    "groups": len(groups.masks),
-                    "idle_groups": sum(not mask & ranks & ~idle for mask in groups.masks),
-                    "nodes": popcount(groups.ranks),
-                    "pending": sum(one.within.groups is groups for one in self._jobs.values()),
+                    "groups": len(masks),
+                    "idle_groups": sum(mask & idle == mask for mask in masks),
+                    "nodes": popcount(groups.ranks & ranks),
+                    "idle_nodes": max((popcount(mask & idle) for mask in masks), default=0),
+                    "waiting": self._waiting(groups),
                 }
-                for level, groups in self._levels.items()
-            ]
-        }
+            )
+        return found
+
+    def _waiting(self, groups: Groups) -> int:
+        """How many pending jobs start only in such groups by now: not those that would have
+        preferred it, and wait for that no more."""
+        count = 0
+        for jobid, placed in self._jobs.items():
+            if placed.within.groups is groups:
+                job = self.host.pending(jobid)
+                count += job is not None and job.resource_request.shape.within is not None
+        return count
+
+    def stats(self) -> dict[str, Any]:
+        return {"topology": self.levels()} if self._levels else {}
 
 
 def _together(request: Any, placed: Placed) -> Any:
