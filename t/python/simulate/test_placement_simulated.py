@@ -10,10 +10,11 @@ import pytest
 import test_engines
 from command_runner import flux
 
+from flux.scheduler.site_policy.placement import PlacementRule
 from flux_embedded.simulate import checking
 from flux_embedded.simulate.job import Job, Shape, jobspec
 from flux_embedded.simulate.machine import uniform
-from flux_embedded.simulate.placement_check import groups_of, misplaced
+from flux_embedded.simulate.placement_check import groups_of, misplaced, queues_constrain
 from flux_embedded.simulate.results.files import write_jobs
 from flux_embedded.simulate.results.reading import Row
 
@@ -43,6 +44,15 @@ POLICIES = [
 ]
 
 
+def whole_nodes(number, submit, nodes, placement=None, run=3600, unit="node"):
+    size = nodes if unit == "node" else 4 * nodes
+    job = Job(str(number), submit, run, run, Shape(nodes, 1, 4, 0, True), size)
+    if placement is not None:
+        job.extra = {"jobspec": jobspec(job)}
+        job.extra["jobspec"]["attributes"]["system"]["placement"] = placement
+    return job
+
+
 def many(seed, count=120, unit="node"):
     """Jobs of which most say how they are to be placed; some can never be."""
     chance = random.Random(seed)
@@ -51,13 +61,7 @@ def many(seed, count=120, unit="node"):
         now += chance.choice((0, 1, 60, 300, 300))
         run = chance.choice((60, 600, 3600))
         nodes = chance.choice((1, 2, 2, 3, 4, 6, 8))
-        shape = Shape(nodes, 1, 4, 0, True)
-        size = nodes if unit == "node" else 4 * nodes
-        job = Job(str(number), now, run, run, shape, size)
-        placement = chance.choice(ASKED)
-        if placement is not None:
-            job.extra = {"jobspec": jobspec(job)}
-            job.extra["jobspec"]["attributes"]["system"]["placement"] = placement
+        job = whole_nodes(number, now, nodes, chance.choice(ASKED), run, unit)
         jobs.append(job)
     return test_engines.workload(jobs, MACHINE, unit)
 
@@ -73,7 +77,7 @@ def result(text, unit="node"):
         name=text,
         provenance={
             "topology": groups_of(CONFIG, MACHINE.R),
-            "machine": {"cores": 64, "nodes": 16, "unit": unit},
+            "machine": {"cores": 64, "nodes": 16, "cores_per_node": 4, "unit": unit},
         },
     )
 
@@ -113,9 +117,13 @@ def test_units_that_are_cores(tmp_path):
         checking._check_placement(result("sched-backfill", "node"), rows)
 
 
-def row(allocated, **placement):
+def row(allocated, start=0.0, **placement):
     return types.SimpleNamespace(
-        id="1", start=0.0, allocated=allocated, placement={"level": "rack", **placement}
+        id="1",
+        submit=0.0,
+        start=start,
+        allocated=allocated,
+        placement={"level": "rack", **placement},
     )
 
 
@@ -128,7 +136,19 @@ def row(allocated, **placement):
         (row("0-1 4-5", segment=2), None),
         (row("0-2 4", segment=2), "it requires segments of 2 nodes, and has .3, 1. in each rack"),
         (row("3-4", mode="preferred"), None),
-        (row("3 16"), "1 of its nodes are of no rack"),
+        (
+            row("3-4", mode="preferred", wait="5m"),
+            "it waits 300 s for what it prefers, .* after 0 s",
+        ),
+        (row("3-4", 299.0, mode="preferred", wait=300), "it prefers 1 of level rack at most"),
+        (row("3-4", 300.0, mode="preferred", wait=300), None),
+        (row("0-3", mode="preferred", wait=300), None),
+        (row("0-4", mode="preferred", wait=300), None),  # never possible
+        (row("0-7 12", mode="preferred", wait=300, max=2), None),
+        (row("0-6 12", mode="preferred", wait=300, max=2), "it prefers 2 of level rack at most"),
+        (row("0-2 4", mode="preferred", wait=300, segment=2), "it prefers segments of 2 nodes"),
+        (row("0-5", mode="preferred", wait=300, segment=6), None),  # never possible
+        (row("3 16"), "1 of its nodes are of none"),
         (row("3-4", level="pod"), None),
     ],
 )
@@ -142,12 +162,50 @@ def test_a_job_elsewhere_is_found(row, wrong):
             raise AssertionError(found)
 
 
+def test_what_is_preferred_is_not_judged_where_it_may_be_impossible():
+    topology = groups_of(CONFIG, MACHINE.R)
+    early = row("3-4", mode="preferred", wait=300)
+    assert misplaced(early, topology, None) is not None
+    assert misplaced(early, topology, None, any_node=False) is None
+    assert misplaced(row("3-4"), topology, None, any_node=False) is not None
+    assert queues_constrain({"queues": {"a": {"requires": ["x"]}, "b": {}}})
+    assert not queues_constrain({"queues": {"b": {}}}) and not queues_constrain({})
+
+
+@pytest.mark.parametrize("text", ["sched-fifo", "sched-backfill"])
+def test_a_scheduler_that_does_not_wait_for_what_is_preferred_is_found(text, tmp_path, monkeypatch):
+    """The defect is planted: jobs that prefer a rack take any nodes at once."""
+    jobs = [whole_nodes(number, 0.0, 3) for number in range(4)]  # one node of each rack is left
+    jobs += [whole_nodes(4, 10.0, 2, {"level": "rack", "mode": "preferred", "wait": 300})]
+    work = test_engines.workload(jobs, MACHINE, "node")
+    outcome, _ = test_engines.simulate_policy(work, text, config=CONFIG)
+    rows = rows_of(outcome, tmp_path)
+    checking._check_placement(result(text), rows)
+    assert rows[-1].start == 310.0
+
+    def queued(self, job, attributes):
+        waited(self, job, attributes)
+        if attributes.get("placement").get("mode") == "preferred":
+            self._wait_over(job.jobid)
+
+    waited = PlacementRule.queued
+    monkeypatch.setattr(PlacementRule, "queued", queued)
+    outcome, _ = test_engines.simulate_policy(work, text, config=CONFIG)
+    with pytest.raises(checking.Violation, match="it waits 300 s for what it prefers"):
+        checking._check_placement(result(text), rows_of(outcome, tmp_path))
+
+
 def test_groups_by_properties():
     R = json.loads(json.dumps(MACHINE.R))
     R["execution"]["properties"] = {"rack-a": "0-7", "rack-b": "8-15", "gpu": "3"}
     config = {"sched-topology": {"rack": {"property-prefix": "rack-"}, "bad": {"groups": 5}}}
     assert groups_of(config, R) == {"rack": {"a": "0-7", "b": "8-15"}}
     assert groups_of({}, R) == {}
+    # A node with two such properties is of the first group by name.
+    R["execution"]["properties"] = {"rack-b": "8-15", "rack-a": "0-8"}
+    two = groups_of(config, R)
+    assert misplaced(row("7-8"), two, None) is None
+    assert "is in 2" in misplaced(row("8-9"), two, None)
 
 
 def test_the_command_writes_what_it_checks(tmp_path):

@@ -9,7 +9,7 @@
 - a promise is kept
 - where a job was ended to make way for another, that one starts on its units
 - no limit of the configuration is exceeded, no licence oversold, and no stranger is on a claimed node
-- a job that requires nodes of one rack has them
+- a job that requires nodes of one rack has them, and one that prefers them has them or has waited as long as it said
 - what is written of a job adds up: its times, its run time and its profile, its size and its units
 - the totals of a result are those of its jobs, and none of them is missing
 - eventlogs follow RFC 21, and R is a resource set as RFC 20 has it, on ranks that were up
@@ -151,8 +151,9 @@ def _check_placement(result, rows):
     if topology:
         machine = result.provenance["machine"]
         cores = machine["cores"] // machine["nodes"] if machine["unit"] == "core" else None
+        alike = machine.get("cores_per_node") and not result.provenance.get("queues_constrain")
         for row in rows:
-            wrong = misplaced(row, topology, cores)
+            wrong = misplaced(row, topology, cores, bool(alike) and not row.constraints)
             if wrong is not None:
                 raise Violation(f"{result.name}: job {row.id}: {wrong}")
 

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A rule of ``flux simulate check``: a job that requires nodes of one rack has them.
+"""A rule of ``flux simulate check``: a job that requires nodes of one rack has them, and one that prefers them has them
+or has waited for them as long as it said.
 
 It is checked from the jobs that are written and the groups of the configuration, whatever the scheduler has
 made of them.
 """
 
-from flux_embedded.formats import hostlist, idset, rset
+from flux_embedded.formats import fsd, hostlist, idset, rset
+
+#: Rounding of what is written, seconds.
+GRAIN = 1e-5
 
 
 def groups_of(config, R):
@@ -45,38 +49,80 @@ def _by_hosts(groups, R):
     }
 
 
-def misplaced(row, topology, cores_per_node):
-    """How a job that has started is not placed as it requires.
+def queues_constrain(config):
+    """Whether a queue of a configuration is of certain nodes only."""
+    queues = config.get("queues") or {}
+    return any(queue.get("requires") or queue.get("hosts") for queue in queues.values())
+
+
+def misplaced(row, topology, cores_per_node, any_node=True):
+    """How a job that has started is not placed as it requires, or prefers.
 
     Args:
         row (Row): the job
         topology (dict): what `groups_of` found
         cores_per_node (int or None): of how many cores each node is, where units are cores; else None
+        any_node (bool): whether all nodes are alike and every queue has all of them: else it is not known whether a job
+            could have had what it prefers, for which it need not have waited if not
 
     Returns:
         str or None: what is wrong
     """
     wanted = row.placement
-    if not wanted or wanted.get("mode", "required") != "required" or row.start is None:
+    groups = topology.get(wanted.get("level")) if wanted else None
+    if groups is None or row.start is None:
         return None
-    groups = topology.get(wanted.get("level"))
-    if groups is None:
-        return None
+    members, taken = [], set()
+    for _, ranks in sorted(groups.items()):  # a node with two properties is of the first group
+        members.append(set(idset.members(idset.decode(ranks))) - taken)
+        taken |= members[-1]
     units = idset.members(idset.decode(row.allocated.replace(" ", ",")))
-    left = set(units) if cores_per_node is None else {unit // cores_per_node for unit in units}
-    numbers = []
-    for ranks in groups.values():
-        here = left & set(idset.members(idset.decode(ranks)))
-        left -= here
-        if here:
-            numbers.append(len(here))
+    nodes = set(units) if cores_per_node is None else {unit // cores_per_node for unit in units}
+    spread = _spread(nodes, members, wanted)
+    if spread is None:
+        return None
+    if wanted.get("mode", "required") == "required":
+        return f"it requires {spread}"
+    waited, wait = row.start - row.submit, _wait(wanted)
+    if not any_node or waited >= wait - GRAIN or not _possible(len(nodes), members, wanted):
+        return None
+    return f"it waits {wait:g} s for what it prefers, and started after {waited:g} s: it prefers {spread}"
+
+
+def _spread(nodes, groups, wanted):
+    """What a job wants and its nodes are not; None: they are."""
+    numbers = [len(nodes & group) for group in groups if nodes & group]
     level = wanted["level"]
-    if left:
-        return f"{len(left)} of its nodes are of no {level}"
+    outside = len(nodes) - sum(numbers)
+    if outside:
+        return f"nodes of a {level}, and {outside} of its nodes are of none"
     segment = wanted.get("segment")
     if segment and any(number % segment for number in numbers):
-        return f"it requires segments of {segment} nodes, and has {numbers} in each {level}"
-    most = wanted.get("max") or (None if segment else 1)
+        return f"segments of {segment} nodes, and has {numbers} in each {level}"
+    most = _most(wanted)
     if most is not None and len(numbers) > most:
-        return f"it requires {most} of level {level} at most, and is in {len(numbers)}"
+        return f"{most} of level {level} at most, and is in {len(numbers)}"
     return None
+
+
+def _most(wanted):
+    """In at most how many groups a job wants to be; None: in any number."""
+    return wanted.get("max") or (None if wanted.get("segment") else 1)
+
+
+def _possible(nodes, groups, wanted):
+    """Whether so many nodes can be as a job wants them, on an empty machine whose nodes are alike."""
+    segment = wanted.get("segment") or 1
+    rooms = sorted((len(group) // segment for group in groups), reverse=True)
+    return sum(rooms[: _most(wanted)]) * segment >= nodes
+
+
+def _wait(wanted):
+    """How long a job waits for what it prefers, seconds."""
+    value = wanted.get("wait", 0)
+    if isinstance(value, str):
+        try:
+            return fsd.parse(value)
+        except ValueError:
+            return 0  # weeks, which RFC 23 does not have: not checked
+    return value

@@ -10,7 +10,7 @@ from flux_embedded.formats import states
 from flux_embedded.simulate import __version__, policy, run
 from flux_embedded.simulate.engine.instance import plugin_of
 from flux_embedded.simulate.outages import Outages
-from flux_embedded.simulate.placement_check import groups_of
+from flux_embedded.simulate.placement_check import groups_of, queues_constrain
 from flux_embedded.simulate.results import losses, metrics, statistics
 from flux_embedded.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
 from flux_embedded.simulate.site_check import tables_of
@@ -126,6 +126,7 @@ def provenance(case, settings, files=(), options=None, command=None):
     topology = groups_of(settings.config, workload.machine.R)
     if topology:
         record["topology"] = topology
+        record["queues_constrain"] = queues_constrain(settings.config)
     if command:
         record["command"] = command
     return record

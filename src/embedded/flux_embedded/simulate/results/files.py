@@ -100,6 +100,7 @@ def _metadata(outcome, index):
         "preempted_for": outcome.preempted_for.get(index),
         "max_wait": max_wait(job),
         "placement": placement(job),
+        "constraints": asked.get("constraints") if placement(job) else None,
     }
     found = {key: value for key, value in found.items() if value is not None}
     return json.dumps(found) if found else ""

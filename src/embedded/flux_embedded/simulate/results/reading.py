@@ -17,13 +17,14 @@ class Row:
 
     ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job;
     ``max_wait`` is for how long it may wait, ``deadline`` by when it has to end, ``placement`` how it is to be placed,
+    ``constraints`` on which nodes (RFC 31; only of one with a placement),
     ``bank`` empty if it has none, and ``licenses`` how many it uses of which (None: none).
     """
 
     __slots__ = (
         "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
         "backfilled", "promise", "preempted_for", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
-        "max_wait", "deadline", "bank", "licenses", "placement",
+        "max_wait", "deadline", "bank", "licenses", "placement", "constraints",
     )  # fmt: skip
 
     def __init__(self, values, line):
@@ -55,6 +56,7 @@ class Row:
         self.bank = metadata.get("bank") or ""
         self.licenses = metadata.get("licenses")
         self.placement = metadata.get("placement")
+        self.constraints = metadata.get("constraints")
 
 
 def _number(text):
