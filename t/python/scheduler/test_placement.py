@@ -583,6 +583,128 @@ def test_a_window_gives_a_rack_to_those_who_need_one():
     check(rig)
 
 
+class Nodes:
+    """Sixteen nodes, each with a job on it; those of queue standby may be ended for those of batch.
+
+    Args:
+        may_end (iterable of int): the ranks whose jobs are of queue standby
+        spans (tuple): of (first, last) rank of a job that has several nodes
+        standby (dict): more keys of the table
+    """
+
+    def __init__(self, may_end, spans=(), args=(), empty=(), **standby):
+        config = {
+            "topology": RACKS,
+            "queues": {"batch": {}, "standby": {}},
+            "preemption": {"standby": {"queues": ["standby"], **standby}},
+        }
+        self.instance = FakeInstance(16, 4, config=config)
+        self.instance.load("sched-backfill", *args)
+        spans = [*spans, *((rank, rank) for rank in range(16))]
+        self.jobs = {}
+        for first, last in spans:
+            ranks = range(first, last + 1)
+            if any(rank in self.jobs or rank in empty for rank in ranks):
+                continue
+            job = self.instance.submit(
+                nodes=len(ranks),
+                exclusive=True,
+                queue="standby" if first in may_end else "batch",
+                constraints={"ranks": [f"{first}-{last}"]},
+                duration=10000,
+            )
+            self.jobs.update(dict.fromkeys(ranks, job))
+            self.instance.advance(10)  # the later one loses less
+            assert job.state == "running"
+
+    def taker(self, nodes, placement, **keys):
+        return self.instance.submit(
+            nodes=nodes, exclusive=True, queue="batch", placement=placement, duration=500, **keys
+        )
+
+    def ended(self):
+        """The ranks on which jobs were ended."""
+        return {rank for rank, job in self.jobs.items() if job.state != "running"}
+
+
+def test_jobs_are_ended_in_the_rack_that_they_alone_fill():
+    """Those of the other racks would lose less, but there one has to stay."""
+    nodes = Nodes(may_end={0, 1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15})
+    job = nodes.taker(4, required())
+    nodes.instance.advance(100)
+    assert job.state == "running" and job.ranks == "0-3"
+    assert nodes.ended() == {0, 1, 2, 3}
+
+
+def test_a_job_that_is_in_two_racks_is_ended_with_those_of_one():
+    nodes = Nodes(may_end={2, 5, 6, 7, 8, 12}, spans=[(2, 4)])
+    job = nodes.taker(4, required())
+    nodes.instance.advance(100)
+    assert job.state == "running" and job.ranks == "4-7"
+    assert nodes.ended() == {2, 3, 4, 5, 6, 7}
+
+
+def test_what_is_free_in_the_rack_is_used_as_well():
+    nodes = Nodes(may_end={0, 4, 5, 8, 9, 12}, empty={6, 7, 10, 13})
+    job = nodes.taker(4, required())
+    nodes.instance.advance(100)
+    assert job.state == "running" and job.ranks == "4-7"
+    assert nodes.ended() == {4, 5}
+
+
+def test_segments_are_made_room_for_in_several_racks():
+    nodes = Nodes(may_end={0, 1, 2, 4, 8, 9, 12})
+    job = nodes.taker(4, required(segment=2))
+    nodes.instance.advance(100)
+    assert job.state == "running" and len(nodes.ended()) == 4
+    assert nodes.ended() == set(IDset(job.ranks)) == {0, 1, 8, 9} or nodes.ended() == {1, 2, 8, 9}
+
+
+def test_nobody_is_ended_if_no_rack_can_be_had():
+    nodes = Nodes(may_end={0, 1, 2, 4, 5, 6, 8, 9, 10, 13, 14, 15})
+    job = nodes.taker(4, required())
+    free = nodes.taker(4, None)
+    nodes.instance.advance(100)
+    assert job.state == "pending" and free.state == "running"
+    assert nodes.ended() == set(IDset(free.ranks))
+
+
+def test_a_node_of_the_rack_that_goes_down_in_the_grace_moves_the_job_to_another():
+    nodes = Nodes(may_end={4, 5, 6, 7, 12, 13, 14, 15}, grace="2m", signal="SIGUSR1")
+    job = nodes.taker(4, required())
+    nodes.instance.advance(30)
+    assert not nodes.ended()
+    warned = {
+        rank
+        for rank, one in nodes.jobs.items()
+        if any(event["name"] == "exception" for event in one.events)
+    }
+    assert warned == {12, 13, 14, 15}, "the youngest"
+    nodes.instance.mark_down("13")
+    nodes.instance.advance(300)
+    assert job.state == "running" and job.ranks == "4-7"
+    assert nodes.ended() == {4, 5, 6, 7}
+    nodes.instance.scheduler.resources.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_is_ended_is_in_the_rack_of_the_one_who_required_it(seed):
+    chance = random.Random(seed)
+    may_end = {rank for rank in range(16) if chance.random() < 0.7}
+    nodes = Nodes(may_end=may_end)
+    wanted = chance.choice((2, 3, 4))
+    job = nodes.taker(wanted, required())
+    nodes.instance.advance(100)
+    rooms = [len(may_end & set(range(first, first + 4))) for first in range(0, 16, 4)]
+    if max(rooms) < wanted:
+        assert job.state == "pending" and not nodes.ended()
+    else:
+        ranks = set(IDset(job.ranks))
+        assert nodes.ended() == ranks and len(ranks) == wanted
+        assert len({rank // 4 for rank in ranks}) == 1
+    nodes.instance.scheduler.resources.check()
+
+
 def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
     blocks = {"block": {"groups": {"b0": "n[0-7]", "b1": "n[8-15]"}}}
     rig = load(topology={**RACKS, **blocks})
