@@ -660,6 +660,19 @@ def test_segments_are_made_room_for_in_several_racks():
     assert nodes.ended() == set(IDset(job.ranks)) == {0, 1, 8, 9} or nodes.ended() == {1, 2, 8, 9}
 
 
+@pytest.mark.parametrize("empty", [{4, 8, 12}, {4, 8}], ids=["room elsewhere", "too little"])
+def test_nobody_is_ended_for_what_a_job_only_prefers(empty):
+    nodes = Nodes(may_end={0, 1, 2, 3}, empty=empty)
+    job = nodes.taker(3, preferred(wait=600))
+    nodes.instance.advance(500)
+    assert job.state == "pending" and not nodes.ended()
+    answer = nodes.instance.request("sched.preempt", {"id": job.id, "dry_run": True})
+    assert "prefers" in answer["reason"], answer
+    nodes.instance.advance(150)
+    assert job.state == "running" and len(nodes.ended()) == 3 - len(empty)
+    assert set(IDset(job.ranks)) == empty | nodes.ended()
+
+
 def test_nobody_is_ended_if_no_rack_can_be_had():
     nodes = Nodes(may_end={0, 1, 2, 4, 5, 6, 8, 9, 10, 13, 14, 15})
     job = nodes.taker(4, required())

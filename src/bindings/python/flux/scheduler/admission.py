@@ -214,6 +214,11 @@ class AdmissionRule:
         """
         return None
 
+    def waits_by_choice(self, job: PendingJob) -> str | None:
+        """What `job` waits for by the wish of its user, though it could do without, in a sentence;
+        None: nothing. No job is ended for such a one."""
+        return None
+
     def other_requests(self, job: PendingJob) -> Iterator[Any]:
         """After `second_look` has said no: requests, for less or for other ranks, that are tried in
         the place of the job's own."""
@@ -310,6 +315,9 @@ class AdmissionRule:
     def enter_plan(self, plan: Plan) -> None:
         """Enter into a plan without promises what this rule keeps from jobs in time to come, as
         promises with ids below zero; and keep it up to date until `plan_void`."""
+
+    def request_changed(self, job: PendingJob) -> None:
+        """A pending job asks for something else from now on, by another rule (`ask_for`)."""
 
     def plan_void(self) -> None:
         """The plan of `enter_plan` is used no more."""
@@ -652,6 +660,14 @@ class AdmissionControl:
         rule objects."""
         for rule in self.rules:
             reason = rule.objection(job, pool, jobid) if rule.engaged else None
+            if reason is not None:
+                return reason
+        return None
+
+    def waits_by_choice(self, job: PendingJob) -> str | None:
+        """What `job` waits for though it could do without; None: nothing."""
+        for rule in self.rules:
+            reason = rule.waits_by_choice(job) if rule.engaged else None
             if reason is not None:
                 return reason
         return None

@@ -445,6 +445,7 @@ class PolicyScheduler(Scheduler):
         _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
         self._requeue(job, signature_of(request, marks), request)
         self.prioritize([[job.jobid, job.priority]])  # so that it gives up what it was promised
+        self.admission.tell(AdmissionRule.request_changed, job)
         self.look_again()
 
     def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:

@@ -297,6 +297,13 @@ class PlacementRule(TableRule):
             placed.stop_waiting()
             self.host.ask_for(job, _anywhere(job.resource_request))
 
+    def waits_by_choice(self, job: PendingJob) -> str | None:
+        placed = self._jobs.get(job.jobid)
+        if placed is None or placed.until is None:
+            return None
+        level = placed.within.groups.level
+        return f"it waits for what it prefers (level {level}), and takes any nodes after that"
+
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         placed = self._jobs.get(job.jobid)
         request = job.resource_request

@@ -155,6 +155,9 @@ class Chooser:
             host.admission.check(job)
         except (InsufficientResources, InfeasibleRequest) as exc:  # the first, if it is deferred
             return nothing(str(exc))
+        choice = host.admission.waits_by_choice(job)
+        if choice is not None:
+            return nothing(choice)
         if not host.goes_first(job):
             return nothing("it is not the next to start")
         found = self.candidates(job, standing, waited)

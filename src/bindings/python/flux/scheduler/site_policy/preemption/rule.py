@@ -207,6 +207,11 @@ class PreemptionRule(TableRule):
         elif self._may_take(standing):
             self._look_soon()
 
+    def request_changed(self, job: PendingJob) -> None:
+        found = self._waiting.get(job.jobid)
+        if found is not None and self._may_take(found[1]):
+            self._look_soon()
+
     def signature(self, job: PendingJob) -> Hashable:
         found = self._waiting.get(job.jobid)
         if found is None or found[1].of is None:
