@@ -1044,10 +1044,11 @@ class RankProfile:
             free = index.free(rank)
             free_cores = free & inventory.core_mask
             free_gpus = free >> inventory.shift
+            if cores >= popcount(free_cores) and gpus >= popcount(free_gpus):
+                continue
             keep = take(free_cores, min(cores, popcount(free_cores)))
             keep |= take(free_gpus, min(gpus, popcount(free_gpus))) << inventory.shift
-            if keep != free:
-                index.take((rank, free ^ keep))
+            index.take((rank, free ^ keep))
         return index
 
 

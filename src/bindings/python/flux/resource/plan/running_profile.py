@@ -13,7 +13,7 @@ room for one kind of need.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,9 @@ MAX_RANKS_ONE_BY_ONE = 4
 #: Ends swept over before the ranks with room are counted again: counting costs a mask as long as
 #: the cluster, an end little more than its job's ranks.
 ENDS_PER_CHECK = 15
+#: Ranks asked for their gains until it is worth to sort all moves by rank: that costs as much as so
+#: many walks over the moves.
+RANKS_BEFORE_SORTING = 8
 
 
 #: ``(mask of ranks, before, after)``: what these have free until then and from then on, as keys.
@@ -81,6 +84,10 @@ class RunningProfile:
         self.times = [now]
         #: for each time, what changes then
         self.moves: list[list[Move]] = [[]]
+        # By rank, what it gains: (place in times, key); of the first so many times.
+        self._gains: dict[int, list[tuple[int, int]]] = {}
+        self._sorted = 1
+        self._asked = 0  # how many ranks were asked about before
         self._kept: list[int] = []  # steps, ascending, of which the groups are kept
         self._kept_groups: list[dict[int, int]] = []
         self._tracks: dict[Need, Track] = {}
@@ -199,7 +206,8 @@ class RunningProfile:
         return self.inventory.key(self.index.free(rank))
 
     def gains(self, rank: int, done: int, until: float) -> tuple[list[tuple[float, int]], int]:
-        """What a rank gains as jobs end. O(jobs that end meanwhile).
+        """What a rank gains as jobs end. O(jobs that end meanwhile) for the first ranks that are asked
+        about, then O(what it gains).
 
         Args:
             rank (int): which
@@ -212,12 +220,29 @@ class RunningProfile:
         self.extend(until)
         times = self.times
         last = max(done, bisect_right(times, until))
-        gained = []
-        for number in range(done, last):
+        if self._asked < RANKS_BEFORE_SORTING:
+            self._asked += 1
+            bit = 1 << rank
+            found = [
+                (number, after - before)
+                for number in range(done, last)
+                for mask, before, after in self.moves[number]
+                if mask & bit
+            ]
+        else:
+            self._sort_moves(last)
+            found = self._gains.get(rank, [])
+            found = found[bisect_left(found, (done,)) : bisect_left(found, (last,))]
+        return [(times[number], key) for number, key in found], last
+
+    def _sort_moves(self, last: int) -> None:
+        """Have what ranks gain up to a place in `times` by rank."""
+        gains = self._gains
+        for number in range(self._sorted, last):
             for mask, before, after in self.moves[number]:
-                if mask >> rank & 1:
-                    gained.append((times[number], after - before))
-        return gained, last
+                for rank in members(mask):
+                    gains.setdefault(rank, []).append((number, after - before))
+        self._sorted = max(self._sorted, last)
 
     def track(self, need: Need) -> Track:
         """The Track of a need (see ``Need``)."""

@@ -79,7 +79,7 @@ class Preemption:
         request: what the taker asks for; None: it has not come back yet after a reload
         held (set): ids of the victims that hold something still
         ended (set): ids of those on which an exception of severity 0 was raised
-        placeholder (int or None): the id of the allocation that keeps what is free of `ranks`
+        placeholders (list): the ids of the allocations that keep what is free of `ranks` for the job
         withheld (list): the ids of the allocations that keep what else is free of `ranks` from the
             job, once the victims are being ended
         timer (Timer or None): for the deadline
@@ -108,7 +108,7 @@ class Preemption:
         self.request: Any = None
         self.held = set(self.victims)
         self.ended: set[int] = set()
-        self.placeholder: int | None = None
+        self.placeholders: list[int] = []
         self.withheld: list[int] = []
         self.timer: Timer | None = None
 

@@ -44,6 +44,8 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.masks import idset_text
+from flux.resource.pool.rv1 import object_of, read_lite
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.handle_functions import get_key_direct
 from flux.scheduler.host import ask_job_attributes, name_of
@@ -290,7 +292,7 @@ class PreemptionRule(TableRule):
         # Before anybody looks at what has come back: it is kept for who it was taken for, and only
         # what is left of it for others that have taken on the same ranks.
         if preemption is not None:
-            self._keep(preemption)
+            self._keep_from_victim(preemption, R)
         for one in list(self.active.values()):
             if one is not preemption:
                 self._keep_again(one)
@@ -674,7 +676,29 @@ class PreemptionRule(TableRule):
     def _keep(self, preemption: Preemption) -> None:
         """Keep what is free of a preemption's ranks for its job."""
         self._let_go(preemption)
-        preemption.placeholder = self._hold(preemption)
+        jobid = self._hold(preemption)
+        if jobid is not None:
+            preemption.placeholders.append(jobid)
+
+    def _keep_from_victim(self, preemption: Preemption, R: Any) -> None:
+        """Keep what a victim gives back, R. Once victims are being ended, what else has become free on
+        their ranks was promised to others, or is withheld (`_keep_again`): with that the job might do
+        without some of them."""
+        if preemption.state != ENDING:
+            self._keep(preemption)
+            return
+        pool = self.host.resources
+        entries = part_of(R, preemption.ranks & pool.eligible_ranks())
+        if not entries:
+            return
+        jobid = next(self._ids)
+        try:
+            pool.register_alloc(jobid, {"version": 1, "execution": {"R_lite": entries}})
+        except ValueError:  # a reservation that was short of nodes has taken some of it
+            self._keep(preemption)
+            return
+        pool.update_expiration(jobid, self._kept_until(preemption))
+        preemption.placeholders.append(jobid)
 
     def _hold(self, preemption: Preemption) -> int | None:
         """Allocate what is free of a preemption's ranks to nobody. Returns the id of that allocation;
@@ -703,9 +727,9 @@ class PreemptionRule(TableRule):
         return jobid
 
     def _let_go(self, preemption: Preemption) -> None:
-        if preemption.placeholder is not None:
-            self.host.resources.free(preemption.placeholder)
-            preemption.placeholder = None
+        for placeholder in preemption.placeholders:
+            self.host.resources.free(placeholder)
+        preemption.placeholders.clear()
 
     # -- telling the victims -----------------------------------------------------------------------
 
@@ -778,7 +802,7 @@ class PreemptionRule(TableRule):
         plan = self.host.current_plan()
         if plan is None:
             return True
-        kept = () if preemption.placeholder is None else (preemption.placeholder,)
+        kept = preemption.placeholders
         victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
         trial = KeptTrial(plan.pool.copy(), preemption.request, preemption.ranks, kept, plan.claims)
         for jobid in victims:
@@ -1093,6 +1117,17 @@ def _has_ended(eventlog: list[dict[str, Any]]) -> bool:
         ):
             return True
     return False
+
+
+def part_of(R: Any, ranks: int) -> list[dict[str, Any]]:
+    """The R_lite entries (RFC 20) of what R, in any form, has on some ranks (a mask)."""
+    entries = []
+    for mask, cores, gpus in read_lite(object_of(R)):
+        if mask & ranks:
+            units = {"core": cores, "gpu": gpus}
+            children = {name: idset_text(some) for name, some in units.items() if some}
+            entries.append({"rank": idset_text(mask & ranks), "children": children})
+    return entries
 
 
 def _of(queue: str | None) -> str:
