@@ -436,8 +436,9 @@ class Driver:
 
         One that started before the window made it short if it is on nodes that would have been enough.
         One that started in it should have been kept off: a node on which it is alone was the
-        reservation's, one that others leave in the window was to be. Of those that others keep beyond
-        the window, as many rests are kept as nodes are missing, and new jobs may have the others.
+        reservation's; one that others leave in the window was to be, but until then the job may use the
+        rest. Of those that others keep beyond the window, as many rests are kept as nodes are missing,
+        and new jobs may have the others.
         """
         seen, until = self.beside[jobid]
         on = strangers[jobid] & wanted
@@ -448,10 +449,12 @@ class Driver:
         end = self.watch.ends.get(jobid, 0) or float("inf")
         if any(until.get(rank, 0) < min(end, one["end"]) for rank in on):
             return True
-        newcomers = [
-            ranks for other, ranks in strangers.items() if self.beside[other][0] > one["start"]
-        ]
-        return len(wanted & set().union(*newcomers)) > max(len(wanted) - one["nodes"], 0)
+        rests = set()
+        for other, ranks in strangers.items():
+            seen, until = self.beside[other]
+            if seen > one["start"]:
+                rests |= {rank for rank in ranks & wanted if until.get(rank, 0) >= one["end"]}
+        return len(rests) > max(len(wanted) - one["nodes"], 0)
 
     def _wanted(self, one, listed):
         """Ranks that a reservation would take if it could, and that are no other's for that time."""

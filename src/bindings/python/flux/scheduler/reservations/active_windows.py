@@ -83,8 +83,8 @@ class ActiveWindows:
                 they are chosen first
 
         Returns:
-            whether some were chosen that the plan does not keep for it yet, and that may be promised
-            to jobs
+            whether some were chosen, or the rest of some is kept, that the plan does not keep for it yet,
+            and that may be promised to jobs
         """
         pool = self._host.resources
         usable = self._selector.ranks_up(entry.reservation)
@@ -110,7 +110,8 @@ class ActiveWindows:
             busy = take(room, min(missing, popcount(room)))
         self._placeholder(entry, busy)
         self._warn(entry, wanted)
-        return bool(entry.ranks & ~before & ~planned[0])
+        # Of a rest more may be kept than before, which the plan does not know either.
+        return bool(entry.ranks & ~before & ~planned[0]) or entry.filler is not None
 
     @property
     def _groups(self) -> bool:
