@@ -17,6 +17,11 @@ guest() {
 admin() {
 	FLUX_HANDLE_USERID=9998 FLUX_HANDLE_ROLEMASK=0xa "$@"
 }
+# explained_to_admins_only ID PATTERN: an admin is told why a job of another waits, a guest nothing of it
+explained_to_admins_only() {
+	admin flux sched explain $1 | grep "$2" &&
+	test_must_fail guest flux sched explain $1 2>err && grep "is not a pending job" err
+}
 # admin_changes_nothing ID: no job, no reservation, no configuration
 admin_changes_nothing() {
 	test_must_fail admin flux cancel $1 &&

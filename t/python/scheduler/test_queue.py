@@ -232,6 +232,17 @@ class Asks:
         self.duration = duration
 
 
+def all_refused(backlog, for_family=lambda job: False):
+    """The ids of the jobs that a round examines, if each is refused for those that ask for the same, and
+    some for their families."""
+    found = []
+    for pending in backlog.to_examine(lambda: 0.0):
+        if pending is not None:
+            found.append(pending.jobid)
+            backlog.block(pending, alike=True, family=for_family(pending))
+    return found
+
+
 def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
     backlog = Backlog()
     asked = [("a", 60), ("b", 60), ("a", 60), ("a", 30), ("a", 0), ("b", 0), ("a", 30), ("c", 1)]
@@ -239,12 +250,7 @@ def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
         backlog.push(PendingJob(jobid, 16, 0.0, Request(), Asks(shape, duration)))
 
     def looks():
-        found = []
-        for pending in backlog.to_examine(lambda: 0.0):
-            if pending is not None:
-                found.append(pending.jobid)
-                backlog.block(pending, alike=True)
-        return found
+        return all_refused(backlog)
 
     assert looks() == [1, 2, 4, 8]
     assert looks() == []
@@ -269,13 +275,7 @@ def test_where_there_is_no_room_a_refused_job_speaks_for_its_family():
         backlog.push(PendingJob(jobid, 16, 0.0, Request(), Asks(shape, duration)))
 
     def looks():
-        found = []
-        for pending in backlog.to_examine(lambda: 0.0):
-            if pending is not None:
-                found.append(pending.jobid)
-                family = pending.resource_request.shape[0] != "b"
-                backlog.block(pending, alike=True, family=family)
-        return found
+        return all_refused(backlog, lambda job: job.resource_request.shape[0] != "b")
 
     assert looks() == [1, 2, 5, 7]
     # One ahead of the refused job is examined, one behind it is not; what is exempt is.
