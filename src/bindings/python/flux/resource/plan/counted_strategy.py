@@ -283,16 +283,11 @@ class CountedStrategy(Strategy):
             promise = promises.get(jobid)
             if promise is None or promise.is_open or promise.start <= now:
                 break
-            before, demand = promise.start, promise.demand
-            profile = profiles[demand.kind]
-            if profile.maybe_overdrawn:
+            if profiles[promise.demand.kind].maybe_overdrawn:
                 break
-            start = profile.earlier(demand.count, promise.end - before, before, now)
-            if start < before:
-                self._move(jobid, promise, start)
-                before = start
-            starts.append(before)
-            if before <= now:
+            start = self.advance(jobid, now)
+            starts.append(start)
+            if start <= now:
                 break
         return starts
 
