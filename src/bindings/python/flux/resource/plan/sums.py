@@ -96,12 +96,9 @@ class Sums:
         left = self._left
         if len(left) < count:
             times, taken = self._times, self._taken
-            self._free(times[count - 1])  # so that all of them are swept over
-            ends, free_cores, free_gpus = self._profile.times, self._cores, self._gpus
             for place in range(len(left), count):
-                at = max(1, bisect_right(ends, times[place])) - 1
-                cores, gpus = taken[place]
-                left.append((free_cores[at] - cores, free_gpus[at] - gpus))
+                free, booked = self._free(times[place]), taken[place]
+                left.append((free[0] - booked[0], free[1] - booked[1]))
         return left
 
     def enough(self, cores: int, gpus: int, start: float, end: float) -> bool:
