@@ -164,6 +164,9 @@ class RankProfile:
             )
         if self._started or self._seen != pool.generation:
             new._profile = self._new_profile()
+        if len(self._started) > len(promises):  # less to enter than to remove
+            new._enter_all()
+            return new
         new._bookings = bookings.copy(new._profile)
         for booking in self._started:
             new._bookings.remove(booking)
@@ -198,13 +201,15 @@ class RankProfile:
             self._enter_all()
         elif self._entered > 1000 + 4 * len(self._promises):
             self._enter_all()  # to be rid of times that are long past
+        elif len(started) > len(self._promises):
+            self._enter_all()  # less to enter than to remove
         elif all(self._bookings.remove(booking) for booking in started):
             self._bookings.rebase(self._profile)
         else:
             self._enter_all()
 
     def _jobs(self) -> dict[int, float]:
-        return dict(self._pool.job_end_times())
+        return self._pool.ends_by_job()
 
     def _forget_kept(self, before: Inventory) -> None:
         """After a change of the pool: promises may be lost, unless there is only more than before.
