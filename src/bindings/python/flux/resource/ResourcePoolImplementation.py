@@ -429,6 +429,12 @@ class ResourcePoolImplementation:
 
     # -- what follows from the view: jobs -----------------------------------
 
+    @property
+    def commitments(self) -> int:
+        """Grows whenever a job comes to hold something, or its end changes: while it does not, running
+        jobs hold no more than before, and no longer. A pool that cannot tell says `generation`."""
+        return self.generation
+
     def job_end(self, jobid: int) -> float:
         """When a job ends; see ``ResourcePool.job_end()``. O(jobs), unless overridden."""
         return dict(self.job_end_times())[jobid]
@@ -440,6 +446,10 @@ class ResourcePoolImplementation:
     def placeholders(self) -> list[int]:
         """The ids of the placeholders; see ``ResourcePool.placeholders()``."""
         return [jobid for jobid in self.ends_by_job() if jobid < 0]
+
+    def endless_jobs(self) -> list[int]:
+        """The ids of the jobs without an end; see ``ResourcePool.endless_jobs()``."""
+        return [jobid for jobid, end in self.ends_by_job().items() if not end]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """Jobs in the order of their ends; see ``ResourcePool.jobs_by_end()``.

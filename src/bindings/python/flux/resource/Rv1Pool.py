@@ -138,6 +138,10 @@ class Rv1Pool(Hooks):
         return state.releases if state is not None else 0
 
     @property
+    def commitments(self) -> int:
+        return self.generation - self.releases
+
+    @property
     def inventory(self) -> Inventory:
         # Of a pool that is only read, the state, which has an entry for each rank, is not made.
         if "_pool_state" in self.__dict__ or self._granted:
@@ -168,6 +172,9 @@ class Rv1Pool(Hooks):
 
     def ends_by_job(self) -> dict[int, float]:
         return {jobid: record[0] for jobid, record in self._pool_state.jobs.items()}
+
+    def endless_jobs(self) -> list[int]:
+        return self._pool_state.endless()
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """See ``ResourcePool.jobs_by_end()``. O(jobs): a copy, once it was asked for."""

@@ -111,7 +111,7 @@ class RankProfile:
         # Promises that were found not to be lost. They stay so until something gets worse: a rank
         # goes down, or a job is there that was not placed beside them, or gets more time.
         self._kept: set[BoundPromise] = set()
-        self._known = self._jobs()  # ids and ends of the running jobs as of then
+        self._known = pool.commitments  # as of then
         self._known_up = pool.eligible(None)
         self._placed: tuple[Selection, float] | None = None  # by place_now(), and its end
         self._sums: Sums | None = None  # what promises leave, in all; None: to be made
@@ -157,7 +157,7 @@ class RankProfile:
             _too_large=set(),
             _too_large_releases=-1,
         )
-        new._known, new._known_up = new._jobs(), pool.eligible(None)
+        new._known, new._known_up = pool.commitments, pool.eligible(None)
         if self._seen == pool.generation:
             new._kept.update(
                 [promises[at] for at, one in self._promises.items() if one in self._kept]
@@ -208,9 +208,6 @@ class RankProfile:
         else:
             self._enter_all()
 
-    def _jobs(self) -> dict[int, float]:
-        return self._pool.ends_by_job()
-
     def _forget_kept(self, before: Inventory) -> None:
         """After a change of the pool: promises may be lost, unless there is only more than before.
 
@@ -218,12 +215,8 @@ class RankProfile:
             before (Inventory): the one before the change
         """
         known, up = self._known, self._known_up
-        self._known, self._known_up = self._jobs(), self._pool.eligible(None)
-        if (
-            self._profile.inventory is not before
-            or up & ~self._known_up
-            or not self._known.items() <= known.items()
-        ):
+        self._known, self._known_up = self._pool.commitments, self._pool.eligible(None)
+        if self._profile.inventory is not before or up & ~self._known_up or self._known != known:
             self._kept.clear()
 
     def _new_profile(self) -> RunningProfile:
@@ -282,7 +275,7 @@ class RankProfile:
         placed, self._placed = self._placed, None
         if placed is None or placed[0] != pool.held(jobid) or booking.end > placed[1]:
             self._kept.clear()
-        self._known[jobid] = end
+        self._known = pool.commitments
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation

@@ -39,7 +39,8 @@ class PoolState:
             since the epoch (0: not known).
         blocked (set): shapes that were tried in vain; emptied when ``releases`` grows.
         generation (int): grows with every change.
-        releases (int): grows whenever a request that did not fit may fit.
+        releases (int): grows whenever a request that did not fit may fit, and with it ``generation``; so
+            their difference grows whenever a job comes to hold something, or its end changes.
     """
 
     def __init__(self, inventory: Inventory, index: RankIndex) -> None:
@@ -87,6 +88,13 @@ class PoolState:
         if self._ends is None:
             self._ends = sorted([(one[0], jobid) for jobid, one in self.jobs.items() if one[0]])
         return self._ends[:]
+
+    def endless(self) -> list[int]:
+        """Ids of the jobs that have no end; O(jobs) if there are some, or nobody asked for
+        ``ends()``."""
+        if self._ends is not None and len(self._ends) == len(self.jobs):
+            return []
+        return [jobid for jobid, one in self.jobs.items() if not one[0]]
 
     # -- jobs ---------------------------------------------------------------
 

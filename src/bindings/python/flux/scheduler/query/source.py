@@ -131,7 +131,7 @@ class QuerySource:
             ends = pool.jobs_by_end()
             endless = []
             if limit == math.inf:
-                endless = sorted([jobid for jobid, end in pool.ends_by_job().items() if not end])
+                endless = sorted(pool.endless_jobs())
         else:
             ends, endless = [], []
             for examined, (jobid, end) in enumerate(self.running_jobs(), 1):
