@@ -40,6 +40,10 @@ class NoLog:
 
 NO_LOG = NoLog()
 
+#: ``(end, *selection)``: when a job ends, in seconds since the epoch (0: not known), and what it
+#: holds.
+JobRecord = tuple[Any, ...]
+
 
 class ResourcePoolImplementation:
     """Base class of pool implementations, of which there is one for each version of R.
@@ -351,10 +355,19 @@ class ResourcePoolImplementation:
         """
         raise self._missing("held")
 
-    def held_now(self) -> Callable[[int], Selection]:
-        """A function that gives the selections as jobs hold them now, whatever happens later.
-        O(jobs)."""
-        return {jobid: self.held(jobid) for jobid, _ in self.job_end_times()}.__getitem__
+    def records_now(self) -> dict[int, JobRecord]:
+        """Dict of job id to ``(end, *selection)``: when a job ends, 0: not known, and what it holds
+        now; whatever happens later. O(jobs)."""
+        return {jobid: (end, *self.held(jobid)) for jobid, end in self.job_end_times()}
+
+    def changes_since(self, generation: int) -> dict[int, JobRecord | None] | None:
+        """The jobs that came or went, gave something back, or got another end since a generation of
+        the pool: job id to what ``records_now()`` has, None: it is gone. May have others as well.
+
+        None: not known, as for every generation where this is not overridden; whoever asks looks at
+        all jobs then.
+        """
+        return None
 
     def grant(
         self, jobid: int, request: Any, selection: Selection, nslots: int
@@ -428,12 +441,6 @@ class ResourcePoolImplementation:
         return sum(key // base * popcount(mask & ranks) for key, mask in self.index.groups.items())
 
     # -- what follows from the view: jobs -----------------------------------
-
-    @property
-    def commitments(self) -> int:
-        """Grows whenever a job comes to hold something, or its end changes: while it does not, running
-        jobs hold no more than before, and no longer. A pool that cannot tell says `generation`."""
-        return self.generation
 
     def job_end(self, jobid: int) -> float:
         """When a job ends; see ``ResourcePool.job_end()``. O(jobs), unless overridden."""

@@ -25,7 +25,7 @@ hooks.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.hooks import Hooks
@@ -44,7 +44,11 @@ from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds
 from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
-from flux.resource.ResourcePoolImplementation import NO_LOG, ResourcePoolImplementation
+from flux.resource.ResourcePoolImplementation import (
+    NO_LOG,
+    JobRecord,
+    ResourcePoolImplementation,
+)
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
@@ -138,10 +142,6 @@ class Rv1Pool(Hooks):
         return state.releases if state is not None else 0
 
     @property
-    def commitments(self) -> int:
-        return self.generation - self.releases
-
-    @property
     def inventory(self) -> Inventory:
         # Of a pool that is only read, the state, which has an entry for each rank, is not made.
         if "_pool_state" in self.__dict__ or self._granted:
@@ -159,9 +159,14 @@ class Rv1Pool(Hooks):
     def held(self, jobid: int) -> Selection:
         return self._pool_state.jobs[jobid][1:]
 
-    def held_now(self) -> Callable[[int], Selection]:
-        records = self._pool_state.jobs.copy()
-        return lambda jobid: records[jobid][1:]
+    def records_now(self) -> dict[int, JobRecord]:
+        records: dict[int, JobRecord] = self._pool_state.jobs.copy()
+        return records
+
+    def changes_since(self, generation: int) -> dict[int, JobRecord | None] | None:
+        changes: dict[int, JobRecord | None] | None
+        changes = self._pool_state.changes_since(generation)
+        return changes
 
     def job_end(self, jobid: int) -> float:
         end: float = self._pool_state.jobs[jobid][0]

@@ -501,6 +501,10 @@ class Backlog(PendingQueue):
         self._refused: dict[Any, tuple[float, PendingJob]] = {}
         #: the jobs in the heap by signature
         self._signatures: dict[Any, Alike] = {}
+        #: by signature, a job which, like those behind it that are not exempt, is not examined until
+        #: its signature is roused; and the other signatures of the heap
+        self._asleep: dict[Any, PendingJob] = {}
+        self._awake: dict[Any, Alike] = {}
         #: by family, the signatures of the jobs in the heap
         self._families: dict[Hashable, dict[Any, None]] = {}
         # Of the round under way, a heap of (order, job id, a number, job, Alike): the next job of
@@ -558,6 +562,9 @@ class Backlog(PendingQueue):
         if alike is None:
             alike = self._new_signature(job.signature)
         alike.add(job)
+        asleep = self._asleep.get(job.signature)
+        if asleep is not None and job < asleep:
+            self.rouse(job.signature)
         if self._front is not None:
             heapq.heappush(self._front, self._entry(job, alike))
         heapq.heappush(self._fresh, (job.order, job.jobid, job))
@@ -568,6 +575,8 @@ class Backlog(PendingQueue):
             self._left.add(job)
             alike = self._signatures[job.signature]
             alike.remove(job)
+            if self._asleep.get(job.signature) is job:
+                self.rouse(job.signature)
             if not alike.count:
                 self._drop_signature(alike)
             refused = self._refused.get(job.signature)
@@ -604,6 +613,8 @@ class Backlog(PendingQueue):
         self.parked.clear()
         self.heap = []
         self._signatures.clear()
+        self._asleep.clear()
+        self._awake.clear()
         self._families.clear()
         self._front = None
         for job in jobs:
@@ -618,6 +629,8 @@ class Backlog(PendingQueue):
         heapq.heapify(self._fresh)
         self._front = None
         self._signatures.clear()
+        self._asleep.clear()
+        self._awake.clear()
         self._families.clear()
         for job in self.heap:
             if job.signature not in self._signatures:
@@ -627,12 +640,13 @@ class Backlog(PendingQueue):
             self._resume = None  # jobs that were examined in this round are marked, and passed over
 
     def _new_signature(self, signature: Any) -> Alike:
-        alike = self._signatures[signature] = Alike(signature, self.family_of(signature))
+        alike = Alike(signature, self.family_of(signature))
+        self._signatures[signature] = self._awake[signature] = alike
         self._families.setdefault(alike.family, {})[signature] = None
         return alike
 
     def _drop_signature(self, alike: Alike) -> None:
-        del self._signatures[alike.signature]
+        del self._signatures[alike.signature], self._awake[alike.signature]
         family = self._families[alike.family]
         del family[alike.signature]
         if not family:
@@ -693,8 +707,34 @@ class Backlog(PendingQueue):
         self._refused.clear()
         self._front = None
 
+    def sleep(self, job: PendingJob) -> None:
+        """`job` was blocked, and nothing will change for it, nor for those behind it that ask for the
+        same and are not exempt, until their signature is roused: no round comes to them."""
+        asleep = self._asleep.get(job.signature)
+        if job.signature is not None and (asleep is None or job < asleep):
+            self._asleep[job.signature] = job
+            self._awake.pop(job.signature, None)
+
+    def rouse(self, signature: Any) -> None:
+        """The jobs of a signature are to be examined again, also in the round under way."""
+        if self._asleep.pop(signature, None) is not None:
+            alike = self._awake[signature] = self._signatures[signature]
+            if self._resume is None:
+                self._front = None
+            elif self._front is not None and alike.count:
+                found = self._next_alike(alike, self._resume.order, self._resume.jobid)
+                if found is not None:
+                    heapq.heappush(self._front, self._entry(found, alike))
+
+    def rouse_all(self) -> None:
+        """The jobs of all signatures are to be examined again."""
+        self._asleep.clear()
+        self._awake.update(self._signatures)
+        self._front = None
+
     def again(self, job: PendingJob) -> None:
         """`job` is to be examined again, and no other job for its sake."""
+        self.rouse(job.signature)
         job.examined_epoch = 0
         self._front = None
         self._refused.pop(job.signature, None)
@@ -803,7 +843,8 @@ class Backlog(PendingQueue):
         while self.heap:
             head = place or Place(self.heap[0])
             # As long as nobody is refused, the next job is mostly the next one in the queue.
-            following = self._next_by_signature if merged and self._refused else self._next_by_place
+            told = self._refused or self._asleep
+            following = self._next_by_signature if merged and told else self._next_by_place
             job = following(head.order, head.jobid)
             if job is None:
                 break
@@ -854,12 +895,12 @@ class Backlog(PendingQueue):
         front = self._front
         if front is None:
             front = self._front = []
-            for alike in self._signatures.values():
+            for alike in self._awake.values():
                 job = self._next_alike(alike, order, jobid)
                 if job is not None:
                     front.append(self._entry(job, alike))
             heapq.heapify(front)
-            self._effort += len(self._signatures) / LOOKS_PER_EFFORT
+            self._effort += len(self._awake) / LOOKS_PER_EFFORT
         while front:
             *place, _, job, alike = front[0]
             if exempt is not None and [exempt.order, exempt.jobid] <= place:
@@ -872,7 +913,9 @@ class Backlog(PendingQueue):
                 and not self._is_refused(job)
             ):
                 return job
-            found = self._next_alike(alike, order, jobid) if alike.count else None
+            found = None
+            if alike.count and alike.signature not in self._asleep:
+                found = self._next_alike(alike, order, jobid)
             if found is None:
                 heapq.heappop(front)
             else:
@@ -898,13 +941,22 @@ class Backlog(PendingQueue):
     def _is_due(self, job: PendingJob) -> bool:
         if job.examined_epoch >= self._epoch or not job.queued or job.request.finalized:
             return False
+        if self._asleep and self._is_asleep(job):
+            return False
         if self._refused and self._is_refused(job):
             job.examined_epoch = self._epoch
             return False
         return True
 
+    def _is_asleep(self, job: PendingJob) -> bool:
+        """Whether a job is left out of rounds until its signature is roused."""
+        asleep = self._asleep.get(job.signature)
+        return asleep is not None and not job.exempt and not job < asleep
+
     def _is_refused(self, job: PendingJob) -> bool:
         """Whether another job speaks for this one."""
+        if self._asleep and self._is_asleep(job):
+            return True
         refused = self._refused.get(job.signature)
         if refused is None or job.limit < refused[0] or job.exempt:
             return False

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.pool.masks import popcount
 
 if TYPE_CHECKING:
     from flux.resource.plan.running_profile import RunningProfile
@@ -30,15 +29,6 @@ class Sums:
     def __init__(self, profile: RunningProfile, ranks: int) -> None:
         self._profile = profile
         self._ranks = ranks
-        self._base = base = profile.inventory.key_base
-        cores = gpus = 0
-        for key, mask in profile.index.groups.items():
-            count = popcount(mask & ranks)
-            cores += count * (key // base)
-            gpus += count * (key % base)
-        # What running jobs leave, for each of the profile's times.
-        self._cores = [cores]
-        self._gpus = [gpus]
         # What promises take from each of these times on, and what is left of it there.
         self._times: list[float] = [-INFINITY]
         self._taken: list[tuple[int, int]] = [(0, 0)]
@@ -46,22 +36,7 @@ class Sums:
 
     def _free(self, time: float) -> tuple[int, int]:
         """What running jobs leave at a time."""
-        profile = self._profile
-        if time >= profile.unswept:
-            profile.extend(time)
-        all_cores, all_gpus = self._cores, self._gpus
-        if len(all_cores) < len(profile.times):
-            base, ranks = self._base, self._ranks
-            cores, gpus = all_cores[-1], all_gpus[-1]
-            for moves in profile.moves[len(all_cores) :]:
-                for mask, before, after in moves:
-                    count = popcount(mask & ranks)
-                    cores += count * (after // base - before // base)
-                    gpus += count * (after % base - before % base)
-                all_cores.append(cores)
-                all_gpus.append(gpus)
-        at = max(1, bisect_right(profile.times, time)) - 1
-        return all_cores[at], all_gpus[at]
+        return self._profile.total_at(time, self._ranks)
 
     def book(self, promises: Iterable[tuple[float, float, int, int]]) -> None:
         """Count promises, and no others. O(p log p).
@@ -78,16 +53,13 @@ class Sums:
         self._times, self._taken, self._left = [-INFINITY], [(0, 0)], [(0, 0)]
         cores = gpus = 0
         changes.pop(INFINITY, None)
-        if changes:
-            self._free(max(changes))  # so that all of them are swept over
-        ends, free_cores, free_gpus = self._profile.times, self._cores, self._gpus
         for time, change in sorted(changes.items()):
             cores += change[0]
             gpus += change[1]
-            at = max(1, bisect_right(ends, time)) - 1
+            free = self._free(time)
             self._times.append(time)
             self._taken.append((cores, gpus))
-            self._left.append((free_cores[at] - cores, free_gpus[at] - gpus))
+            self._left.append((free[0] - cores, free[1] - gpus))
 
     def enough(self, cores: int, gpus: int, start: float, end: float) -> bool:
         """Whether so many more are left all through a span.
