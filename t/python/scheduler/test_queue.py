@@ -558,3 +558,56 @@ def test_how_often_jobs_are_compared_when_many_come_leave_and_move(monkeypatch):
     assert moved == left == 0
     # Each twentieth: as often as 20 can be halved, and as much again.
     assert moved_some == pytest.approx(costs[1000][2], rel=0.1) and 0 < moved_some < 10 / 20
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "add", "remove", "after"]), st.integers(0, 10**6)),
+        max_size=200,
+    )
+)
+def test_the_next_job_with_a_shorter_limit_is_that_of_a_walk(steps):
+    alike, there = Alike("one", "one"), []
+    before, queue_module.JOBS_PER_BLOCK = queue_module.JOBS_PER_BLOCK, 6
+    try:
+        for step, number in steps:
+            if step == "add":
+                one = job(len(there) * 10**6 + number, number % 3)
+                one.limit, one.request = float(number % 5), Simple()
+                alike.add(one)
+                there.append(one)
+            elif there and step == "remove":
+                alike.remove(there.pop(number % len(there)))
+            elif there:
+                order, jobid, limit = -(number % 4), number, float(number % 6)
+                found = alike.after(order, jobid, limit, 1)
+                expected = [
+                    one
+                    for one in sorted(there)
+                    if (one.order, one.jobid) >= (order, jobid) and one.limit < limit
+                ]
+                assert found is (expected[0] if expected else None)
+    finally:
+        queue_module.JOBS_PER_BLOCK = before
+
+
+class Simple:
+    finalized = False
+
+
+def test_where_many_leave_the_others_are_not_looked_at(monkeypatch):
+    """Each may have been the one with the shortest limit of its block."""
+    looked = []
+    find = Alike._find_shortest
+    monkeypatch.setattr(Alike, "_find_shortest", lambda *args: looked.append(1) or find(*args))
+    alike = Alike("one", "one")
+    jobs = [job(number) for number in range(4000)]
+    for one in jobs:
+        one.limit, one.request = 60.0, Simple()
+        alike.add(one)
+    looked.clear()
+    for one in jobs[:-1]:
+        alike.remove(one)
+    assert not looked
+    jobs[-1].limit = 60.0
+    assert alike.after(0, 0, 60.0, 1) is None and alike.after(-16, 0, 61.0, 1) is jobs[-1]

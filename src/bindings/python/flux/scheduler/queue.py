@@ -339,7 +339,7 @@ class Alike:
         count (int): how many there are
     """
 
-    __slots__ = ("signature", "family", "request", "count", "_blocks", "_shortest")
+    __slots__ = ("signature", "family", "request", "count", "_blocks", "_shortest", "_left")
 
     def __init__(self, signature: Any, family: Hashable) -> None:
         self.signature = signature
@@ -347,7 +347,11 @@ class Alike:
         self.request: Any = None
         self.count = 0
         self._blocks: list[list[tuple[Any, int, PendingJob]]] = [[]]
-        self._shortest: list[float] = [inf]  # of each block; in a block without jobs infinity
+        # Of each block no job has a shorter limit; in a block without jobs infinity. One with this
+        # limit may have left, which is found out when a shorter one is next looked for in vain:
+        # where many leave at once, each would have the others of its block looked at.
+        self._shortest: list[float] = [inf]
+        self._left: list[bool] = [False]
 
     def add(self, job: PendingJob) -> None:
         """Add a job, wherever it belongs."""
@@ -368,9 +372,10 @@ class Alike:
             return
         half = len(block) // 2
         self._blocks[at : at + 1] = block[:half], block[half:]
-        self._shortest[at : at + 1] = [
-            min([one.limit for _, _, one in part]) for part in (block[:half], block[half:])
-        ]
+        self._shortest[at : at + 1] = inf, inf
+        self._left[at : at + 1] = False, False
+        for part in (at, at + 1):
+            self._find_shortest(part)
 
     def remove(self, job: PendingJob) -> None:
         """Take out a job, which is there."""
@@ -380,9 +385,16 @@ class Alike:
         block = self._blocks[at]
         del block[bisect_left(block, place)]
         if not block and len(self._blocks) > 1:
-            del self._blocks[at], self._shortest[at]
+            del self._blocks[at], self._shortest[at], self._left[at]
+        elif not block:
+            self._find_shortest(at)
         elif job.limit == self._shortest[at]:
-            self._shortest[at] = min([one.limit for _, _, one in block], default=inf)
+            self._left[at] = True
+
+    def _find_shortest(self, at: int) -> None:
+        """Look at the limits of all jobs of a block."""
+        self._shortest[at] = min([one.limit for _, _, one in self._blocks[at]], default=inf)
+        self._left[at] = False
 
     def after(self, order: Any, jobid: int, limit: float | None, epoch: int) -> PendingJob | None:
         """The first job, from a place in the queue on, with a limit below `limit`, or any if that is
@@ -402,6 +414,8 @@ class Alike:
                     if job.examined_epoch < epoch and (limit is None or job.limit < limit):
                         if not job.request.finalized:
                             return job
+                if self._left[number]:
+                    self._find_shortest(number)
         return None
 
     def _block(self, place: tuple[Any, int]) -> int:
