@@ -27,7 +27,7 @@ def burst(count):
     """A plan with a promise of parts of four ranks, and `count` jobs on parts of a rank or two each that
     were started since beside it."""
     units = (range(8), range(2))
-    pool = ResourcePool(R_of({rank: units for rank in range(count)}))
+    pool = ResourcePool(R_of(dict.fromkeys(range(count), units)))
     pool.clock = lambda: 1000.0
     plan = pool.plan()
     plan.reserve(10**6, request(pool, (4, 4), (1, 1), 5, duration=100.0), 1050.0)
