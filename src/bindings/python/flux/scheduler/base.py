@@ -601,7 +601,7 @@ class Scheduler(BrokerModule):
     def _allocated(self) -> dict[str, Any]:
         """R of what jobs hold; what placeholders hold, whose ids are below zero, is not
         theirs."""
-        placeholders = [jobid for jobid, _ in self._pool.job_end_times() if jobid < 0]
+        placeholders = self._pool.placeholders()
         if not placeholders:
             return self._pool.allocated_to_dict()
         pool = self._pool.copy()
