@@ -73,9 +73,7 @@ def test_sums_are_what_running_jobs_and_promises_leave(seed):
     pool = make_pool(6)
     held = fill(pool, rng, 20)
     impl = pool.impl
-    profile = RunningProfile(
-        impl.inventory, impl.index, impl.jobs_by_end(), impl.held, impl.clock()
-    )
+    profile = RunningProfile(impl)
     sums = Sums(profile, impl.eligible(None))
     promises = []
     for _ in range(5):

@@ -310,7 +310,6 @@ class _RankTimeline:
         "profile",
         "rank",
         "times",
-        "_done",
         "_until",
     )
 
@@ -342,15 +341,14 @@ class _RankTimeline:
         self.times = [-INFINITY, *times]
         self.cores = list(accumulate([cores, *[more_cores[time] for time in times]]))
         self.gpus = list(accumulate([gpus, *[more_gpus[time] for time in times]]))
-        self._done = 1  # of the profile's times, how many are counted in
-        self._until = -INFINITY
+        self._until = -INFINITY  # what comes free by then is counted in
 
     def _reach(self, time: float) -> None:
         """Count in what comes free up to a time."""
         if time <= self._until:
             return
+        gained = self.profile.gains(self.rank, self._until, time)
         self._until = time
-        gained, self._done = self.profile.gains(self.rank, self._done, time)
         base = self.profile.inventory.key_base
         for since, key in gained:
             cores, gpus = divmod(key, base)

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.pool.masks import popcount
 
 if TYPE_CHECKING:
     from flux.resource.plan.running_profile import RunningProfile
@@ -30,15 +29,6 @@ class Sums:
     def __init__(self, profile: RunningProfile, ranks: int) -> None:
         self._profile = profile
         self._ranks = ranks
-        self._base = base = profile.inventory.key_base
-        cores = gpus = 0
-        for key, mask in profile.index.groups.items():
-            count = popcount(mask & ranks)
-            cores += count * (key // base)
-            gpus += count * (key % base)
-        # What running jobs leave, for each of the profile's times.
-        self._cores = [cores]
-        self._gpus = [gpus]
         # What promises take from each of these times on.
         self._times: list[float] = [-INFINITY]
         self._taken: list[tuple[int, int]] = [(0, 0)]
@@ -50,22 +40,7 @@ class Sums:
 
     def _free(self, time: float) -> tuple[int, int]:
         """What running jobs leave at a time."""
-        profile = self._profile
-        if time >= profile.unswept:
-            profile.extend(time)
-        all_cores, all_gpus = self._cores, self._gpus
-        if len(all_cores) < len(profile.times):
-            base, ranks = self._base, self._ranks
-            cores, gpus = all_cores[-1], all_gpus[-1]
-            for moves in profile.moves[len(all_cores) :]:
-                for mask, before, after in moves:
-                    count = popcount(mask & ranks)
-                    cores += count * (after // base - before // base)
-                    gpus += count * (after % base - before % base)
-                all_cores.append(cores)
-                all_gpus.append(gpus)
-        at = max(1, bisect_right(profile.times, time)) - 1
-        return all_cores[at], all_gpus[at]
+        return self._profile.total_at(time, self._ranks)
 
     def book(self, promises: Iterable[tuple[float, float, int, int]]) -> None:
         """Count promises, and no others. O(p log p).
@@ -94,11 +69,9 @@ class Sums:
     def _left_at(self, count: int) -> list[tuple[int, int]]:
         """What is left at the first so many times at which promises begin or end."""
         left = self._left
-        if len(left) < count:
-            times, taken = self._times, self._taken
-            for place in range(len(left), count):
-                free, booked = self._free(times[place]), taken[place]
-                left.append((free[0] - booked[0], free[1] - booked[1]))
+        for place in range(len(left), count):
+            free, (cores, gpus) = self._free(self._times[place]), self._taken[place]
+            left.append((free[0] - cores, free[1] - gpus))
         return left
 
     def enough(self, cores: int, gpus: int, start: float, end: float) -> bool:
