@@ -452,25 +452,26 @@ class Plan:
             return promise.start
         return strategy.advance(jobid, now)
 
-    def advance_in_turn(self, jobids: Iterable[int]) -> list[float]:
+    def advance_in_turn(self, jobids: Iterable[int]) -> tuple[int, list[tuple[int, float]]]:
         """Move the promises of several jobs, one after another, as ``advance()`` does, as long as
         they can surely be kept.
 
-        Where promises are counted most of a long row are known to stay where they are, without a
-        search, in O(1) each. Where they are bound to ranks, or need more than resources, none is
-        moved here.
+        Where promises are counted most of a long row are known to stay where they are, and cost a
+        look into a set. Where they are bound to ranks, or need more than resources, none is moved
+        here.
 
         Args:
             jobids: of jobs with promises
 
         Returns:
-            When they start now: of as many jobs, from the first on, as were looked at. That ends
-            with a promise that is for now, and before one that is open or may be broken.
+            How many jobs, from the first on, were looked at; and ``(place, start)`` of each that
+            moved: its place in the row, and when it starts now. That ends with a promise that is for
+            now, and before one that is open, may be broken or was for now already.
         """
         strategy = self._in_step()
         tokens, claims = self.tokens, self.claims
         if (tokens is not None and tokens.promised) or (claims is not None and claims.promised):
-            return []
+            return 0, []
         return strategy.advance_in_turn(jobids, self._pool.clock())
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:

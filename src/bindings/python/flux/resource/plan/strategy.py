@@ -121,15 +121,18 @@ class Strategy(ABC):
             float: when it starts now; no later than before.
         """
 
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> list[float]:
+    def advance_in_turn(
+        self, jobids: Iterable[int], now: float
+    ) -> tuple[int, list[tuple[int, float]]]:
         """As ``advance()``, for the promises of several jobs that are for later than now, one after
-        another, where most are known to stay without a search.
+        another, where most are known to stay without a look at them.
 
         Returns:
-            when they start now: of as many jobs, from the first on, as were looked at. The last is
-            the first that starts now; or the next may have a promise that cannot be kept.
+            how many jobs, from the first on, were looked at; and for those of them that moved,
+            their place among these and when they start now. The last is the first that starts now;
+            or the next may have a promise that cannot be kept.
         """
-        return []
+        return 0, []
 
     @abstractmethod
     def withdraw(self, jobid: int) -> Promise | None:
