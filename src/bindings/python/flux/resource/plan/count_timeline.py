@@ -299,10 +299,10 @@ class CountTimeline:
         blocks = self.blocks
         begin = max(0, bisect_right(self.heads, start) - 1)
         block = blocks[begin]
-        place = max(0, bisect_right(block.starts, start) - 1)
+        first = max(0, bisect_right(block.starts, start) - 1)
         # As in since().
         wanted = value - block.plus
-        for place in range(place, len(block.values)):
+        for place in range(first, len(block.values)):
             if block.values[place] < wanted:
                 return max(start, block.starts[place])
         for block in blocks[begin + 1 :]:

@@ -372,9 +372,7 @@ class CountedProfile:
             self._bounds.learn(None, count, length, found)
         return found
 
-    def earlier(
-        self, jobid: int, count: int, length: float, before: float, now: float
-    ) -> float:
+    def earlier(self, jobid: int, count: int, length: float, before: float, now: float) -> float:
         """First time from now on to which a promise could move that keeps so many units for so long
         from a time on; infinity if it stays.
 

@@ -361,6 +361,23 @@ class Plan:
         no job's, do not count. Costs what ``stale()`` does."""
         return any(jobid >= 0 for jobid in self.stale())
 
+    def would_break(self, change: Callable[[], None], undo: Callable[[], None]) -> bool:
+        """Whether a promise that can be kept now could not be kept after a change of the pool, which
+        is made and taken back. Costs what ``stale()`` does, twice.
+
+        It is tried on the pool itself: a copy of the plan may have to leave out promises, or bind
+        them to other ranks.
+
+        Args:
+            change: makes the change
+            undo: takes it back
+        """
+        before = self.stale()
+        change()
+        broken = not set(self.stale()).issubset(before)
+        undo()
+        return broken
+
     # -- changes ------------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float) -> None:
