@@ -162,7 +162,9 @@ class CountedStrategy(Strategy):
         assert demand is not None
         return demand.kind, demand.count
 
-    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
+    def earliest(
+        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+    ) -> float:
         demand = self._demands[request.shape]
         assert demand is not None
         profile = self._profiles[demand.kind]

@@ -198,17 +198,22 @@ class Plan:
             found = self._earliest(request, start, now)
         return None if found == INFINITY else found
 
-    def _earliest(self, request: ResourceRequest, start: float, now: float) -> float:
-        """As ``earliest()``, if nothing is claimed; infinity: it does not fit."""
+    def _earliest(
+        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+    ) -> float:
+        """As ``earliest()``, if nothing is claimed; infinity: it does not fit, or, it may be, not
+        before ``until``."""
         strategy = self._strategy_for(request)
-        found = strategy.earliest(request, start, now)
+        found = strategy.earliest(request, start, now, until)
         if self.tokens is not None and request.tokens:
             # Nodes and tokens at the same time: each is asked from where the other one is.
             while found != INFINITY:
                 there = self.tokens.earliest(request.tokens, found, length_of(request), now)
                 if there == found:
                     break
-                found = INFINITY if there == INFINITY else strategy.earliest(request, there, now)
+                if there >= until:
+                    return INFINITY
+                found = strategy.earliest(request, there, now, until)
         return found
 
     def fits(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from flux.resource.plan.mask_timeline import INFINITY
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -60,8 +62,11 @@ class Strategy(ABC):
         """Whether a request can be planned in this way, beside the promises there are."""
 
     @abstractmethod
-    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
-        """First time from ``start`` on at which a request fits for its duration, or infinity."""
+    def earliest(
+        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+    ) -> float:
+        """First time from ``start`` on at which a request fits for its duration, or infinity. One
+        from ``until`` on need not be found."""
 
     @abstractmethod
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
