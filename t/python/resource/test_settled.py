@@ -127,40 +127,47 @@ def test_promises_move_where_a_search_of_all_finds(monkeypatch, seed, limits):
     assert min(found["stays"], found["settled"]) > 500 and found["moves"] > 100, found
 
 
-def searches_after_an_end(monkeypatch, promises):
-    """How many searches of the timeline are made for promises in a row none of which can move."""
+def work_after_an_end(monkeypatch, promises):
+    """How many promises of a row none of which can move are looked at after an end, and how many
+    searches of the timeline are made for them."""
     queue = Queue(16)
     for _ in range(4):
         queue.submit(4, 1000)
     for number in range(promises):
         queue.submit(12 - number % 3, 100 + number % 4)
     queue.advance()
-    calls = []
-    first = CountTimeline.first
+    calls = {"looks": 0, "searches": 0}
+    first, advance = CountTimeline.first, CountedStrategy.advance
 
-    def counted(self, *args, **keys):
-        calls.append(args)
+    def searched(self, *args, **keys):
+        calls["searches"] += 1
         return first(self, *args, **keys)
 
-    monkeypatch.setattr(CountTimeline, "first", counted)
+    def looked_at(self, *args):
+        calls["looks"] += 1
+        return advance(self, *args)
+
+    monkeypatch.setattr(CountTimeline, "first", searched)
+    monkeypatch.setattr(CountedStrategy, "advance", looked_at)
     queue.now += 1
     queue.pool.free(queue.running()[0])
     before = queue.plan.promises()
     queue.advance()
     monkeypatch.undo()
     assert queue.plan.promises() == before and len(before) == promises
-    return len(calls)
+    return calls
 
 
-def test_promises_that_cannot_move_are_not_searched(monkeypatch):
-    """It depends on the shapes what an end costs, not on how many promises there are."""
-    few, many = (searches_after_an_end(monkeypatch, number) for number in (50, 200))
-    assert many == few <= 12, (few, many)
+def test_promises_that_cannot_move_are_not_looked_at(monkeypatch):
+    """What an end costs depends on what came free, not on how many promises there are."""
+    few, many = (work_after_an_end(monkeypatch, number) for number in (50, 200))
+    assert many == few, (few, many)
+    assert many["looks"] <= 4 and many["searches"] <= 4, many
 
 
 def test_a_few_promises_are_searched_one_by_one(monkeypatch):
-    few = searches_after_an_end(monkeypatch, counted_profile.FEW_PROMISES - 2)
-    assert few == counted_profile.FEW_PROMISES - 2
+    few = counted_profile.FEW_PROMISES - 2
+    assert work_after_an_end(monkeypatch, few) == {"looks": few, "searches": few}
 
 
 STEPS = [(0.0, 3), (4.0, 1), (6.0, 5), (9.0, 5), (11.0, 2), (15.0, 4)]
