@@ -706,7 +706,7 @@ class Backfill(PolicyScheduler):
             self.ranked.released()
             return
         self._backlog.wake(self.now())
-        if self.promises and self._promise_timer is None:
+        if self.admission.engaged and self.promises and self._promise_timer is None:
             self.wake_at(self.promises.next_after(self.now()))
 
     def wake_at(self, when: float | None) -> None:
