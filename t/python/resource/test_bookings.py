@@ -8,7 +8,6 @@ import pytest
 from test_sums import NOW, fill, make_pool
 
 from flux.resource.plan import bookings as bookings_module
-from flux.resource.plan import running_profile as profile_module
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.promise import Booking
 from flux.resource.plan.running_profile import Need, RunningProfile
@@ -19,47 +18,25 @@ RANKS = 6
 
 def profile_of(pool):
     impl = pool.impl
-    return RunningProfile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held, impl.clock())
+    return RunningProfile(impl)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_ranks_gain(monkeypatch, seed):
-    """The same whether the ends of jobs are walked over for each rank or sorted by rank, in parts."""
+def test_what_ranks_gain(seed):
+    """The same whether it is asked in parts or at once, and as much as groups of ranks tell."""
     pool = make_pool(RANKS)
     fill(pool, random.Random(seed), 20)
-    found = []
-    for walked in (10**9, 0, 3):
-        monkeypatch.setattr(profile_module, "RANKS_BEFORE_SORTING", walked)
-        profile = profile_of(pool)
-        rng = random.Random(seed)
-        done = dict.fromkeys(range(RANKS), 1)
-        found.append([])
-        for _ in range(40):
-            rank, until = rng.randrange(RANKS), profile.times[0] + rng.randint(0, 60)
-            gained, done[rank] = profile.gains(rank, done[rank], until)
-            found[-1].append((gained, done[rank]))
-    assert found[0] == found[1] == found[2]
-    assert any(gained for gained, _ in found[0])
-
-
-def test_many_ranks_are_not_each_walked_for():
-    """Each end of a job is looked at a few times, however many ranks are asked about."""
-    pool = make_pool(RANKS)
-    fill(pool, random.Random(1), 20)
     profile = profile_of(pool)
-    looked = []
-
-    class Noting(list):
-        def __getitem__(self, at):
-            looked.append(at)
-            return super().__getitem__(at)
-
-    profile.extend(math.inf)
-    profile.moves = Noting(profile.moves)
-    for _ in range(50):
-        for rank in range(RANKS):
-            profile.gains(rank, 1, math.inf)
-    assert len(looked) <= (profile_module.RANKS_BEFORE_SORTING + 1) * len(profile.moves)
+    rng = random.Random(seed)
+    gained = {rank: profile.key_now(rank) for rank in range(RANKS)}
+    until = dict.fromkeys(range(RANKS), -math.inf)
+    for _ in range(60):
+        rank = rng.randrange(RANKS)
+        time = max(until[rank], NOW + rng.randint(0, 60))
+        gained[rank] += sum(key for _, key in profile.gains(rank, until[rank], time))
+        until[rank] = time
+        there = [key for key, mask in profile.groups_at(time).items() if mask >> rank & 1]
+        assert [gained[rank]] == (there or [0])
 
 
 @pytest.mark.parametrize("asked", [0, bookings_module.RANKS_ASKED_PER_PART, 10**9])

@@ -95,7 +95,7 @@ def pool_with_jobs(jobs):
 def test_profile_of_many_ends():
     pool = pool_with_jobs(120)
     impl = pool.impl
-    profile = RunningProfile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held_now(), 100.0)
+    profile = RunningProfile(impl)
     rng = random.Random(6)
     for time in [rng.uniform(100, 700) for _ in range(60)] + [100.0, 9999.0]:
         after = pool.copy()
@@ -127,7 +127,7 @@ def test_profile_of_many_ends():
 def test_profile_is_of_what_jobs_held_when_it_was_made():
     pool = pool_with_jobs(60)
     impl, before = pool.impl, pool.copy()
-    profile = RunningProfile(impl.inventory, impl.index, impl.jobs_by_end(), impl.held_now(), 100.0)
+    profile = RunningProfile(impl)
     for jobid, _ in list(pool.job_end_times())[::2]:
         pool.free(jobid)
     for time in (150.0, 300.0, 9999.0):
@@ -172,14 +172,12 @@ def keys_counted(monkeypatch, jobs):
     counted = []
     key = Inventory.key
     monkeypatch.setattr(Inventory, "key", lambda self, units: counted.append(1) or key(self, units))
-    profile = RunningProfile(
-        impl.inventory, impl.index, impl.jobs_by_end(), impl.held_now(), impl.clock()
-    )
+    profile = RunningProfile(impl)
     while profile.step():
         pass
     monkeypatch.undo()
-    assert len(profile.times) == 1 + jobs
-    assert sum(len(moves) for moves in profile.moves) == jobs
+    assert profile.swept == jobs
+    assert sum(len(moves) for one in profile.blocks for moves in profile.moves(one)[1]) == jobs
     return len(counted)
 
 

@@ -25,7 +25,7 @@ hooks.
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.hooks import Hooks
@@ -44,7 +44,11 @@ from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds
 from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
-from flux.resource.ResourcePoolImplementation import NO_LOG, ResourcePoolImplementation
+from flux.resource.ResourcePoolImplementation import (
+    NO_LOG,
+    JobRecord,
+    ResourcePoolImplementation,
+)
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
@@ -155,9 +159,14 @@ class Rv1Pool(Hooks):
     def held(self, jobid: int) -> Selection:
         return self._pool_state.jobs[jobid][1:]
 
-    def held_now(self) -> Callable[[int], Selection]:
-        records = self._pool_state.jobs.copy()
-        return lambda jobid: records[jobid][1:]
+    def records_now(self) -> dict[int, JobRecord]:
+        records: dict[int, JobRecord] = self._pool_state.jobs.copy()
+        return records
+
+    def changes_since(self, generation: int) -> dict[int, JobRecord | None] | None:
+        changes: dict[int, JobRecord | None] | None
+        changes = self._pool_state.changes_since(generation)
+        return changes
 
     def job_end(self, jobid: int) -> float:
         end: float = self._pool_state.jobs[jobid][0]
@@ -165,6 +174,12 @@ class Rv1Pool(Hooks):
 
     def job_end_times(self) -> list[tuple[int, float]]:
         return [(jobid, record[0]) for jobid, record in self._pool_state.jobs.items()]
+
+    def ends_by_job(self) -> dict[int, float]:
+        return {jobid: record[0] for jobid, record in self._pool_state.jobs.items()}
+
+    def endless_jobs(self) -> list[int]:
+        return self._pool_state.endless()
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """See ``ResourcePool.jobs_by_end()``. O(jobs): a copy, once it was asked for."""

@@ -34,6 +34,10 @@ class PoolWithBelievedEnds:
         believed = self._ends(jobid)
         return self._pool.job_end(jobid) if believed is None else believed
 
+    def changes_since(self, generation: int) -> None:
+        """Not known: beliefs change without a change of the pool."""
+        return None
+
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """Jobs in the order of the ends that are believed. O(jobs log jobs)."""
         ends = []

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.promise import Part, Promise
+    from flux.resource.plan.running_profile import RunningProfile
     from flux.resource.pool.inventory import Selection
     from flux.resource.request import ResourceRequest
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -29,6 +30,7 @@ class BoundStrategy(Strategy):
             They are bound in the order of their starts, which succeeds for all that can be kept.
         seen (int or None): generation of the pool as of which they are true.
         frozen (bool): never bind a promise again to make room for another one.
+        running (RunningProfile): of the pool as it was, to be followed; None: there is none
     """
 
     promises: dict[int, BoundPromise]
@@ -39,6 +41,7 @@ class BoundStrategy(Strategy):
         promises: Mapping[int, Promise],
         seen: int | None,
         frozen: bool,
+        running: RunningProfile | None = None,
     ) -> None:
         self._pool = pool
         self.seen = seen
@@ -47,7 +50,7 @@ class BoundStrategy(Strategy):
             jobid: BoundPromise(one.start, one.end, one.request, None, one.is_open)
             for jobid, one in promises.items()
         }
-        self._profile = RankProfile(pool, self.promises, frozen)
+        self._profile = RankProfile(pool, self.promises, frozen, running)
         for promise in sorted(self.promises.values(), key=lambda one: one.start):
             promise.parts = self._parts_for(promise)
             self._profile.enter(promise)
@@ -71,6 +74,11 @@ class BoundStrategy(Strategy):
             parts = self._profile.bind(promise.request, promise.start, promise.end)
         # What cannot be kept any more stays a promise, for its job to be told.
         return parts or self._profile.bind_ever(promise.request) or []
+
+    @property
+    def running(self) -> RunningProfile:
+        """What running jobs leave."""
+        return self._profile.running
 
     # -- following the pool -------------------------------------------------
 
@@ -113,8 +121,7 @@ class BoundStrategy(Strategy):
         return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
 
     def room_ends(self, request: ResourceRequest, now: float) -> float:
-        # For how long there is room is not known: promises could be bound in another way.
-        return INFINITY if self._profile.may_fit(request, now) else now
+        return self._profile.room_ends(request.shape, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self._profile.count(request.shape, start, end)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.claims import ClaimPlan
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.running_profile import RunningProfile
     from flux.resource.plan.strategy import Strategy
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.request import ResourceRequest
@@ -83,6 +84,8 @@ class Plan:
         # Kept while promises are bound, with what it knows of shapes, to go back to.
         self._counted = CountedStrategy(pool)
         self._strategy: Strategy = self._counted
+        # What running jobs left when promises were bound last, for when they are again.
+        self._running: RunningProfile | None = None
         self._frozen = False  # promises stay on the ranks they are bound to
         #: tokens that requests may need beside resources; None: there are none
         self.tokens: TokenPlan | None = None
@@ -97,6 +100,8 @@ class Plan:
         """
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
+        if self._running is not None:
+            self._running.shared = True
         counted = self._strategy is self._counted
         new._strategy = new._counted if counted else self._strategy.copy()
         if self.tokens is not None:
@@ -154,6 +159,8 @@ class Plan:
         """See what happened to the pool."""
         strategy = self._strategy
         if not strategy.promises:
+            if isinstance(strategy, BoundStrategy):
+                self._running = strategy.running
             strategy = self._strategy = self._counted
         return strategy if strategy.sync() else self._bind_all()
 
@@ -164,7 +171,9 @@ class Plan:
         there is no promise left, this is all that ever changes the strategy.
         """
         seen = self._counted.seen
-        self._strategy = BoundStrategy(self._pool, self._counted.give_up(), seen, self._frozen)
+        running, self._running = self._running, None
+        promises = self._counted.give_up()
+        self._strategy = BoundStrategy(self._pool, promises, seen, self._frozen, running)
         return self._strategy
 
     # -- questions ----------------------------------------------------------
@@ -261,10 +270,11 @@ class Plan:
 
     def too_long(self, request: ResourceRequest) -> float:
         """Seconds that are too long for a request to start now and keep all promises: 0 if it does
-        not fit for any time, infinity if nothing is known. That a shorter time is not too long is
-        only said where promises are counted.
+        not fit for any time, infinity if nothing is known.
 
-        Where promises are counted that costs a search up to that time, else a look at what is free.
+        Where promises are counted that costs a search up to that time; else a look at what is free,
+        and at what promises leave of all ranks together, so that a shorter time may be too long,
+        too.
         """
         strategy = self._strategy_for(request)
         now = self._pool.clock()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.bookings import Step
     from flux.resource.plan.packing import Group
     from flux.resource.plan.promise import Part
-    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.pool.inventory import Selection
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -78,6 +78,7 @@ class RankProfile:
         promises (dict): job id to BoundPromise: those of the plan, of which some may yet have to be
             bound. The plan goes on changing it.
         frozen (bool): promises stay on the ranks that they are bound to.
+        running (RunningProfile): of the pool as it was, which is followed; None: there is none
     """
 
     def __init__(
@@ -85,13 +86,15 @@ class RankProfile:
         pool: ResourcePoolImplementation,
         promises: dict[int, BoundPromise],
         frozen: bool = False,
+        running: RunningProfile | None = None,
     ) -> None:
         self._pool = pool
         self._frozen = frozen
         self._promises = promises
         #: steps that may be taken to bind promises again
         self.effort = Effort()
-        self._started: list[Booking] = []  # of the jobs started since the profile was made
+        self._started: list[Booking] = []  # of the jobs started since the profile followed the pool
+        self._started_ends: dict[int, float] = {}  # by job id, when these end, 0: not known
         self._entered = 0  # how many bookings were entered since all were entered anew
         self._bounds = StartBounds()
         #: promises that were bound again since one was withdrawn, with the parts they had then
@@ -102,7 +105,7 @@ class RankProfile:
         self._answer = 0
         # Generation of the pool that all this is true for; None: of none that is known.
         self._seen: int | None = pool.generation
-        self._profile = self._new_profile()
+        self._profile = running.followed(pool) if running is not None else RunningProfile(pool)
         self._bookings = Bookings(self._profile)
         self._enter_all()
         # What _hopeless() looks at of the promises, and how many changes there had been then.
@@ -111,7 +114,6 @@ class RankProfile:
         # Promises that were found not to be lost. They stay so until something gets worse: a rank
         # goes down, or a job is there that was not placed beside them, or gets more time.
         self._kept: set[BoundPromise] = set()
-        self._known = self._jobs()  # ids and ends of the running jobs as of then
         self._known_up = pool.eligible(None)
         self._placed: tuple[Selection, float] | None = None  # by place_now(), and its end
         self._sums: Sums | None = None  # what promises leave, in all; None: to be made
@@ -120,13 +122,16 @@ class RankProfile:
         # Shapes that do not fit among what is free now, and how often the pool had released then.
         self._too_large: set[Shape] = set()
         self._too_large_releases = -1
+        # Shapes that fit there, as of a generation of the pool.
+        self._small_enough: set[Shape] = set()
+        self._small_enough_as_of: int | None = None
 
     def copy(self, promises: dict[int, BoundPromise]) -> RankProfile:
         """A frozen one of the pool as it is now, with the same bookings.
 
         What is known of running jobs is shared where it is up to date: it only becomes more, and
-        who has to follow the pool makes another. O(ranks + promises), and O(running jobs) where it
-        is not.
+        who has to follow the pool changes a copy of it. O(ranks + promises), and a copy of some dicts
+        as long as the running jobs where it is not.
 
         Args:
             promises (dict): those of the copy, bound as here
@@ -142,6 +147,7 @@ class RankProfile:
             _frozen=True,
             _promises=promises,
             _started=[],
+            _started_ends={},
             _entered=len(promises),
             _bounds=StartBounds(),
             rebound=[],
@@ -156,14 +162,20 @@ class RankProfile:
             _least={},
             _too_large=set(),
             _too_large_releases=-1,
+            _small_enough=set(),
+            _small_enough_as_of=None,
         )
-        new._known, new._known_up = new._jobs(), pool.eligible(None)
+        new._known_up = pool.eligible(None)
         if self._seen == pool.generation:
             new._kept.update(
                 [promises[at] for at, one in self._promises.items() if one in self._kept]
             )
+        self._profile.shared = True
         if self._started or self._seen != pool.generation:
-            new._profile = self._new_profile()
+            new._profile = self._profile.followed(pool)
+        if len(self._started) > len(promises):  # less to enter than to remove
+            new._enter_all()
+            return new
         new._bookings = bookings.copy(new._profile)
         for booking in self._started:
             new._bookings.remove(booking)
@@ -173,7 +185,7 @@ class RankProfile:
 
     def now(self) -> float:
         """The time now, in seconds since the epoch; never back."""
-        return max(self._pool.clock(), self._profile.times[0])
+        return max(self._pool.clock(), self._profile.now)
 
     def sync(self) -> None:
         """Take in what happened to the pool since the last call."""
@@ -181,51 +193,61 @@ class RankProfile:
         if self._seen == pool.generation:
             return
         self._seen = pool.generation
-        before = self._profile
+        before = self._profile.inventory
         self._bookings.forget()
-        self._profile = self._new_profile()
-        self._forget_kept(before.inventory)
+        self._forget_kept()
+        self._profile = self._profile.followed(pool)
         self._bounds = StartBounds()
         self.effort.earn()
         self._sums = None
-        if before.inventory is not self._profile.inventory:
+        if before is not self._profile.inventory:
             self._least.clear()
         self._changes += 1
         self.rebound.clear()
         # The jobs that were started through the plan are among those that run, now.
         started, self._started = self._started, []
-        if before.inventory.ranks != self._profile.inventory.ranks:
+        self._started_ends.clear()
+        if before.ranks != self._profile.inventory.ranks:
             self._enter_all()
         elif self._entered > 1000 + 4 * len(self._promises):
             self._enter_all()  # to be rid of times that are long past
+        elif len(started) > len(self._promises):
+            self._enter_all()  # less to enter than to remove
         elif all(self._bookings.remove(booking) for booking in started):
             self._bookings.rebase(self._profile)
         else:
             self._enter_all()
 
-    def _jobs(self) -> dict[int, float]:
-        return dict(self._pool.job_end_times())
-
-    def _forget_kept(self, before: Inventory) -> None:
-        """After a change of the pool: promises may be lost, unless there is only more than before.
-
-        Args:
-            before (Inventory): the one before the change
-        """
-        known, up = self._known, self._known_up
-        self._known, self._known_up = self._jobs(), self._pool.eligible(None)
+    def _forget_kept(self) -> None:
+        """After a change of the pool that the profile has yet to follow: promises may be lost, unless
+        there is only more than before."""
+        pool = self._pool
+        up, self._known_up = self._known_up, pool.eligible(None)
         if (
-            self._profile.inventory is not before
+            self._profile.inventory is not pool.inventory
             or up & ~self._known_up
-            or not self._known.items() <= known.items()
+            or self._has_less()
         ):
             self._kept.clear()
 
-    def _new_profile(self) -> RunningProfile:
-        pool = self._pool
-        return RunningProfile(
-            pool.inventory, pool.index, pool.jobs_by_end(), pool.held_now(), pool.clock()
-        )
+    def _has_less(self) -> bool:
+        """Whether a job has come to the pool, or has another end, that is not known here."""
+        changes = self._pool.changes_since(self._profile.generation)
+        if changes is None:
+            ends = self._pool.job_end_times()
+        else:
+            ends = [(jobid, record[0]) for jobid, record in changes.items() if record is not None]
+        return any(end != self._known_end(jobid) for jobid, end in ends)
+
+    def _known_end(self, jobid: int) -> float | None:
+        """When a job ends, 0: that is not known; None: it was not there."""
+        end = self._started_ends.get(jobid)
+        return self._profile.end_of(jobid) if end is None else end
+
+    @property
+    def running(self) -> RunningProfile:
+        """What running jobs leave; to be shared with whoever plans next."""
+        return self._profile
 
     def renew_profile(self) -> None:
         """Make the profile anew if it lacks jobs that were started, so that these are in it."""
@@ -277,7 +299,7 @@ class RankProfile:
         placed, self._placed = self._placed, None
         if placed is None or placed[0] != pool.held(jobid) or booking.end > placed[1]:
             self._kept.clear()
-        self._known[jobid] = end
+        self._started_ends[jobid] = end
         self._started.append(booking)
         self._enter(booking)
         self._seen = pool.generation
@@ -483,8 +505,7 @@ class RankProfile:
             start = track.first(count, ranks, start)
             if shape.node_count is not None:
                 return self._search_nodes(track, count, ranks, start, length, until)
-        # Sums tell where to look, as long as no rank has less than nothing left.
-        by_sums = len(self._kept) == len(self._promises) and self._pool.countable(shape)
+        by_sums = self._sums_hold() and self._pool.countable(shape)
         if by_sums:
             self.renew_profile()
         while start < until:
@@ -505,8 +526,7 @@ class RankProfile:
             return start
         profile, leaving, need = self._profile, self._bookings.leaving, track.need
         room = track.at(start) & ranks
-        times = profile.times
-        at = bisect_right(times, start)  # the next end of a running job, once swept over
+        next_end = profile.next_end_after(start)  # of a running job
         ends = self._bookings.ends.times
         place = bisect_right(ends, start)  # the next end of a booking
         while start < until:
@@ -516,17 +536,13 @@ class RankProfile:
             ):
                 return start
             following = ends[place] if place < len(ends) else INFINITY
-            if at < len(times) or profile.step():
-                if times[at] <= following:
-                    place += times[at] == following
-                    start = times[at]
-                    at += 1
-                    room = track.at(start) & ranks
-                    continue
-            if following == INFINITY:
+            start = min(next_end, following)
+            if start == INFINITY:
                 return INFINITY
-            start = following
-            place += 1
+            place += start == following
+            if start == next_end:
+                room = track.at(start) & ranks
+                next_end = profile.next_end_after(start)
         return INFINITY
 
     def _enough(self, shape: Shape, room: int, start: float, end: float) -> bool:
@@ -707,13 +723,16 @@ class RankProfile:
         if self._frozen or not self._pool.countable(shape):
             return False
         self.renew_profile()
+        small = popcount(self._profile.inventory.ranks) <= MAX_RANKS_FOR_ALL_WAYS
+        effort = self.effort
         if (
-            not self._bookings.removable
+            (small and effort.left <= 0)
+            or not self._bookings.removable
             or not self._enough_in_all(shape, start, end)
             or self._hopeless(shape, start, end)
         ):
             return False
-        if popcount(self._profile.inventory.ranks) > MAX_RANKS_FOR_ALL_WAYS:
+        if not small:
             return self._make_room_on_many(shape, start, end)
         moved = [
             promise
@@ -724,9 +743,6 @@ class RankProfile:
             moved = [one for one in moved if one.start < end and start < one.end]
             moved.sort(key=lambda one: one.start)
             del moved[MAX_REBOUND:]
-        effort = self.effort
-        if effort.left <= 0:
-            return False
         effort.spend(STEPS_PER_ITEM * (len(moved) + 1))
         items = self._items_alone(shape, start, end, moved)
         if self._too_few(items):
@@ -861,6 +877,11 @@ class RankProfile:
         _, cores, gpus = self._least_of(shape)
         return self._sums_now().first(cores, gpus, start, length, before, until)
 
+    def _sums_hold(self) -> bool:
+        """Whether sums tell where a request may fit: as long as no rank has less than nothing left,
+        which others make up for in a sum."""
+        return len(self._kept) == len(self._promises)
+
     def _sums_now(self) -> Sums:
         """What promises leave as they are now."""
         sums = self._sums
@@ -979,6 +1000,11 @@ class RankProfile:
             self._too_large.clear()
         elif shape in self._too_large:
             return False
+        if self._small_enough_as_of != pool.generation:
+            self._small_enough_as_of = pool.generation
+            self._small_enough.clear()
+        elif shape in self._small_enough:
+            return True
         ranks = pool.eligible(shape.match)
         need = Need.of(shape)
         inventory = pool.inventory
@@ -992,9 +1018,21 @@ class RankProfile:
                 else:
                     left -= popcount(need.among(mask, key, inventory))
                 if left <= 0:
+                    self._small_enough.add(shape)
                     return True
         self._too_large.add(shape)
         return False
+
+    def room_ends(self, shape: Shape, now: float) -> float:
+        """A time up to which a shape may fit from now on, whatever promises are bound to; now, if too
+        little is free, and infinity where nothing is known.
+        """
+        if not self.is_free(shape):
+            return now
+        if not self._pool.countable(shape) or not self._sums_hold():
+            return INFINITY
+        _, cores, gpus = self._least_of(shape)
+        return self._sums_now().room_ends(cores, gpus, now)
 
     def place_now(
         self, request: ResourceRequest, now: float, end: float
@@ -1034,10 +1072,22 @@ class RankProfile:
         if popcount(room) < self._least_ranks(shape):
             return None
         index = pool.index
-        touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
+        touched = 0
+        if not _exact(shape):
+            # Jobs that were started lately are booked, too; what they hold is out of the index already.
+            touched = room & self._bookings.touched(now, end) & self._promised(now, end)
         if touched:
             index = self._reduced(touched, now, end)
         return pool.place_shape(index, shape, room)
+
+    def _promised(self, start: float, end: float) -> int:
+        """Mask of the ranks that promises are bound to in a span. O(promises)."""
+        ranks = 0
+        for promise in self._promises.values():
+            if promise.start <= end and promise.end >= start:
+                for mask, _ in promise.parts or ():
+                    ranks |= mask
+        return ranks
 
     def _reduced(self, touched: int, start: float, end: float) -> RankIndex:
         """The pool's index without what bookings in a span need of some ranks."""

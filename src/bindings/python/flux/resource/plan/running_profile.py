@@ -6,133 +6,274 @@ Plans work with counts: on each rank so many cores and GPUs are free, as one key
 promise that it will find some: if nothing else starts, what is free only grows until then, and
 every job that starts earlier is counted.
 
-The ends of running jobs are swept over once, in their order and only as far as somebody asks. For
-each end the profile has the ranks that gain by it. A ``Track`` tells from that which ranks have
-room for one kind of need.
+The ends of running jobs are swept over in their order, a block of them at a time
+(``end_block.py``), and only as far as somebody asks. When jobs come and go, what was swept over is
+corrected on their ranks alone. A ``Track`` tells which ranks have room for one kind of need.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flux.resource.plan.end_block import ENDS_PER_BLOCK, EndBlock
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.pool.masks import members, popcount
+from flux.resource.pool.inventory import pairs
+from flux.resource.pool.masks import mask_of, members, popcount
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.plan.end_block import End, Move
+    from flux.resource.pool.inventory import Inventory
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
+    from flux.resource.ResourcePoolImplementation import JobRecord, ResourcePoolImplementation
 
-#: Ranks of a job up to which each is looked up by itself; for more it is cheaper to go through all
-#: groups of ranks, of which there are a few dozen.
-MAX_RANKS_ONE_BY_ONE = 4
-#: Ends swept over before the ranks with room are counted again: counting costs a mask as long as
-#: the cluster, an end little more than its job's ranks.
-ENDS_PER_CHECK = 15
-#: Ranks asked for their gains until it is worth to sort all moves by rank: that costs as much as so
-#: many walks over the moves.
-RANKS_BEFORE_SORTING = 8
+#: A profile is made anew when more than one job in so many has come or gone: to correct it for one
+#: costs as much as to sweep over about so many ends.
+JOBS_PER_CHANGE = 8
 
+#: Needs whose Track is kept, and shapes of which it is known which: as many as a queue has at a time.
+MAX_TRACKS = 256
+MAX_SHAPES = 4096
+#: Blocks of which a Track keeps a mask for each time.
+MAX_BLOCKS_WITHIN = 8
 
-#: ``(mask of ranks, before, after)``: what these have free until then and from then on, as keys.
-Move = tuple[int, int, int]
+#: ``(end, job id, key)``: so much more a rank has free from then on.
+Gain = tuple[float, int, int]
 
 
 class RunningProfile:
     """What is free on each rank of a pool from now on, as counts, if nothing else starts.
 
+    It is of the pool as it was when the profile was made, or followed it. Jobs that ran past their
+    ends count as ending now.
+
     Args:
-        inventory, index: of the pool; the index is copied.
-        ends: ascending ``(end, jobid)`` of the running jobs that end.
-        held: callable that tells what one of these jobs holds as of now; called during the sweep, which
-            may go on after the pool has changed.
-        now (float): ends before it count as now.
+        pool (ResourcePoolImplementation): with a view
 
     Attributes:
+        inventory (Inventory), index (RankIndex): those of the pool; the index is a copy
+        generation (int): of the pool, as of which all this is true
+        now (float): the time then, in seconds since the epoch
+        shared (bool): others have it as well, so that it may not be changed
         unswept (float): the next end that the sweep has not come to; infinity if there is none
+        blocks (list): the ends that it has come to, as EndBlock
+        heads (list): for each block, ``(end, job id)``: none of it is before that
+        changes (int): how often it has followed the pool
+        swept (int): how many ends were swept over
     """
 
-    def __init__(
-        self,
-        inventory: Inventory,
-        index: RankIndex,
-        ends: list[tuple[float, int]],
-        held: Callable[[int], Selection],
-        now: float,
-    ) -> None:
-        self.inventory = inventory
-        self.index = index.copy()
-        late = bisect_right(ends, (now, INFINITY))
-        self._ends = [(now, jobid) for _, jobid in ends[:late]] + ends[late:]
-        self._held = held
+    def __init__(self, pool: ResourcePoolImplementation) -> None:
+        self.inventory: Inventory = pool.inventory
+        self.index: RankIndex = pool.index.copy()
+        self.generation = pool.generation
+        pool.changes_since(self.generation)  # from now on it notes them
+        self.now = pool.clock()
+        self.shared = False
+        self.blocks: list[EndBlock] = []
+        self.heads: list[End] = []
+        self.changes = 0
+        self.swept = 0
+        self._owner = object()
+        self._records = pool.records_now()
+        self._coming = pool.jobs_by_end()  # the ends not swept over, from the next one on
         self._next = 0
-        self.unswept = self._ends[0][0] if self._ends else INFINITY
-        # How far the sweep is: the key of each rank that was released in parts, and ranks by key.
-        self._keys: dict[int, int] = {}
+        # By rank, what it gains at ends that were swept over, in their order.
+        self._gains: dict[int, tuple[Gain, ...]] = {}
         self._known_keys: dict[int, int] = {}  # by units
-        # What single ranks gained since the groups were used, which only the release of many needs.
-        self._ungrouped: list[Move] = []
-        self._groups = index.groups.copy()
-        rest = inventory.ranks
-        for mask in self._groups.values():
-            rest &= ~mask
-        self._groups[0] = rest
-        self.times = [now]
-        #: for each time, what changes then
-        self.moves: list[list[Move]] = [[]]
-        # By rank, what it gains: (place in times, key); of the first so many times.
-        self._gains: dict[int, list[tuple[int, int]]] = {}
-        self._sorted = 1
-        self._asked = 0  # how many ranks were asked about before
-        self._kept: list[int] = []  # steps, ascending, of which the groups are kept
-        self._kept_groups: list[dict[int, int]] = []
         self._tracks: dict[Need, Track] = {}
         self._tracks_of: dict[Shape, Track] = {}  # by shape, what is in _tracks by need
+        self._begin()
 
-    def next_end_after(self, time: float) -> float:
-        """The first end later than a time; infinity if there is none."""
-        if time >= self.unswept:
-            self.extend(time)
-        at = bisect_right(self.times, time)
-        return self.times[at] if at < len(self.times) else self.unswept
+    def _begin(self) -> None:
+        """Forget what is worked out anew after each change."""
+        if self._next > len(self._coming) // 2:
+            del self._coming[: self._next]
+            self._next = 0
+        self._tell_unswept()
+        self._groups: list[dict[int, int]] = []  # behind each of the first blocks
+        # What comes free before each of the first blocks, and on which ranks that is counted.
+        self._totals: list[tuple[int, int]] = []
+        self._totals_of = 0
 
-    def step(self) -> bool:
-        """Sweep over the next end and all jobs that share it; False if there is none."""
-        ends = self._ends
-        at = self._next
-        if at == len(ends):
-            return False
-        time = ends[at][0]
-        moves: list[Move] = []
-        while at < len(ends) and ends[at][0] == time:
-            selection = iter(self._held(ends[at][1]))
-            for ranks in selection:
-                units = next(selection)
-                key = self.inventory.keys.get(units)
-                if key is None and ranks >= 0:
-                    if units:
-                        self._release_of(ranks, units, moves)
-                    continue
-                mask = 1 << ranks if ranks >= 0 else ~ranks
-                if key is not None and mask & ~self.inventory.kinds[units] == 0:
-                    moves.append((mask, 0, key))  # all that these ranks have
-                elif units:
-                    self._release(mask, units, moves)
-            at += 1
-        self._next = at
-        self.unswept = ends[at][0] if at < len(ends) else INFINITY
-        self.times.append(time)
-        self.moves.append(moves)
-        return True
+    def _tell_unswept(self) -> None:
+        coming = self._coming
+        self.unswept = coming[self._next][0] if self._next < len(coming) else INFINITY
 
-    def extend(self, time: float) -> None:
-        """Sweep over every end up to a time."""
-        while self.unswept <= time and self.step():
-            pass
+    def copy(self) -> Self:
+        """An independent one. O(jobs): a copy of two dicts and some lists, with a look at none."""
+        new = object.__new__(type(self))
+        new.__dict__.update(
+            self.__dict__,
+            shared=False,
+            blocks=self.blocks[:],
+            heads=self.heads[:],
+            _owner=object(),
+            _records=self._records.copy(),
+            _coming=self._coming[:],
+            _gains=self._gains.copy(),
+            _tracks={},
+            _tracks_of={},
+        )
+        self._owner = object()  # neither may change the blocks that both have
+        new._begin()
+        return new
+
+    # -- following the pool -------------------------------------------------
+
+    def followed(self, pool: ResourcePoolImplementation) -> RunningProfile:
+        """The profile of the pool as it is now: this one, unless it is shared, or too much has
+        changed. O(log jobs) for each job that came or went, and a look at what else runs on its ranks.
+        """
+        changes = None
+        if pool.inventory is self.inventory:
+            changes = pool.changes_since(self.generation)
+        if changes is None or len(changes) > ENDS_PER_BLOCK + len(self._records) / JOBS_PER_CHANGE:
+            return RunningProfile(pool)
+        profile = self.copy() if self.shared else self
+        profile.take_in(pool, changes)
+        return profile
+
+    def take_in(
+        self, pool: ResourcePoolImplementation, changes: dict[int, JobRecord | None]
+    ) -> None:
+        """Become the profile of the pool as it is now; it may not be shared.
+
+        Args:
+            pool: the pool, with the same inventory as before
+            changes: the jobs that changed since, as ``changes_since()`` of the pool has them
+        """
+        gone, come = [], []
+        for jobid, record in changes.items():
+            before = self._records.get(jobid)
+            if before != record:
+                if before is not None:
+                    gone.append((jobid, before))
+                if record is not None:
+                    come.append((jobid, record))
+        # Ranks that jobs have a part of: what others leave free there changes at all their ends.
+        parted = 0
+        for _, record in gone + come:
+            for mask, _, whole in self._parts(record):
+                if not whole:
+                    parted |= mask
+        self._flip(parted)
+        for jobid, record in gone:
+            self._leave(jobid, record, parted)
+        for jobid, record in come:
+            self._come(jobid, record, parted)
+        self.index = pool.index.copy()
+        self._flip(parted)
+        for at in range(len(self.blocks) - 1, -1, -1):
+            if len(self.blocks[at].ends) > 2 * ENDS_PER_BLOCK:
+                self._divide(at)
+        self.generation = pool.generation
+        self.now = pool.clock()
+        self.changes += 1
+        self._begin()
+
+    def _flip(self, ranks: int) -> None:
+        """Enter what a mask of ranks comes to have free at ends swept over; or take it out, if it was
+        entered."""
+        alike: dict[tuple[int, tuple[Gain, ...]], list[int]] = {}
+        for rank in members(ranks):
+            gains = self._gains.get(rank)
+            if gains:
+                alike.setdefault((self.key_now(rank), gains), []).append(rank)
+        for (key, gains), same in alike.items():
+            mask = mask_of(same)
+            for end, jobid, more in gains:
+                key += more
+                self._own_block((end, jobid)).flip(key, mask)
+
+    def _leave(self, jobid: int, record: JobRecord, parted: int) -> None:
+        """Take out a job. Of the ranks that somebody has a part of (a mask), the keys are out."""
+        del self._records[jobid]
+        end = (record[0], jobid)
+        if not end[0]:
+            return
+        coming, gains = self._coming, self._gains
+        if self._next < len(coming) and end >= coming[self._next]:
+            del coming[bisect_left(coming, end, self._next)]
+            return
+        block = self._own_block(end)
+        block.remove(end)
+        self.swept -= 1
+        for mask, key, whole in self._parts(record):
+            alone = mask & ~parted if whole else 0
+            if alone:
+                block.flip(key, alone)
+                for rank in members(alone):
+                    del gains[rank]
+            for rank in members(mask ^ alone):
+                left = tuple([one for one in gains[rank] if one[1] != jobid])
+                if left:
+                    gains[rank] = left
+                else:
+                    del gains[rank]
+        if not block.ends:
+            at = self.blocks.index(block)
+            del self.blocks[at], self.heads[at]
+
+    def _come(self, jobid: int, record: JobRecord, parted: int) -> None:
+        """Enter a job, but for the keys of the ranks that somebody has a part of (a mask)."""
+        self._records[jobid] = record
+        end = (record[0], jobid)
+        if not end[0]:
+            return
+        if not self.blocks or end > self.blocks[-1].ends[-1]:
+            insort(self._coming, end, self._next)
+            return
+        block = self._own_block(end)
+        block.add(end)
+        self.heads[0] = min(self.heads[0], end)
+        self.swept += 1
+        gains = self._gains
+        for mask, key, whole in self._parts(record):
+            gain = (*end, key)
+            alone = mask & ~parted if whole else 0
+            if alone:
+                block.flip(key, alone)
+                gains.update(dict.fromkeys(members(alone), (gain,)))
+            for rank in members(mask ^ alone):
+                gains[rank] = tuple(sorted([*gains.get(rank, ()), gain]))
+
+    def _own_block(self, end: End) -> EndBlock:
+        """The block that an end is in, or belongs in, to be changed."""
+        at = max(0, bisect_right(self.heads, end) - 1)
+        block = self.blocks[at]
+        if block.owner is not self._owner:
+            block = self.blocks[at] = block.copy(self._owner)
+        return block
+
+    def _divide(self, at: int) -> None:
+        """Make two blocks of one."""
+        ends = self.blocks[at].ends
+        half = len(ends) // 2
+        halves = []
+        for some in (ends[:half], ends[half:]):
+            reached: dict[int, int] = {}
+            for end in some:
+                for mask, key in self._moves_of(end):
+                    reached[key] = reached.get(key, 0) | mask
+            halves.append(EndBlock(self._owner, some, reached))
+        self.blocks[at : at + 1] = halves
+        self.heads.insert(at + 1, ends[half])
+
+    # -- sweeping -----------------------------------------------------------
+
+    def _parts(self, record: JobRecord) -> Iterator[tuple[int, int, bool]]:
+        """What a job holds: mask of ranks, key, whether that is all that each of these has."""
+        keys, kinds = self.inventory.keys, self.inventory.kinds
+        for mask, units in pairs(record[1:]):
+            key = keys.get(units)
+            if key is not None and mask & ~kinds[units] == 0:
+                yield mask, key, True
+            elif units:
+                yield mask, self._key(units), False
 
     def _key(self, units: int) -> int:
         """The key of a mask of units. Most jobs have one of a few masks."""
@@ -141,113 +282,152 @@ class RunningProfile:
             key = self._known_keys[units] = self.inventory.key(units)
         return key
 
-    def _release_of(self, rank: int, units: int, moves: list[Move]) -> None:
-        """A job returns units of a single rank."""
-        keys = self._keys
-        before = keys.get(rank)
-        if before is None:
-            before = self._key(self.index.free(rank))
-        keys[rank] = after = before + self._key(units)
-        move = (1 << rank, before, after)
-        moves.append(move)
-        self._ungrouped.append(move)
+    def step(self) -> bool:
+        """Sweep over the ends of another block; False if there is none."""
+        ends = self._coming[self._next : self._next + ENDS_PER_BLOCK]
+        if not ends:
+            return False
+        all_gains = self._gains
+        reached: dict[int, list[int]] = {}
+        for end in ends:
+            for mask, key, whole in self._parts(self._records[end[1]]):
+                gain = (*end, key)
+                ranks = members(mask)
+                if whole:
+                    all_gains.update(dict.fromkeys(ranks, (gain,)))
+                    reached.setdefault(key, []).extend(ranks)
+                    continue
+                for rank in ranks:
+                    gains = all_gains.get(rank, ())
+                    after = self.key_now(rank) + key
+                    for one in gains:
+                        after += one[2]
+                    all_gains[rank] = (*gains, gain)
+                    reached.setdefault(after, []).append(rank)
+        masks = {key: mask_of(sorted(ranks)) for key, ranks in reached.items()}
+        self.blocks.append(EndBlock(self._owner, ends, masks))
+        self.heads.append(ends[0])
+        self._next += len(ends)
+        self.swept += len(ends)
+        self._tell_unswept()
+        return True
 
-    def _release(self, mask: int, units: int, moves: list[Move]) -> None:
-        """A job returns the same units of each of some ranks."""
-        if popcount(mask) <= MAX_RANKS_ONE_BY_ONE:
-            while mask:
-                bit = mask & -mask
-                mask ^= bit
-                self._release_of(bit.bit_length() - 1, units, moves)
-            return
-        delta = self._key(units)
-        groups = self._groups
-        keys = self._keys
-        for moved, before, after in self._ungrouped:
-            groups[before] ^= moved
-            groups[after] = groups.get(after, 0) | moved
-        self._ungrouped.clear()
-        gained = []
-        for key, ranks in groups.items():
-            part = ranks & mask
-            if part:
-                gained.append((part, key))
-        for part, before in gained:
-            after = before + delta
-            groups[before] ^= part
-            groups[after] = groups.get(after, 0) | part
-            moves.append((part, before, after))
-            for rank in members(part):
-                keys[rank] = after
+    def extend(self, time: float) -> None:
+        """Sweep over every end up to a time."""
+        while self.unswept <= time and self.step():
+            pass
+
+    def _moves_of(self, end: End) -> list[Move]:
+        """What ranks have free from an end on that was swept over."""
+        moves: list[Move] = []
+        for mask, key, whole in self._parts(self._records[end[1]]):
+            if whole:
+                moves.append((mask, key))
+                continue
+            reached: dict[int, list[int]] = {}
+            for rank in members(mask):
+                after = self.key_now(rank)
+                for gain in self._gains[rank]:
+                    after += gain[2]
+                    if gain[1] == end[1]:
+                        break
+                reached.setdefault(after, []).append(rank)
+            moves += [(mask_of(ranks), key) for key, ranks in reached.items()]
+        return moves
+
+    # -- questions ----------------------------------------------------------
+
+    def end_of(self, jobid: int) -> float | None:
+        """When a job ends, 0: not known; None: there is no such job."""
+        record = self._records.get(jobid)
+        return None if record is None else record[0]
+
+    def next_end_after(self, time: float) -> float:
+        """The first end later than a time; infinity if there is none."""
+        if time < self.now:
+            return self.now  # where those that are late end
+        self.extend(time)
+        at = bisect_right(self.heads, (time, INFINITY)) - 1
+        if at >= 0:
+            ends = self.blocks[at].ends
+            place = bisect_right(ends, (time, INFINITY))
+            if place < len(ends):
+                return ends[place][0]
+        return self.blocks[at + 1].ends[0][0] if at + 1 < len(self.blocks) else self.unswept
+
+    def key_now(self, rank: int) -> int:
+        """What a rank has free now, as a key."""
+        return self._key(self.index.free(rank))
+
+    def gains(self, rank: int, since: float, until: float) -> list[tuple[float, int]]:
+        """What a rank gains as jobs end after a time, up to another one: list of ``(time, key)``, so
+        much more from then on. O(jobs on the rank)."""
+        self.extend(until)
+        return [(end, key) for end, _, key in self._gains.get(rank, ()) if since < end <= until]
 
     def groups_at(self, time: float) -> dict[int, int]:
         """Key to mask of ranks at a time: what each rank has free then."""
         self.extend(time)
-        step = bisect_right(self.times, time) - 1
-        near = bisect_right(self._kept, step) - 1
-        if near < 0:
-            groups = self.index.groups.copy()
-            done = 0
-        else:
-            done = self._kept[near]
-            groups = self._kept_groups[near].copy()
-        for number in range(done + 1, step + 1):
-            for mask, before, after in self.moves[number]:
-                if before:
-                    groups[before] ^= mask
-                groups[after] = groups.get(after, 0) | mask
-        if step - done >= ENDS_PER_CHECK:
-            self._kept.insert(near + 1, step)
-            self._kept_groups.insert(near + 1, groups)
+        at = bisect_right(self.heads, (time, INFINITY)) - 1 if time >= self.now else -1
+        known = self._groups
+        if not known:
+            known.append(self.index.groups.copy())
+        while len(known) <= at:
+            block, groups = self.blocks[len(known) - 1], known[-1].copy()
+            _enter_keys(groups, block.steps(self._moves_of)[1])
+            _move(groups, [(mask, key) for key, mask in block.reached.items()])
+            known.append(groups)
+        groups = known[max(0, at)].copy()
+        if at >= 0:
+            times, moves = self.blocks[at].steps(self._moves_of)
+            moves = moves[: bisect_right(times, time)]
+            _enter_keys(groups, moves)
+            for some in moves:
+                _move(groups, some)
         return groups
 
-    def key_now(self, rank: int) -> int:
-        """What a rank has free now, as a key."""
-        return self.inventory.key(self.index.free(rank))
+    def total_at(self, time: float, ranks: int) -> tuple[int, int]:
+        """Cores and GPUs that a mask of ranks has free at a time, together."""
+        self.extend(time)
+        totals, base = self._totals, self.inventory.key_base
+        if not totals or self._totals_of != ranks:
+            cores = gpus = 0
+            for key, mask in self.index.groups.items():
+                count = popcount(mask & ranks)
+                cores += count * (key // base)
+                gpus += count * (key % base)
+            totals = self._totals = [(cores, gpus)]
+            self._totals_of = ranks
+        at = bisect_right(self.heads, (time, INFINITY)) - 1 if time >= self.now else -1
+        if at < 0:
+            return totals[0]
 
-    def gains(self, rank: int, done: int, until: float) -> tuple[list[tuple[float, int]], int]:
-        """What a rank gains as jobs end. O(jobs that end meanwhile) for the first ranks that are asked
-        about, then O(what it gains).
+        def gain_of(end: End) -> tuple[int, int]:
+            cores = gpus = 0
+            for mask, key, _ in self._parts(self._records[end[1]]):
+                count = popcount(mask & ranks)
+                cores += count * (key // base)
+                gpus += count * (key % base)
+            return cores, gpus
 
-        Args:
-            rank (int): which
-            done (int): how many of `times` were taken into account; at first 1
-            until (float): up to this time, and no farther
+        while len(totals) <= at:
+            cores, gpus = self.blocks[len(totals) - 1].sums(ranks, gain_of)[-1]
+            totals.append((totals[-1][0] + cores, totals[-1][1] + gpus))
+        block = self.blocks[at]
+        cores, gpus = block.sums(ranks, gain_of)[bisect_right(block.ends, (time, INFINITY))]
+        return totals[at][0] + cores, totals[at][1] + gpus
 
-        Returns:
-            list of ``(time, key)``: so much more it has free from then on; and the new ``done``
-        """
-        self.extend(until)
-        times = self.times
-        last = max(done, bisect_right(times, until))
-        if self._asked < RANKS_BEFORE_SORTING:
-            self._asked += 1
-            bit = 1 << rank
-            found = [
-                (number, after - before)
-                for number in range(done, last)
-                for mask, before, after in self.moves[number]
-                if mask & bit
-            ]
-        else:
-            self._sort_moves(last)
-            found = self._gains.get(rank, [])
-            found = found[bisect_left(found, (done,)) : bisect_left(found, (last,))]
-        return [(times[number], key) for number, key in found], last
-
-    def _sort_moves(self, last: int) -> None:
-        """Have what ranks gain up to a place in `times` by rank."""
-        gains = self._gains
-        for number in range(self._sorted, last):
-            for mask, before, after in self.moves[number]:
-                for rank in members(mask):
-                    gains.setdefault(rank, []).append((number, after - before))
-        self._sorted = max(self._sorted, last)
+    def moves(self, block: EndBlock) -> tuple[list[float], list[list[Move]]]:
+        """The different times in a block, and what ranks have free from each on."""
+        return block.steps(self._moves_of)
 
     def track(self, need: Need) -> Track:
         """The Track of a need (see ``Need``)."""
         track = self._tracks.get(need)
         if track is None:
+            if len(self._tracks) >= MAX_TRACKS:
+                self._tracks.clear()
+                self._tracks_of.clear()
             track = self._tracks[need] = Track(self, need)
         return track
 
@@ -255,58 +435,137 @@ class RunningProfile:
         """The Track of what each node of a shape needs, or one slot of it."""
         track = self._tracks_of.get(shape)
         if track is None:
-            track = self._tracks_of[shape] = self.track(Need.of(shape))
+            track = self.track(Need.of(shape))
+            if len(self._tracks_of) >= MAX_SHAPES:
+                self._tracks_of.clear()
+            self._tracks_of[shape] = track
         return track
 
     def index_at(self, time: float) -> RankIndex:
         """A RankIndex with the units that are free at a time, ids and all."""
         index = self.index.copy()
-        for end, jobid in self._ends:
-            if end > time:
-                break
-            index.give(self._held(jobid))
+        if time < self.now:
+            return index
+        self.extend(time)
+        for block in self.blocks:
+            for end, jobid in block.ends:
+                if end > time:
+                    return index
+                index.give(self._records[jobid][1:])
         return index
+
+
+def _enter_keys(groups: dict[int, int], steps: list[list[Move]]) -> None:
+    """Have groups for all keys that ranks come to have. Placements try groups in the order in which
+    they are met, so that it has to be the same however often the profile has changed."""
+    for moves in steps:
+        for _, key in moves:
+            groups.setdefault(key, 0)
+
+
+def _move(groups: dict[int, int], moves: list[Move]) -> None:
+    """Have ranks in other groups. A rank that is in several moves has the largest key at the end."""
+    moved = 0
+    for mask, _ in moves:
+        moved |= mask
+    for key in groups:
+        groups[key] &= ~moved
+    for mask, key in sorted(moves, key=_key_of, reverse=True):
+        part = mask & moved
+        moved ^= part
+        groups[key] |= part
+
+
+def _key_of(move: Move) -> int:
+    return move[1]
 
 
 class Track:
     """The ranks with room for a need, from each end of a running job on. They only become more."""
 
-    __slots__ = ("profile", "need", "room")
+    __slots__ = ("profile", "need", "_changes", "_enough", "_now", "_own", "_behind", "_within")
 
     def __init__(self, profile: RunningProfile, need: Need) -> None:
         self.profile = profile
         self.need = need
-        room = 0
-        for key, mask in profile.index.groups.items():
-            room |= need.among(mask, key, profile.inventory)
-        self.room = [room]
+        self._changes = -1  # those of the profile that are taken into account
+        self._enough: dict[int, bool] = {}  # by key: whether ranks with so much free have room
+        self._now = 0  # ranks with room before any end
+        self._own: dict[int, int] = {}  # by stamp of a block: those that come to have room in it
+        self._behind: list[int] = []  # ranks with room behind each of the first blocks
+        # By number of a block: its times, and the ranks with room from each on.
+        self._within: dict[int, tuple[list[float], list[int]]] = {}
 
-    def _follow(self, count: int) -> list[int]:
-        """Take the first so many times into account that the profile has swept over."""
-        profile, room = self.profile, self.room
-        if len(room) < count:
-            need, inventory = self.need, profile.inventory
-            enough: dict[int, bool] = {}  # by key: whether ranks with so much free have room
-            mask = room[-1]
-            for moves in profile.moves[len(room) : count]:
-                for ranks, _, key in moves:
-                    fits = enough.get(key)
-                    if fits is None:
-                        fits = enough[key] = need.fits(key, inventory.key_base)
-                    if fits:
-                        mask |= need.among(ranks, key, inventory) if need.whole else ranks
-                room.append(mask)
+    def _follow(self) -> None:
+        """Begin anew, with what is known of blocks that are as they were."""
+        profile = self.profile
+        self._changes = profile.changes
+        self._now = self._among(profile.index.groups.items())
+        self._behind.clear()
+        self._within.clear()
+        if len(self._own) > 2 * len(profile.blocks) + 16:
+            here = {block.stamp for block in profile.blocks}
+            self._own = {stamp: mask for stamp, mask in self._own.items() if stamp in here}
+
+    def _among(self, keys: Iterable[tuple[int, int]]) -> int:
+        """The ranks with room among some masks, of ranks with so much free."""
+        need, inventory, enough = self.need, self.profile.inventory, self._enough
+        room = 0
+        for key, mask in keys:
+            fits = enough.get(key)
+            if fits is None:
+                fits = enough[key] = need.fits(key, inventory.key_base)
+            if fits:
+                room |= need.among(mask, key, inventory) if need.whole else mask
         return room
+
+    def _before(self, number: int) -> int:
+        """The ranks with room before a block, one swept over."""
+        if not number:
+            return self._now
+        behind = self._behind
+        while len(behind) < number:
+            block = self.profile.blocks[len(behind)]
+            own = self._own.get(block.stamp)
+            if own is None:
+                own = self._own[block.stamp] = self._among(block.reached.items())
+            behind.append((behind[-1] if behind else self._now) | own)
+        return behind[number - 1]
+
+    def _in(self, number: int) -> tuple[list[float], list[int]]:
+        """The times in a block, and the ranks with room from each on."""
+        within = self._within.get(number)
+        if within is None:
+            if len(self._within) >= MAX_BLOCKS_WITHIN:
+                self._within.clear()
+            times, moves = self.profile.moves(self.profile.blocks[number])
+            room = self._before(number)
+            rooms = []
+            for some in moves:
+                room |= self._among([(key, mask) for mask, key in some])
+                rooms.append(room)
+            within = self._within[number] = times, rooms
+        return within
 
     def at(self, time: float) -> int:
         """Mask of the ranks that have room from a time on."""
         profile = self.profile
+        if self._changes != profile.changes:
+            self._follow()
+        if time < profile.now:
+            return self._now
         if time >= profile.unswept:
             profile.extend(time)
-        # A clock that was set back asks for times before the first one.
-        count = max(1, bisect_right(profile.times, time))
-        # Others may have swept much farther: a mask for each end is what costs most here.
-        return self.room[count - 1] if count <= len(self.room) else self._follow(count)[-1]
+        number = bisect_right(profile.heads, (time, INFINITY)) - 1
+        if number < 0:
+            return self._now
+        ends = profile.blocks[number].ends
+        if ends[-1][0] <= time:
+            return self._before(number + 1)
+        if ends[0][0] > time:
+            return self._before(number)
+        times, rooms = self._in(number)
+        return rooms[bisect_right(times, time) - 1]
 
     def first(self, count: int, ranks: int, start: float) -> float:
         """First time, from ``start`` on, with room on so many of a mask of ranks.
@@ -314,25 +573,37 @@ class Track:
         Infinity if there is none.
         """
         profile = self.profile
-        profile.extend(start)
-        room, times = self.room, profile.times
-        known = max(len(room), bisect_right(times, start))
-        while popcount(self._follow(known)[-1] & ranks) < count:
-            if known == len(times):
-                if not profile.step():
+        start = max(start, profile.now)
+        if popcount(self.at(start) & ranks) >= count:
+            return start
+        low = max(0, bisect_right(profile.heads, (start, INFINITY)) - 1)
+        # The ranks with room only become more: what is known is halved, then it goes on.
+        high = len(self._behind)
+        if high > low and popcount(self._behind[-1] & ranks) >= count:
+            high -= 1
+            while low < high:
+                middle = (low + high) // 2
+                if popcount(self._behind[middle] & ranks) < count:
+                    low = middle + 1
+                else:
+                    high = middle
+        else:
+            low = max(low, high)
+            while True:
+                if low == len(profile.blocks) and not profile.step():
                     return INFINITY
-                for _ in range(ENDS_PER_CHECK):
-                    profile.step()
-            known = min(known + ENDS_PER_CHECK + 1, len(times))
-        # The ranks with room only become more, so the first time is found by halving.
-        low, high = max(0, bisect_right(times, start) - 1), len(room) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if popcount(room[middle] & ranks) < count:
-                low = middle + 1
+                if popcount(self._before(low + 1) & ranks) >= count:
+                    break
+                low += 1
+        times, rooms = self._in(low)
+        first, last = 0, len(rooms) - 1
+        while first < last:
+            middle = (first + last) // 2
+            if popcount(rooms[middle] & ranks) < count:
+                first = middle + 1
             else:
-                high = middle
-        return max(start, times[low])
+                last = middle
+        return max(start, times[first])
 
 
 class Need:

@@ -22,6 +22,9 @@ from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members
 from flux.resource.pool.rank_index import RankIndex
 
+#: Changes of which it is kept which jobs they are of; twice as many at most.
+CHANGES_KEPT = 1024
+
 
 class PoolState:
     """The state of a pool. At first, all ranks are up and free.
@@ -54,6 +57,10 @@ class PoolState:
         # Ascending (end, job id) of the jobs that have an end. None until somebody asks: a pool
         # that nobody plans on need not keep it in order.
         self._ends: list[tuple[float, int]] | None = None
+        # The job of each change since a generation, None for a change of no job. None until somebody
+        # asks.
+        self._changed: list[int | None] | None = None
+        self._changed_since = 0
         self._eligible: dict[Any, int] = {}  # parsed constraint to the ranks up that meet it
 
     def copy(self) -> PoolState:
@@ -65,6 +72,7 @@ class PoolState:
             jobs=self.jobs.copy(),
             blocked=self.blocked.copy(),
             _ends=None,
+            _changed=None,
             _eligible=self._eligible.copy(),
         )
         return new
@@ -88,6 +96,32 @@ class PoolState:
             self._ends = sorted([(one[0], jobid) for jobid, one in self.jobs.items() if one[0]])
         return self._ends[:]
 
+    def endless(self) -> list[int]:
+        """Ids of the jobs that have no end; O(jobs) if there are some, or nobody asked for
+        ``ends()``."""
+        if self._ends is not None and len(self._ends) == len(self.jobs):
+            return []
+        return [jobid for jobid, one in self.jobs.items() if not one[0]]
+
+    def changes_since(self, generation: int) -> dict[int, tuple[Any, ...] | None] | None:
+        """See ``ResourcePoolImplementation.changes_since()``."""
+        if self._changed is None:
+            self._changed, self._changed_since = [], self.generation
+        if not self._changed_since <= generation <= self.generation:
+            return None
+        jobs = self._changed[generation - self._changed_since :]
+        return {jobid: self.jobs.get(jobid) for jobid in jobs if jobid is not None}
+
+    def _note_change(self, jobid: int | None) -> None:
+        """The generation grows, as a job or something else changed."""
+        self.generation += 1
+        changed = self._changed
+        if changed is not None:
+            changed.append(jobid)
+            if len(changed) > 2 * CHANGES_KEPT:
+                del changed[:CHANGES_KEPT]
+                self._changed_since += CHANGES_KEPT
+
     # -- jobs ---------------------------------------------------------------
 
     def enter(self, jobid: int, end: float, selection: Selection) -> None:
@@ -97,7 +131,7 @@ class PoolState:
         self.index.take(selection)
         self.jobs[jobid] = (end, *selection)
         self._reorder(jobid, 0.0, end)
-        self.generation += 1
+        self._note_change(jobid)
 
     def give_back(self, jobid: int, given: Selection, left: Selection | None) -> None:
         """Take back part of what a job holds, or all of it.
@@ -114,14 +148,14 @@ class PoolState:
             self._reorder(jobid, end, 0.0)
         else:
             self.jobs[jobid] = (end, *left)
-        self.reconsider()
+        self._reconsider(jobid)
 
     def set_end(self, jobid: int, end: float) -> None:
         """Change when a job ends."""
         record = self.jobs[jobid]
         self._reorder(jobid, record[0], end)
         self.jobs[jobid] = (end, *record[1:])
-        self.generation += 1
+        self._note_change(jobid)
 
     def _reorder(self, jobid: int, old: float, new: float) -> None:
         """Keep the list of ends in order when the end of a job changes (0: none)."""
@@ -222,8 +256,12 @@ class PoolState:
         self.reconsider()
 
     def reconsider(self) -> None:
-        """Something came back or changed: requests that did not fit are to be tried again."""
-        self.generation += 1
+        """Something changed: requests that did not fit are to be tried again."""
+        self._reconsider(None)
+
+    def _reconsider(self, jobid: int | None) -> None:
+        """A job gave something back, or something else changed."""
+        self._note_change(jobid)
         self.releases += 1
         if self.blocked:
             self.blocked.clear()

@@ -24,6 +24,7 @@ from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
 from flux.scheduler.policies.bounded import LatestStartPasses
+from flux.scheduler.policies.lack_of_room import LackOfRoom
 from flux.scheduler.policies.promise_book import BlockedByRanks, PromiseBook
 from flux.scheduler.policies.ranked import RankedPasses
 from flux.scheduler.policies.ranks import RANKS, Formula, function_of_file, usable
@@ -46,6 +47,9 @@ MIN_IN_A_ROW = 8
 MOST_IN_A_ROW = 128
 MOVED_EFFORT = 1.0
 STAYING_EFFORT = 0.1
+
+#: Signatures of jobs that may be left out of passes at a time; some may be of jobs that have left.
+MAX_ASLEEP = 1 << 14
 
 #: Jobs without a promise whose starts are estimated: each costs a search of the plan.
 MAX_JOBS_PLANNED = 4096
@@ -155,9 +159,12 @@ class Backfill(PolicyScheduler):
         self.take_ranks()
         self.promises = PromiseBook()
         self.blocked = BlockedByRanks()
+        self._lack = LackOfRoom()
         self._backlog.exempt_jobs = lambda: self.promises.in_order
         self._backlog.family_of = self.admission.family_of
         self._promise_timer: Timer | None = None
+        # What had changed of promises and blocked jobs when the first of these were looked at last.
+        self._promisable_seen = -1
 
     def take_profile(self) -> None:
         """Put the arguments that ``profile=`` stands for before all others, which so count more."""
@@ -313,15 +320,18 @@ class Backfill(PolicyScheduler):
         if self.ranked is not None:
             yield from self.ranked.schedule()
             return
+        self.rouse_relieved()
         if self.guarantee == "kept":
             for job in self.promises.due(self.now()):
                 self.examine(job)
+                self.rouse_promisable()
         for candidate in self._backlog.to_examine(self.now):
             if candidate is None:
                 yield None
             else:
                 self.use_current_plan()
                 self.examine(candidate)
+                self.rouse_promisable()
 
     def use_current_plan(self) -> None:
         """Go on with another plan if the one of this pass has become void, since a job that started
@@ -352,7 +362,51 @@ class Backfill(PolicyScheduler):
         if job.limit < too_long or self.may_have_promise(job):
             return False
         self._backlog.block(job, alike=True, limit=too_long)
+        if too_long <= 0:
+            self.may_sleep(job)
         return True
+
+    def may_sleep(self, job: PendingJob) -> None:
+        """Leave a blocked job without a promise, and those behind it that ask for the same, out of
+        passes if too little is free for them, until that changes or a promise can be made to it."""
+        if len(self._lack) >= MAX_ASLEEP:
+            self.rouse_all()
+        if (
+            self.guarantee == "kept"
+            and not self.admission.engaged
+            and job in self.blocked
+            and self._lack.note(job.signature, job.resource_request.shape, self.plan.pool)
+        ):
+            self._backlog.sleep(job)
+
+    def rouse_relieved(self) -> None:
+        """Have jobs examined again for which there is room now."""
+        if self.admission.engaged:
+            self.rouse_all()
+        else:
+            for signature in self._lack.relieved(self.plan.pool):
+                self._backlog.rouse(signature)
+            self.rouse_promisable()
+
+    def rouse_promisable(self) -> None:
+        """Have the first of the blocked jobs that want the same ranks examined again, if it can be
+        promised something now: that makes itself felt to no job behind it before."""
+        if self._lack and self.blocked.changes + self.promises.changes != self._promisable_seen:
+            for job in self.blocked.firsts():
+                if job.signature in self._lack and self.may_have_promise(job):
+                    self.rouse(job.signature)
+            self._promisable_seen = self.blocked.changes + self.promises.changes
+
+    def rouse(self, signature: Any) -> None:
+        """Have the jobs of a signature examined again."""
+        self._lack.drop(signature)
+        self._backlog.rouse(signature)
+
+    def rouse_all(self) -> None:
+        """Have all jobs examined again."""
+        if self._lack:
+            self._lack.clear()
+            self._backlog.rouse_all()
 
     def has_come(self, job: PendingJob) -> bool:
         """Whether the time of a promised job has come, or its promise is open.
@@ -522,6 +576,8 @@ class Backfill(PolicyScheduler):
         elif alike:
             limit = self.plan.too_long(job.resource_request)
         self._backlog.block(job, alike, limit, family=full)
+        if alike and limit <= 0:
+            self.may_sleep(job)
 
     # -- promises ----------------------------------------------------------------------------------
 
@@ -642,19 +698,20 @@ class Backfill(PolicyScheduler):
         if self.ranked is not None:
             self.forget(job)
         else:
-            self.leave_place(job.jobid)
+            self.leave_place(job)
 
     def prioritize(self, jobs: list[Any]) -> None:
         for jobid, _ in jobs:
-            self.leave_place(jobid)
+            job = self.pending(jobid)
+            if job is not None:
+                self.leave_place(job)
         super().prioritize(jobs)
 
-    def leave_place(self, jobid: int) -> None:
+    def leave_place(self, job: PendingJob) -> None:
         """A pending job is about to leave its place in the queue, and gives up its promise."""
-        job = self.pending(jobid)
-        if job is not None and self.ranked is not None:
+        if self.ranked is not None:
             self.ranked.moves(job)
-        elif job is not None:
+        else:
             self.blocked.drop(job)
             if job in self.promises:
                 self.revoke(job)
@@ -664,9 +721,12 @@ class Backfill(PolicyScheduler):
         super().reorder()
         self.promises.reorder()
         self.blocked.reorder()
+        self._lack.clear()  # in the backlog all are awake
         self.released()
 
     def ranks_lost(self) -> None:
+        self.rouse_all()
+        self._promisable_seen = -1
         # A new plan is cheaper than to see which promises can still be kept.
         lost, self.promises = self.promises, PromiseBook()
         if self.ranked is not None:
@@ -678,6 +738,7 @@ class Backfill(PolicyScheduler):
                 self._backlog.again(job)
 
     def resource_update(self) -> None:
+        self.rouse_all()
         self.blocked.clear()
         self.promises.ranks_changed()
         self._backlog.unpark()

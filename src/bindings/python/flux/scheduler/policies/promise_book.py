@@ -36,6 +36,8 @@ class PromiseBook:
         self.open_ids: set[int] = set()
         #: no promise comes due before this, seconds since the epoch
         self._first = math.inf
+        #: grows when a job gets its first promise, or has none any more
+        self.changes = 0
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -84,6 +86,7 @@ class PromiseBook:
         if job not in self:
             insort(self._jobs, job)
             self._by_ranks = None
+            self.changes += 1
         self._times[job.jobid] = when
 
     def advance(self, job: PendingJob) -> float | None:
@@ -134,6 +137,7 @@ class PromiseBook:
             self.open_ids.discard(job.jobid)
             del self._jobs[bisect_left(self._jobs, job)]
             self._by_ranks = None
+            self.changes += 1
             job.exempt = False
             self.plan.cancel(job.jobid)
 
@@ -189,6 +193,8 @@ class BlockedByRanks:
     """
 
     def __init__(self) -> None:
+        #: grows when a job is no longer among them
+        self.changes = 0
         self._ranks: dict[int, int] = {}  # job id to the mask it waits for
         self._jobs: dict[int, list[PendingJob]] = {}  # mask to jobs, in the order of the queue
 
@@ -209,6 +215,7 @@ class BlockedByRanks:
         """`job` has a promise now, or left the queue, or is about to change its place there."""
         ranks = self._ranks.pop(job.jobid, None)
         if ranks is not None:
+            self.changes += 1
             jobs = self._jobs[ranks]
             del jobs[bisect_left(jobs, job)]
             if not jobs:
@@ -223,6 +230,10 @@ class BlockedByRanks:
         """Forget all: which ranks jobs could want has changed."""
         self._ranks.clear()
         self._jobs.clear()
+
+    def firsts(self) -> list[PendingJob]:
+        """For each mask of ranks, the first job that waits for some of these."""
+        return [jobs[0] for jobs in self._jobs.values()]
 
     def is_before(self, job: PendingJob, ranks: int) -> bool:
         """Whether a job ahead of `job` waits for some of `ranks` (a mask)."""

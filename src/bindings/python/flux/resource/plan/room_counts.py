@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""How much a pool has free now, counted in the nodes or slots that requests ask for.
+
+A request that asks for more than there is cannot start, whatever is promised to whom.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flux.resource.plan.running_profile import Need
+from flux.resource.pool.masks import popcount
+from flux.resource.pool.placement import slots_on
+
+if TYPE_CHECKING:
+    from flux.resource.request import Shape
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+
+#: ``(constraint, need of a node or slot, whether nodes are counted)``: what is counted together.
+RoomKind = tuple[Any, Need, bool]
+
+
+def room_kind(shape: Shape) -> RoomKind:
+    """What a shape asks for some number of."""
+    return shape.match, Need.of(shape), shape.node_count is not None
+
+
+def least_count(shape: Shape) -> int:
+    """The number of nodes, or of slots where it asks for no nodes, that a shape needs at least."""
+    return (shape.node_count or shape.slot_count).min
+
+
+class RoomCounts:
+    """Counts of a pool as it is now; not to be kept when it changes.
+
+    Args:
+        pool (ResourcePoolImplementation): with a view
+    """
+
+    def __init__(self, pool: ResourcePoolImplementation) -> None:
+        self._pool = pool
+        # By constraint: (cores, GPUs, how many ranks have just so many free).
+        self._ranks: dict[Any, list[tuple[int, int, int]]] = {}
+
+    def of(self, shape: Shape) -> int:
+        """How many nodes or slots of a shape there is room for. O(different counts of free cores and
+        GPUs); for whole nodes O(kinds of node).
+
+        Args:
+            shape (Shape): one whose placement is a matter of counts
+        """
+        pool = self._pool
+        if shape.node_count is not None and shape.exclusive:
+            need, inventory = Need.of(shape), pool.inventory
+            idle = pool.index.idle & pool.eligible(shape.match)
+            return sum(
+                popcount(idle & ranks)
+                for units, ranks in inventory.kinds.items()
+                if need.fits(inventory.keys[units], inventory.key_base)
+            )
+        count = 0
+        if shape.node_count is None:
+            for cores, gpus, ranks in self._free(shape.match):
+                count += ranks * slots_on(cores, gpus, shape)
+            return count
+        least_cores, least_gpus = shape.node_cores, shape.node_gpus
+        for cores, gpus, ranks in self._free(shape.match):
+            if cores >= least_cores and gpus >= least_gpus:
+                count += ranks
+        return count
+
+    def _free(self, match: Any) -> list[tuple[int, int, int]]:
+        free = self._ranks.get(match)
+        if free is None:
+            base, eligible = self._pool.inventory.key_base, self._pool.eligible(match)
+            counts = [
+                (key, popcount(mask & eligible)) for key, mask in self._pool.index.groups.items()
+            ]
+            free = self._ranks[match] = [(*divmod(key, base), n) for key, n in counts if n]
+        return free
