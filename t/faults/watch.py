@@ -373,15 +373,15 @@ class Watch:
             raise Violation(
                 f"job {jobid} was promised {promised} and started at {self.kernel.now()}"
             )
+        failed, when = self.commit_failed
+        if self.kernel.now() - when < LONGEST_RETRY:
+            turn = min(turn, failed)  # it may have been decided then, and waited with the rest
         for rank in {resource[0] for resource in self.books.held[jobid]}:
             if self.down_since.get(rank, turn) < turn - SLACK:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")
         self._right_shape(jobid, R)
         # Where jobs make way, what is kept for one is not for those ahead of it.
         if self.strict and not self.reserving and not self.policing and not self.preempting:
-            failed, when = self.commit_failed
-            if self.kernel.now() - when < LONGEST_RETRY:
-                turn = min(turn, failed)  # it may have been decided then, and waited with the rest
             for other in self.pending.values():
                 if (
                     other.rank_in_queue() < request.rank_in_queue()

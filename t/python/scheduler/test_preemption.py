@@ -856,6 +856,21 @@ def test_if_the_job_does_not_come_back_nobody_is_ended():
     assert stored(instance) == []
 
 
+def test_what_was_kept_for_a_job_that_does_not_come_back_is_for_the_next():
+    """No message comes when it is known that it does not come back."""
+    instance = make(nodes=1)
+    victim = standby(instance)
+    taker, other = batch(instance), batch(instance, duration=50)
+    instance.advance(30)
+    instance.unload()
+    taker.cancel()
+    victim.end()
+    instance.load("sched-backfill")
+    assert other.state == "pending"
+    instance.advance(10)
+    assert other.state == "running"
+
+
 def test_a_victim_that_is_gone_after_a_reload_is_done():
     instance = make(nodes=2)
     victim = standby(instance, 1)

@@ -911,6 +911,7 @@ class PreemptionRule(TableRule):
         if preemption.timer is not None:
             preemption.timer.cancel()
         del self.active[preemption.taker]
+        kept = bool(preemption.placeholders or preemption.withheld)
         self._let_go(preemption)
         for withheld in preemption.withheld:
             self.host.resources.free(withheld)
@@ -918,6 +919,8 @@ class PreemptionRule(TableRule):
         for other in self.active.values():
             if other.state == ENDING:
                 self._keep_again(other)
+        if kept:
+            self.host.look_again()  # no message need have led to this, after which a pass would follow
         for jobid in sorted(preemption.held):
             self._runs_on(jobid)
             if jobid in preemption.ended:
