@@ -191,9 +191,9 @@ class RankProfile:
             return
         self._seen = pool.generation
         before = self._profile.inventory
-        self._bookings.forget()
         self._forget_kept()
         self._profile = self._profile.followed(pool)
+        self._bookings.follow(self._profile)
         self._bounds = StartBounds()
         self.effort.earn()
         self._sums = None
@@ -208,9 +208,7 @@ class RankProfile:
             self._enter_all()
         elif self._entered > 1000 + 4 * len(self._promises):
             self._enter_all()  # to be rid of times that are long past
-        elif all(self._bookings.remove(booking) for booking in started):
-            self._bookings.rebase(self._profile)
-        else:
+        elif not all(self._bookings.remove(booking) for booking in started):
             self._enter_all()
 
     def _forget_kept(self) -> None:
