@@ -2,9 +2,15 @@
 """What the scheduler answers when it is asked: why, when, what could start, what is planned."""
 
 import errno
+import math
 
 import pytest
 from peers import R, Rig, Simulation, jobspec
+
+from flux.resource import ResourcePool
+from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.host import name_of
+from flux.scheduler.query import answering
 
 BACKFILL = "sched-backfill"
 MODULES = ["sched-fifo", "sched-simple", BACKFILL]
@@ -423,3 +429,49 @@ def test_statistics():
     assert answer["reasons"] == [{"queue": None, "kind": "resources", "count": 1}]
     assert [one["nodes"] for one in answer["promises"]] in ([4], [])
     assert answer["stats"]["pending_jobs"] == 1
+
+
+def running_ends(rig, jobid):
+    answer = ask(rig, "explain", id=jobid)["jobs"][0]
+    return [(one["name"], one["end"]) for one in answer["behind"]], answer["behind_more"]
+
+
+@pytest.mark.parametrize("with_rule", [False, True])
+def test_explain_names_the_running_jobs_that_end_last(monkeypatch, with_rule):
+    """Also where a rule may know another end of each than the pool does."""
+    lengths = [0, 500, 700, 700, 600, 300, 900, 900, 900, 200, 800, 0]
+    rig = rig_with(BACKFILL, *((1, length) for length in lengths), (12, 60), nodes=12)
+    if with_rule:
+
+        class Longer(AdmissionRule):
+            def end_of(self, jobid, end):
+                return 5000.0 + rig.now if jobid == 10 else end
+
+        rig.sched.add_rule(Longer(rig.sched))
+    ends = {jobid: length or math.inf for jobid, length in enumerate(lengths, 1)}
+    if with_rule:
+        ends[10] = 5000
+    expected = sorted(ends, key=lambda jobid: (-ends[jobid], jobid))[:8]
+    found, more = running_ends(rig, len(lengths) + 1)
+    assert [name for name, _ in found] == [name_of(jobid) for jobid in expected] and more
+    assert [end is None for _, end in found] == [ends[jobid] == math.inf for jobid in expected]
+
+
+def test_explain_looks_at_few_of_the_running_jobs(monkeypatch):
+    """However many there are; and so it is answered in a few steps."""
+    looked, steps = [], []
+    held_ranks, go_on = ResourcePool.held_ranks, answering._go_on
+    monkeypatch.setattr(
+        ResourcePool, "held_ranks", lambda *args: looked.append(1) or held_ranks(*args)
+    )
+    monkeypatch.setattr(answering, "_go_on", lambda one: steps.append(1) or go_on(one))
+    costs = []
+    for count in (300, 1200):
+        jobs = [(1, 600 + jobid) for jobid in range(count)]
+        rig = rig_with(BACKFILL, *jobs, (count, 60), nodes=count)
+        looked.clear()
+        steps.clear()
+        found, more = running_ends(rig, count + 1)
+        assert len(found) == 8 and more
+        costs.append((len(looked), len(steps)))
+    assert costs[0] == costs[1] and costs[0][0] < 12 and costs[0][1] < 6

@@ -686,6 +686,52 @@ def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
 
 
 @POLICIES
+@pytest.mark.parametrize("first", [{}, {"one": {"per": "bank", "max": {"nodes": 4}}}])
+def test_a_table_after_a_rank_has_left(policy, args, first):
+    """The pool forgets a rank that leaves, but the job holds it until it is freed."""
+    rig = load(policy, args, first)
+    rig.alloc(1, nodes(2), userid=7)
+    rig.settle()
+    whole = rig.success(1)["R"]
+    rig.resource.update(shrink="1")
+    rig.settle()
+    reload(rig, PER_USER)
+    assert used(rig) == {(7,): (2, 8, 0, 1)}
+    rig.alloc(2, nodes(1), userid=7)
+    rig.settle()
+    assert rig.started() == [1]
+    rig.free(1, part_of(whole, 1), final=False)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert used(rig) == {(7,): (2, 8, 0, 2)}
+    rig.free(1, part_of(whole, 0))
+    rig.settle()
+    reload(rig, {"one": {"per": "user", "max": {"nodes": 3}}})
+    assert used(rig) == {(7,): (1, 4, 0, 1)}
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize("on, left", [("3-4", 1), ("4", 0)], ids=["some", "all"])
+def test_a_rank_of_a_running_job_that_had_left_when_the_scheduler_was_loaded(
+    policy, args, on, left
+):
+    """Such a job is ended; until it is freed, it counts for what it holds."""
+    rig = Rig(R(4, 4))
+    runs(rig, 8, on)
+    load(policy, args, PER_USER, rig)
+    assert used(rig) == {(7,): (left + 1, 4 * (left + 1), 0, 1)}
+    rig.alloc(1, nodes(2), userid=7)
+    rig.settle()
+    assert rig.started() == []
+    rig.free(8, rig.info.R[8])
+    rig.settle()
+    assert rig.started() == [1]
+    assert used(rig) == {(7,): (2, 8, 0, 1)}
+    check(rig)
+
+
+@POLICIES
 def test_a_partial_free_gives_the_node_back(policy, args):
     rig = load(policy, args, PER_USER)
     rig.alloc(1, nodes(2), userid=7)

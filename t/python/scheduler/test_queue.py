@@ -517,7 +517,7 @@ def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
 
 
 def test_how_often_jobs_are_compared_when_many_come_leave_and_move(monkeypatch):
-    """What a job costs grows at most with the length of its place in binary."""
+    """A job that comes, moves or leaves is compared with a few others, however many there are."""
     compared = []
     before = PendingJob.__lt__
     monkeypatch.setattr(PendingJob, "__lt__", lambda a, b: compared.append(1) or before(a, b))
@@ -541,6 +541,10 @@ def test_how_often_jobs_are_compared_when_many_come_leave_and_move(monkeypatch):
         cost()
         backlog.move_all({one: 16 + one.jobid % 5 for one in jobs})
         cost()
+        backlog.move_all({one: 16 + one.jobid // 20 % 5 for one in jobs[::20]})
+        cost()
+        assert backlog.heap == sorted(jobs)
+        compared.clear()
         read.clear()
         for one in jobs[1:]:
             backlog.remove(one)
@@ -548,7 +552,62 @@ def test_how_often_jobs_are_compared_when_many_come_leave_and_move(monkeypatch):
         assert backlog.heap == jobs[:1]
         assert len(read) == 1
         cost()
-    came, moved, left = costs[4000]
+    came, moved, moved_some, left = costs[4000]
     assert came == pytest.approx(costs[1000][0], abs=0.1) and came < 3
-    assert moved < 1.5 * costs[1000][1]
-    assert left < 1.5 * costs[1000][2]
+    # Where all move, or one leaves, places are compared and no jobs.
+    assert moved == left == 0
+    # Each twentieth: as often as 20 can be halved, and as much again.
+    assert moved_some == pytest.approx(costs[1000][2], rel=0.1) and 0 < moved_some < 10 / 20
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "add", "remove", "after"]), st.integers(0, 10**6)),
+        max_size=200,
+    )
+)
+def test_the_next_job_with_a_shorter_limit_is_that_of_a_walk(steps):
+    alike, there = Alike("one", "one"), []
+    before, queue_module.JOBS_PER_BLOCK = queue_module.JOBS_PER_BLOCK, 6
+    try:
+        for step, number in steps:
+            if step == "add":
+                one = job(len(there) * 10**6 + number, number % 3)
+                one.limit, one.request = float(number % 5), Simple()
+                alike.add(one)
+                there.append(one)
+            elif there and step == "remove":
+                alike.remove(there.pop(number % len(there)))
+            elif there:
+                order, jobid, limit = -(number % 4), number, float(number % 6)
+                found = alike.after(order, jobid, limit, 1)
+                expected = [
+                    one
+                    for one in sorted(there)
+                    if (one.order, one.jobid) >= (order, jobid) and one.limit < limit
+                ]
+                assert found is (expected[0] if expected else None)
+    finally:
+        queue_module.JOBS_PER_BLOCK = before
+
+
+class Simple:
+    finalized = False
+
+
+def test_where_many_leave_the_others_are_not_looked_at(monkeypatch):
+    """Each may have been the one with the shortest limit of its block."""
+    looked = []
+    find = Alike._find_shortest
+    monkeypatch.setattr(Alike, "_find_shortest", lambda *args: looked.append(1) or find(*args))
+    alike = Alike("one", "one")
+    jobs = [job(number) for number in range(4000)]
+    for one in jobs:
+        one.limit, one.request = 60.0, Simple()
+        alike.add(one)
+    looked.clear()
+    for one in jobs[:-1]:
+        alike.remove(one)
+    assert not looked
+    jobs[-1].limit = 60.0
+    assert alike.after(0, 0, 60.0, 1) is None and alike.after(-16, 0, 61.0, 1) is jobs[-1]

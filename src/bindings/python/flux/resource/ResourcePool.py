@@ -408,6 +408,20 @@ class ResourcePool:
         """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none. O(jobs)."""
         return self.impl.job_end_times()
 
+    def endless_jobs(self) -> list[int]:
+        """The ids of the jobs without an end. O(jobs), mostly O(1)."""
+        return self.impl.endless_jobs()
+
+    def ends_by_job(self) -> dict[int, float]:
+        """Dict of job id to end of all jobs, as ``job_end_times()`` has them. O(jobs), in a quarter of
+        its time: no object is made for a job."""
+        return self.impl.ends_by_job()
+
+    def placeholders(self) -> list[int]:
+        """The ids of the allocations that belong to no job, see ``hold_free()``; they are below zero.
+        O(jobs)."""
+        return self.impl.placeholders()
+
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """Ascending list of ``(end, jobid)`` of the jobs that have an end (seconds since the
         epoch).

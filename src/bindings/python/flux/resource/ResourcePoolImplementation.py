@@ -22,7 +22,7 @@ from flux.resource.pool.inventory import (
     selected_ranks,
 )
 from flux.resource.pool.jobid import job_text
-from flux.resource.pool.masks import idset_text, members, popcount
+from flux.resource.pool.masks import idset_text, mask_of, members, popcount
 from flux.resource.pool.placement import WORST_FIT, Placement, slots_on
 from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import read_lite
@@ -291,11 +291,16 @@ class ResourcePoolImplementation:
         inventory = self.inventory
         full = inventory.full
         groups = {units: mask & ~index.idle for units, mask in inventory.kinds.items()}
+        # Ranks by what they have and what of it is free: a mask is as long as the cluster, so one is made
+        # for all ranks of a kind and state together.
+        alike: dict[tuple[int, int], list[int]] = {}
         for rank, free in enumerate(index.partial):
             if free:
-                groups[full[rank]] ^= 1 << rank
-                taken = full[rank] ^ free
-                groups[taken] = groups.get(taken, 0) | 1 << rank
+                alike.setdefault((full[rank], free), []).append(rank)
+        for (units, free), ranks in alike.items():
+            mask = mask_of(ranks)
+            groups[units] ^= mask
+            groups[units ^ free] = groups.get(units ^ free, 0) | mask
         return select(groups)
 
     def _down(self) -> Selection:
@@ -440,6 +445,18 @@ class ResourcePoolImplementation:
     def job_end(self, jobid: int) -> float:
         """When a job ends; see ``ResourcePool.job_end()``. O(jobs), unless overridden."""
         return dict(self.job_end_times())[jobid]
+
+    def ends_by_job(self) -> dict[int, float]:
+        """Dict of job id to end; see ``ResourcePool.ends_by_job()``."""
+        return dict(self.job_end_times())
+
+    def placeholders(self) -> list[int]:
+        """The ids of the placeholders; see ``ResourcePool.placeholders()``."""
+        return [jobid for jobid in self.ends_by_job() if jobid < 0]
+
+    def endless_jobs(self) -> list[int]:
+        """The ids of the jobs without an end; see ``ResourcePool.endless_jobs()``."""
+        return [jobid for jobid, end in self.ends_by_job().items() if not end]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """Jobs in the order of their ends; see ``ResourcePool.jobs_by_end()``.

@@ -120,8 +120,8 @@ class AdmissionRule:
     name = "rule"
 
     #: Whether there is anything to ask this rule about at present. While it is false, `check`,
-    #: `allocate`, `does_not_fit`, `latest_end`, `why`, `started` and `freed` are not called; and
-    #: while no rule is engaged, nor is `extended` of any. So a rule that is not used costs
+    #: `allocate`, `does_not_fit`, `latest_end`, `end_of`, `why`, `started` and `freed` are not called;
+    #: and while no rule is engaged, nor is `extended` of any. So a rule that is not used costs
     #: nothing; one that keeps count of jobs is engaged as long as there is one. A rule that changes
     #: it calls ``host.admission.update()``.
     engaged = True
@@ -463,6 +463,7 @@ class AdmissionControl:
         self._looking: list[AdmissionRule] = []
         self._parting: list[AdmissionRule] = []
         self._ending: list[AdmissionRule] = []
+        self._timing: list[AdmissionRule] = []
         self._annotating: list[AdmissionRule] = []
         self._doubting: list[AdmissionRule] = []
         self._pinning: list[AdmissionRule] = []
@@ -501,6 +502,7 @@ class AdmissionControl:
         self._looking = self._engaged_with(AdmissionRule.second_look)
         self._parting = self._engaged_with(AdmissionRule.does_not_fit)
         self._ending = self._engaged_with(AdmissionRule.latest_end)
+        self._timing = self._engaged_with(AdmissionRule.end_of)
         self._annotating = self._engaged_with(AdmissionRule.annotations)
         self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
         self._pinning = self._engaged_with(AdmissionRule.pins_promises)
@@ -759,9 +761,14 @@ class AdmissionControl:
 
     def end_of(self, jobid: int, end: float) -> float:
         """When a running job ends, of which the pool says `end`."""
-        for rule in self.rules:
+        for rule in self._timing:
             end = rule.end_of(jobid, end)
         return end
+
+    @property
+    def sets_ends(self) -> bool:
+        """Whether a rule may say that a running job ends at another time than the pool says."""
+        return bool(self._timing)
 
     # -- deferred jobs -----------------------------------------------------------------------------
 

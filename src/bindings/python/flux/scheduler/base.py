@@ -120,7 +120,8 @@ class Scheduler(BrokerModule):
         self._runs = False
         #: how many jobs waited for their requests to be sent when this scheduler was ready for them
         self.waiting_at_start = 0
-        self._lost_ranks: dict[int, str] = {}  # ranks of running jobs that were gone at hello
+        #: by id, what running jobs held at hello on ranks that were gone by then
+        self._lost_at_hello: dict[int, host.Lost] = {}
         self._warned: set[str] = set()
         # A pool object is made of R only for an override, which may want to read it.
         self._free_overridden = type(self).free is not Scheduler.free
@@ -558,7 +559,7 @@ class Scheduler(BrokerModule):
         hello.take_over(jobs)
         for jobid in hello.jobs:
             self._requests.move(jobid, "hello")
-        self._lost_ranks = hello.lost
+        self._lost_at_hello = hello.lost
         if self._before_ready(list(hello.jobs.values())):
             jobs, count = host.hello_again_and_ready(
                 handle, self.hello_partial_ok, self.queue_depth
@@ -600,7 +601,7 @@ class Scheduler(BrokerModule):
     def _allocated(self) -> dict[str, Any]:
         """R of what jobs hold; what placeholders hold, whose ids are below zero, is not
         theirs."""
-        placeholders = [jobid for jobid, _ in self._pool.job_end_times() if jobid < 0]
+        placeholders = self._pool.placeholders()
         if not placeholders:
             return self._pool.allocated_to_dict()
         pool = self._pool.copy()
@@ -749,11 +750,11 @@ class Scheduler(BrokerModule):
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         """Have `free` return resources (an R dict) to the pool, and tell the policy."""
         try:
-            lost = self._lost_ranks.get(jobid) if self._lost_ranks else None
-            if self._free_overridden or lost:
+            lost = self._lost_at_hello.get(jobid) if self._lost_at_hello else None
+            if self._free_overridden or lost is not None:
                 R = ResourcePool(R)
-            if lost:
-                R.remove_ranks(lost)
+            if lost is not None:
+                R.remove_ranks(lost.ranks)
             self.free(jobid, R, final=final)
         except Exception:
             # What is in doubt stays allocated: better idle until a reload than given out twice.
@@ -763,7 +764,7 @@ class Scheduler(BrokerModule):
         if self._requests.is_running(jobid):
             self._requests.move(jobid, "final free" if final else "free")
         if final:
-            self._lost_ranks.pop(jobid, None)
+            self._lost_at_hello.pop(jobid, None)
         if self.log.level >= LOG_DEBUG:
             self._errors.guard("free", self._log_free, jobid, R, final)
 

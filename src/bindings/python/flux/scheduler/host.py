@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from syslog import LOG_DEBUG
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from flux.constants import FLUX_RPC_STREAMING
 from flux.job import JobID
@@ -547,6 +547,18 @@ def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
     return R
 
 
+class Lost(NamedTuple):
+    """What a job that was found running holds on ranks that are gone from the pool.
+
+    Attributes:
+        ranks (str): the ranks, as an idset
+        R (dict): what it holds there
+    """
+
+    ranks: str
+    R: dict[str, Any]
+
+
 class Hello:
     """Accounts for the jobs that hold resources when a scheduler starts (RFC 27).
 
@@ -562,7 +574,7 @@ class Hello:
 
     Attributes:
         jobs (dict): by id, the jobs that were accounted for (`RunningJob`)
-        lost (dict): by job id, the ranks (idset text) of a job that are gone from the pool
+        lost (dict): by job id, what a job holds on ranks that are gone from the pool (`Lost`)
     """
 
     def __init__(
@@ -573,7 +585,7 @@ class Hello:
         self.enter = enter
         self.errors = errors
         self.jobs: dict[int, RunningJob] = {}
-        self.lost: dict[int, str] = {}
+        self.lost: dict[int, Lost] = {}
 
     def take_over(self, jobs: list[dict[str, Any]]) -> None:
         """Account for each of `jobs` (see `running_jobs`)."""
@@ -651,19 +663,25 @@ class Hello:
         """
         jobid = int(job["id"])
         try:
-            lost = held.to_resource_set().ranks - self.pool.to_resource_set().ranks
-            if lost.count():
-                held.remove_ranks(lost.encode())
-            if not held.to_resource_set().ranks.count():
+            ranks = held.to_resource_set().ranks
+            if not ranks.count():
                 return
+            lost = None
+            gone = ranks - self.pool.to_resource_set().ranks
+            if gone.count():
+                on_gone = ResourcePool(held.to_dict())
+                on_gone.remove_ranks((ranks - gone).encode())
+                lost = Lost(gone.encode(), on_gone.to_dict())
+                held.remove_ranks(gone.encode())
+            # Without any of its ranks it is in the pool all the same, as where they leave later.
             self.pool.register_alloc(jobid, held)
         except Exception as exc:
             # Held by another job, or the hello override had entered it: nothing more can be done.
             self.errors.log.debug(f"hello: {name_of(jobid)}: {exc}")
             return
         self._note(job, held.to_dict())
-        if lost.count():
-            self.lost[jobid] = lost.encode()
+        if lost is not None:
+            self.lost[jobid] = lost
 
     def _restart(self, jobid: int) -> None:
         what = f"hello: raising an exception on {name_of(jobid)}"

@@ -43,6 +43,7 @@ from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.run_time_service import KEY as HISTORY_KEY
 from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 from flux.scheduler.site_policy import RULES
+from flux.scheduler.site_policy.holdings import Holdings
 from flux.scheduler.site_policy.in_force import Rule, RulesInForce
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.queue_names import QueueNames
@@ -111,6 +112,7 @@ class PolicyScheduler(Scheduler):
     Attributes:
         admission (AdmissionControl): the admission rules, and the jobs they have deferred
         facts (RequestFacts): what the pool says about requests
+        holdings (Holdings): what running jobs hold, on ranks that have left as well
         queue_order (QueueOrder): who waits for whom
         queue_names (QueueNames): which queues a name covers
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
@@ -154,6 +156,7 @@ class PolicyScheduler(Scheduler):
             HISTORY_KEY, SAVE_INTERVAL_S, self._run_times.text
         )
         self.facts = RequestFacts(lambda: self.resources)
+        self.holdings = Holdings(lambda: self.resources)
         self.queue_order = QueueOrder(self, lambda: self._passes.events)
         self._plan: Plan | None = None
         self._config = InstanceConfig(h)
@@ -340,6 +343,13 @@ class PolicyScheduler(Scheduler):
         """Called when the plan is void, and with it all promises: mostly since ranks went down,
         left or changed, before `resource_update`."""
 
+    def _update(self, update: dict[str, Any]) -> None:
+        if self.running and update.get("shrink"):
+            with self.holdings.noting_departures(self.running):
+                super()._update(update)
+        else:
+            super()._update(update)
+
     def _ranks_changed(self, lost: bool) -> None:
         self.facts.clear()
         if lost:
@@ -496,6 +506,8 @@ class PolicyScheduler(Scheduler):
         self._load_history()
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
+        for jobid, lost in self._lost_at_hello.items():
+            self.holdings.found_departed(jobid, lost.R)
         rules = self.admission.rules
         names: tuple[str, ...] = ()
         if any(rule.wants_attributes() for rule in rules):
@@ -720,6 +732,7 @@ class PolicyScheduler(Scheduler):
             pass
         elif self._history is not None or job.predicted is not None or self._overrides_ended:
             self._run_times.job_ended(job)
+        self.holdings.freed(jobid, R, final)
         if self.admission.engaged:
             self.admission.tell(AdmissionRule.freed, jobid, R, final)
 

@@ -173,6 +173,9 @@ class RankProfile:
         self._profile.shared = True
         if self._started or self._seen != pool.generation:
             new._profile = self._profile.followed(pool)
+        if len(self._started) > len(promises):  # less to enter than to remove
+            new._enter_all()
+            return new
         new._bookings = bookings.copy(new._profile)
         for booking in self._started:
             new._bookings.remove(booking)
@@ -208,6 +211,8 @@ class RankProfile:
             self._enter_all()
         elif self._entered > 1000 + 4 * len(self._promises):
             self._enter_all()  # to be rid of times that are long past
+        elif len(started) > len(self._promises):
+            self._enter_all()  # less to enter than to remove
         elif not all(self._bookings.remove(booking) for booking in started):
             self._enter_all()
 
@@ -1061,10 +1066,22 @@ class RankProfile:
         if popcount(room) < self._least_ranks(shape):
             return None
         index = pool.index
-        touched = 0 if _exact(shape) else room & self._bookings.touched(now, end)
+        touched = 0
+        if not _exact(shape):
+            # Jobs that were started lately are booked, too; what they hold is out of the index already.
+            touched = room & self._bookings.touched(now, end) & self._promised(now, end)
         if touched:
             index = self._reduced(touched, now, end)
         return pool.place_shape(index, shape, room)
+
+    def _promised(self, start: float, end: float) -> int:
+        """Mask of the ranks that promises are bound to in a span. O(promises)."""
+        ranks = 0
+        for promise in self._promises.values():
+            if promise.start <= end and promise.end >= start:
+                for mask, _ in promise.parts or ():
+                    ranks |= mask
+        return ranks
 
     def _reduced(self, touched: int, start: float, end: float) -> RankIndex:
         """The pool's index without what bookings in a span need of some ranks."""

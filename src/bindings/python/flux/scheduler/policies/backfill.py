@@ -695,19 +695,20 @@ class Backfill(PolicyScheduler):
         if self.ranked is not None:
             self.forget(job)
         else:
-            self.leave_place(job.jobid)
+            self.leave_place(job)
 
     def prioritize(self, jobs: list[Any]) -> None:
         for jobid, _ in jobs:
-            self.leave_place(jobid)
+            job = self.pending(jobid)
+            if job is not None:
+                self.leave_place(job)
         super().prioritize(jobs)
 
-    def leave_place(self, jobid: int) -> None:
+    def leave_place(self, job: PendingJob) -> None:
         """A pending job is about to leave its place in the queue, and gives up its promise."""
-        job = self.pending(jobid)
-        if job is not None and self.ranked is not None:
+        if self.ranked is not None:
             self.ranked.moves(job)
-        elif job is not None:
+        else:
             self.blocked.drop(job)
             if job in self.promises:
                 self.revoke(job)

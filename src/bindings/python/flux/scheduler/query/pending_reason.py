@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import math
 from collections.abc import Generator, Iterator
@@ -157,17 +156,9 @@ class PendingReason:
         source = self._source
         wanted = self._policy.facts.ranks_of(job.resource_request)
         estimate, _ = source.estimate_of(job)
-        limit = math.inf if estimate is None else estimate
-        last: list[tuple[float, int]] = []
-        for examined, (jobid, end) in enumerate(source.running_jobs(), 1):
-            if (end or math.inf) <= limit:
-                last.append((-end if end else -math.inf, jobid))
-            if examined % JOBS_PER_STEP == 0:
-                yield
-        heapq.heapify(last)
+        last = yield from source.ending_by(math.inf if estimate is None else estimate)
         found: list[dict[str, Any]] = []
-        for examined in range(1, len(last) + 1):
-            end, jobid = heapq.heappop(last)
+        for examined, jobid in enumerate(last, 1):
             if examined % JOBS_PER_STEP == 0:
                 yield
             try:
@@ -182,7 +173,7 @@ class PendingReason:
                     "name": caller.name(jobid, None),
                     "state": "running",
                     "start": None,
-                    "end": None if end == -math.inf else -end,
+                    "end": source.end_of(jobid) or None,
                 }
             )
         return found, False

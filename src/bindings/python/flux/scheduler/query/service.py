@@ -425,9 +425,8 @@ class QueryService:
         pool = source.pool
         up, idle = pool.eligible_ranks(), pool.idle_ranks
         reserved = 0
-        for jobid, _ in pool.job_end_times():
-            if jobid < 0:  # a placeholder
-                reserved |= pool.held_ranks(jobid)
+        for jobid in pool.placeholders():
+            reserved |= pool.held_ranks(jobid)
         counts = {
             "allocated": popcount(up & ~idle & ~reserved),
             "free": popcount(up & idle),

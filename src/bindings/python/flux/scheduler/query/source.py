@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 if TYPE_CHECKING:
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from flux.scheduler.order import QueueOrder
     from flux.scheduler.request_facts import RequestFacts
     from flux.scheduler.requests import PendingJob
+
+
+#: Running jobs whose ends are asked for in one step of an answer.
+ENDS_PER_STEP = 256
 
 
 class QueriedPolicy(Protocol):
@@ -108,6 +114,52 @@ class QuerySource:
         for jobid, end in self.pool.job_end_times():
             if jobid >= 0:
                 yield jobid, self.policy.admission.end_of(jobid, end)
+
+    def end_of(self, jobid: int) -> float:
+        """When a job that holds resources ends; 0 if that is not known. KeyError: it holds none."""
+        return self.policy.admission.end_of(jobid, self.pool.job_end(jobid))
+
+    def ending_by(self, limit: float) -> Generator[None, None, Iterator[int]]:
+        """The ids of the jobs that hold resources and end by a time, the last first; those that have no
+        end are the last, if the time is infinite.
+
+        O(log running jobs) until some are asked for; where a rule may say that jobs end at other times
+        than the pool says, O(running jobs), and it yields after each `ENDS_PER_STEP`.
+        """
+        pool, admission = self.pool, self.policy.admission
+        if not admission.sets_ends:
+            ends = pool.jobs_by_end()
+            endless = []
+            if limit == math.inf:
+                endless = sorted(pool.endless_jobs())
+        else:
+            ends, endless = [], []
+            for examined, (jobid, end) in enumerate(self.running_jobs(), 1):
+                if end:
+                    ends.append((end, jobid))
+                elif limit == math.inf:
+                    endless.append(jobid)
+                if examined % ENDS_PER_STEP == 0:
+                    yield
+            ends.sort()
+            endless.sort()
+        return self._last_first(ends, endless, limit)
+
+    @staticmethod
+    def _last_first(
+        ends: list[tuple[float, int]], endless: list[int], limit: float
+    ) -> Iterator[int]:
+        """Ids of jobs by ascending ``(end, id)``, from a time back; jobs of one end by their ids."""
+        for jobid in endless:
+            if jobid >= 0:
+                yield jobid
+        behind = bisect_right(ends, (limit, math.inf))
+        while behind:
+            first = bisect_left(ends, (ends[behind - 1][0], -math.inf), 0, behind)
+            for _, jobid in ends[first:behind]:
+                if jobid >= 0:
+                    yield jobid
+            behind = first
 
     def kind_of_wait(self, job: PendingJob) -> str:
         """What `job` waits for, in a word: the name of an admission rule such as ``reservation``,

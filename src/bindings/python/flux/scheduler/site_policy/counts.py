@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Counting what jobs hold: nodes, cores, GPUs, jobs."""
+"""Amounts of what is limited: nodes, cores, GPUs, jobs; and the names of users."""
 
 from __future__ import annotations
 
 import pwd
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from flux.resource.pool.masks import popcount
-from flux.resource.pool.rv1 import object_of, read_lite
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
@@ -32,49 +29,6 @@ class Amount(NamedTuple):
 
 #: What is counted, in the order in which it is checked.
 DIMENSIONS = Amount._fields
-
-
-class Holding(NamedTuple):
-    """What a job holds.
-
-    Attributes:
-        ranks (int): mask of the ranks on which it holds something
-        cores, gpus (int): how many, in all
-    """
-
-    ranks: int = 0
-    cores: int = 0
-    gpus: int = 0
-
-
-NOTHING = Holding()
-
-
-def holding_of(pool: ResourcePool, jobid: int) -> Holding:
-    """What a job holds in a pool now.  O(kinds of what it holds on a rank)."""
-    try:
-        kinds = pool.held_kinds(jobid)
-    except KeyError:
-        return NOTHING
-    ranks = all_cores = all_gpus = 0
-    for cores, gpus, mask in kinds:
-        count = popcount(mask)
-        ranks |= mask
-        all_cores += count * cores
-        all_gpus += count * gpus
-    return Holding(ranks, all_cores, all_gpus)
-
-
-def left_of(holding: Holding, R: Any) -> Holding:
-    """What a job still holds when it has given back some of its ranks, as R (an object, or a
-    ResourcePool)."""
-    ranks, cores, gpus = holding
-    for mask, core_mask, gpu_mask in read_lite(object_of(R)):
-        count = popcount(mask)
-        ranks &= ~mask
-        cores -= count * popcount(core_mask)
-        gpus -= count * popcount(gpu_mask)
-    return Holding(ranks, cores, gpus)
 
 
 _names: dict[int, str] = {}

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
-from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, Holding, user_id
+from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, user_id
 from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.holdings import Holding
 
 #: Where the number of jobs is in `DIMENSIONS`.
 JOBS = DIMENSIONS.index("jobs")

@@ -23,14 +23,11 @@ from flux.scheduler.admission import Deferral
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counts import (
     DIMENSIONS,
-    NOTHING,
     Amount,
-    Holding,
-    holding_of,
     least_of,
-    left_of,
     user_name,
 )
+from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
 from flux.scheduler.site_policy.limit import Limit, Use, read_limit
 from flux.scheduler.site_policy.table_rule import TableRule
 
@@ -88,8 +85,6 @@ class LimitRule(TableRule):
         super().__init__(host, errors)
         self._limits: list[Limit] = []
         self._uses: dict[tuple[str, tuple[Any, ...]], Use] = {}
-        #: by id, what running jobs hold that were counted before the table changed
-        self._held: dict[int, Holding] = {}
         self._jobs: dict[int, Counted] = {}
         #: by key of a deferral, the `Use` that does not let in what the pool has offered
         self._offers: dict[Hashable, Use] = {}
@@ -115,12 +110,6 @@ class LimitRule(TableRule):
             self._promote(use)
         self._limits = list(entries.values())
         self._uses.clear()
-        # Ranks that have left the instance are no longer in the pool, but the job holds them.
-        self._held.update(
-            (jobid, known.holds) for jobid, known in self._jobs.items() if not known.waits
-        )
-        if not entries:
-            self._held.clear()
         self._jobs.clear()
         self._offers.clear()
         self._too_much.clear()
@@ -469,12 +458,9 @@ class LimitRule(TableRule):
             self._waits_no_more(job.jobid, known)
 
     def _runs(self, jobid: int, known: Counted) -> None:
-        held = self._held.pop(jobid, NOTHING) if self._held else NOTHING
-        if not held.ranks:
-            pool = self.host.resources
-            offered_to, generation, held = self._offered
-            if offered_to != jobid or generation != pool.generation:
-                held = holding_of(pool, jobid)
+        offered_to, generation, held = self._offered
+        if offered_to != jobid or generation != self.host.resources.generation:
+            held = self.host.holdings.of(jobid)
         known.holds = held
         for use in known.uses:
             use.change(NOTHING, known.holds, 1)
@@ -489,13 +475,9 @@ class LimitRule(TableRule):
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         self._too_much.clear()
         known = self._jobs.get(jobid)
-        if jobid in self._held:
-            self._held[jobid] = left_of(self._held[jobid], R)
-            if final:
-                del self._held[jobid]
         if known is not None and not known.waits:
             # Ranks that have left the instance are still the job's, until it is freed.
-            holds = NOTHING if final else left_of(known.holds, R)
+            holds = NOTHING if final else known.holds.left_of(R)
             for use in known.uses:
                 use.change(known.holds, holds, -1 if final else 0)
                 self._fallen(use)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.request_facts import RequestFacts
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.holdings import Holdings
     from flux.scheduler.site_policy.queue_names import QueueNames
 
 
@@ -21,6 +22,7 @@ class SitePolicyHost(AdmissionHost, Protocol):
     """A scheduler as the rules of this package see it."""
 
     facts: RequestFacts
+    holdings: Holdings
     queue_names: QueueNames
 
     @property
