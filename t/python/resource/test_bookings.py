@@ -5,8 +5,9 @@ import math
 import random
 
 import pytest
-from test_sums import NOW, fill, make_pool
+from test_sums import NOW, fill, make_pool, spec
 
+from flux.resource import InsufficientResources
 from flux.resource.plan import bookings as bookings_module
 from flux.resource.plan.bookings import Bookings
 from flux.resource.plan.promise import Booking
@@ -98,3 +99,80 @@ def test_ranks_that_bookings_leave_enough_on(monkeypatch, seed, asked):
             assert booked.leaving(room, need, start, end) == expected
             found.add(expected == room)
     assert found == {True, False}
+
+
+def timelines_made(monkeypatch):
+    """The ranks for which what they have left is worked out, from now on."""
+    made = []
+    init = bookings_module._RankTimeline.__init__
+    monkeypatch.setattr(
+        bookings_module._RankTimeline,
+        "__init__",
+        lambda self, profile, rank, booked: made.append(rank) or init(self, profile, rank, booked),
+    )
+    return made
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bookings_beside_jobs_that_come_and_go(monkeypatch, seed):
+    rng = random.Random(seed)
+    pool = make_pool(RANKS)
+    fill(pool, rng, 12)
+    profile = profile_of(pool)
+    booked = Bookings(profile)
+    there = []
+    needs = [Need(rng.randint(0, 16), rng.randint(0, 4), False) for _ in range(4)]
+    for step in range(80):
+        if rng.random() < 0.3:
+            start = NOW + rng.randint(0, 40)
+            base = profile.inventory.key_base
+            mask = rng.getrandbits(RANKS) or 1
+            one = Booking(start, start + rng.randint(1, 30), [(mask, rng.randint(1, 6) * base)])
+            there.append(one)
+            booked.enter(one)
+        elif rng.random() < 0.5:
+            pool.free(rng.randint(1, 12 + 10 * step))
+        else:
+            fill_more(pool, rng, 100 + 10 * step)
+        if rng.random() < 0.1:
+            profile.shared = True
+        pool.now += rng.choice([0, 0, 0, 3])
+        profile = profile.followed(pool.impl)
+        booked.follow(profile)
+        anew = Bookings(profile_of(pool))
+        for one in there:
+            anew.enter(one)
+        for need in needs:
+            start = pool.now + rng.randint(0, 45)
+            end = start + rng.choice([rng.randint(1, 40), math.inf])
+            room = profile.track(need).at(start)
+            assert booked.leaving(room, need, start, end) == anew.leaving(room, need, start, end)
+
+
+def fill_more(pool, rng, jobid):
+    request = pool.parse_resource_request(spec(rng.randint(1, 3), rng.randint(1, 6), 0, 20.0))
+    try:
+        pool.alloc(jobid, request)
+    except InsufficientResources:
+        pass
+
+
+def test_after_an_end_only_its_ranks_are_worked_out_again(monkeypatch):
+    pool = make_pool(40)
+    for jobid in range(40):
+        pool.alloc(jobid, pool.parse_resource_request(spec(1, 9, 0, 100.0 + jobid)))
+    profile = profile_of(pool)
+    booked = Bookings(profile)
+    for number in range(80):
+        booked.enter(Booking(NOW + number, NOW + number + 90, [(3 << number // 2, 5)]))
+    need, everyone = Need(8, 0, False), profile.inventory.ranks
+    made = timelines_made(monkeypatch)
+    left = booked.leaving(everyone, need, NOW + 300, NOW + 400)
+    booked.leaving(everyone, need, NOW + 20, NOW + 90)
+    assert len(set(made)) > 30 and left == everyone
+    del made[:]
+    pool.free(7)
+    profile = profile.followed(pool.impl)
+    booked.follow(profile)
+    booked.leaving(everyone, need, NOW + 20, NOW + 90)
+    assert len(made) == 1

@@ -9,6 +9,7 @@ import pytest
 from pool_model import R_of
 
 from flux.resource import InsufficientResources, ResourcePool
+from flux.resource.plan import sums as sums_module
 from flux.resource.plan.packing import (
     MAX_PACKING_STEPS,
     STEPS_PER_CHANGE,
@@ -67,8 +68,10 @@ def fill(pool, rng, jobs):
     return held
 
 
+@pytest.mark.parametrize("together", [2, 3, sums_module.TIMES_TOGETHER])
 @pytest.mark.parametrize("seed", range(8))
-def test_sums_are_what_running_jobs_and_promises_leave(seed):
+def test_sums_are_what_running_jobs_and_promises_leave(monkeypatch, seed, together):
+    monkeypatch.setattr(sums_module, "TIMES_TOGETHER", together)
     rng = random.Random(seed)
     pool = make_pool(6)
     held = fill(pool, rng, 20)

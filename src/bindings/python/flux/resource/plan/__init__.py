@@ -9,8 +9,9 @@ Which file to open:
 - ``counted_profile.py``: availability as a number of units over time. ``count_timeline.py``: such
   numbers.
 - ``rank_profile.py``: availability on each rank over time. It is put together from what running
-  jobs leave (``running_profile.py``) and what is booked (``bookings.py``). ``mask_timeline.py``:
-  masks over time.
+  jobs leave (``running_profile.py``, made of ``end_block.py``) and what is booked
+  (``bookings.py``). ``mask_timeline.py``: masks over time.
+- ``room_counts.py``: for how many nodes or slots of a request there is room now.
 - ``sums.py``: what promises leave of all ranks together, the quickest proof that there is no room.
 - ``packing.py``: whether promises can be bound to ranks in another way, to make room.
 - ``tokens.py``: what is on no rank, such as licences. ``claims.py``: who may not be on a rank with whom.

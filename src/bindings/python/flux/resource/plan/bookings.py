@@ -75,14 +75,26 @@ class Bookings:
             new.__dict__.update(_shortages=shortages, _borrowed=True)
         return new
 
-    def rebase(self, profile: RunningProfile) -> None:
-        """Use another profile, of the same ranks."""
-        self.profile = profile
-        self.forget()
+    def follow(self, profile: RunningProfile) -> None:
+        """Use a profile of the same ranks that has just followed the pool: the same one, or another.
 
-    def forget(self) -> None:
-        """Forget what was worked out from the profile, which does not hold any more."""
-        self._timelines = {}
+        What is left of ranks on which nothing has changed still holds, and is kept if no booking was
+        taken out there: each step that is left of such a one costs `pack()` some of its effort. What
+        is short for a need is not known any more: single ranks are asked again, at first.
+        """
+        changed = profile.changed_ranks
+        if changed is None:
+            self._timelines = {}
+        else:
+            for rank in members(changed):
+                self._timelines.pop(rank, None)
+            self._timelines = {
+                rank: one for rank, one in self._timelines.items() if not one.has_idle_steps
+            }
+        if profile is not self.profile:
+            self.profile = profile
+            for timeline in self._timelines.values():
+                timeline.profile = profile
         self._shortages = {}
         self._borrowed = False
 
@@ -136,6 +148,7 @@ class Bookings:
                 if timeline is not None:
                     cores, gpus = divmod(key, self.profile.inventory.key_base)
                     timeline.take(start, end, -cores, -gpus)
+                    timeline.has_idle_steps = True
                 elif not self._borrowed:
                     continue  # nobody has asked yet what is left of the rank
                 for need, shortage in self._shortages.items():
@@ -298,6 +311,7 @@ class _RankTimeline:
 
     Attributes:
         booked_from, booked_until (float): it has no booking before and after these
+        has_idle_steps (bool): whether nothing may change at some of its steps
         last_start (float): no booking begins after this: from then on, what is left only grows
     """
 
@@ -306,6 +320,7 @@ class _RankTimeline:
         "booked_until",
         "cores",
         "gpus",
+        "has_idle_steps",
         "last_start",
         "profile",
         "rank",
@@ -321,6 +336,7 @@ class _RankTimeline:
         base = profile.inventory.key_base
         self.booked_from, self.booked_until = INFINITY, -INFINITY
         self.last_start = -INFINITY
+        self.has_idle_steps = False
         more_cores: dict[float, int] = {}
         more_gpus: dict[float, int] = {}
         for start, end, key in booked:

@@ -194,9 +194,9 @@ class RankProfile:
             return
         self._seen = pool.generation
         before = self._profile.inventory
-        self._bookings.forget()
         self._forget_kept()
         self._profile = self._profile.followed(pool)
+        self._bookings.follow(self._profile)
         self._bounds = StartBounds()
         self.effort.earn()
         self._sums = None
@@ -213,9 +213,7 @@ class RankProfile:
             self._enter_all()  # to be rid of times that are long past
         elif len(started) > len(self._promises):
             self._enter_all()  # less to enter than to remove
-        elif all(self._bookings.remove(booking) for booking in started):
-            self._bookings.rebase(self._profile)
-        else:
+        elif not all(self._bookings.remove(booking) for booking in started):
             self._enter_all()
 
     def _forget_kept(self) -> None:

@@ -40,6 +40,8 @@ MAX_TRACKS = 256
 MAX_SHAPES = 4096
 #: Blocks of which a Track keeps a mask for each time.
 MAX_BLOCKS_WITHIN = 8
+#: Searches of which a Track keeps the result.
+MAX_FIRSTS = 1024
 
 #: ``(end, job id, key)``: so much more a rank has free from then on.
 Gain = tuple[float, int, int]
@@ -64,6 +66,8 @@ class RunningProfile:
         heads (list): for each block, ``(end, job id)``: none of it is before that
         changes (int): how often it has followed the pool
         swept (int): how many ends were swept over
+        changed_ranks (int or None): mask of the ranks on which something changed when it followed the
+            pool last; None: it was made anew since
     """
 
     def __init__(self, pool: ResourcePoolImplementation) -> None:
@@ -77,6 +81,7 @@ class RunningProfile:
         self.heads: list[End] = []
         self.changes = 0
         self.swept = 0
+        self.changed_ranks: int | None = None
         self._owner = object()
         self._records = pool.records_now()
         self._coming = pool.jobs_by_end()  # the ends not swept over, from the next one on
@@ -155,11 +160,13 @@ class RunningProfile:
                 if record is not None:
                     come.append((jobid, record))
         # Ranks that jobs have a part of: what others leave free there changes at all their ends.
-        parted = 0
+        parted = changed = 0
         for _, record in gone + come:
             for mask, _, whole in self._parts(record):
+                changed |= mask
                 if not whole:
                     parted |= mask
+        self.changed_ranks = changed
         self._flip(parted)
         for jobid, record in gone:
             self._leave(jobid, record, parted)
@@ -483,7 +490,18 @@ def _key_of(move: Move) -> int:
 class Track:
     """The ranks with room for a need, from each end of a running job on. They only become more."""
 
-    __slots__ = ("profile", "need", "_changes", "_enough", "_now", "_own", "_behind", "_within")
+    __slots__ = (
+        "profile",
+        "need",
+        "_changes",
+        "_enough",
+        "_now",
+        "_own",
+        "_behind",
+        "_blocks",
+        "_within",
+        "_firsts",
+    )
 
     def __init__(self, profile: RunningProfile, need: Need) -> None:
         self.profile = profile
@@ -493,19 +511,41 @@ class Track:
         self._now = 0  # ranks with room before any end
         self._own: dict[int, int] = {}  # by stamp of a block: those that come to have room in it
         self._behind: list[int] = []  # ranks with room behind each of the first blocks
-        # By number of a block: its times, and the ranks with room from each on.
-        self._within: dict[int, tuple[list[float], list[int]]] = {}
+        self._blocks: list[int] = []  # of these blocks, those that come to have room in it
+        # By number of a block: its stamp, times, and the ranks with room from each on.
+        self._within: dict[int, tuple[int, list[float], list[int]]] = {}
+        # By count and mask of ranks: the first time with room on so many, and the block and stamp.
+        self._firsts: dict[tuple[int, int], tuple[float, int, int]] = {}
 
     def _follow(self) -> None:
-        """Begin anew, with what is known of blocks that are as they were."""
-        profile = self.profile
+        """Keep what is known of the first blocks as far as there is as much room as before."""
+        profile, blocks = self.profile, self.profile.blocks
         self._changes = profile.changes
-        self._now = self._among(profile.index.groups.items())
-        self._behind.clear()
-        self._within.clear()
-        if len(self._own) > 2 * len(profile.blocks) + 16:
-            here = {block.stamp for block in profile.blocks}
+        now = self._among(profile.index.groups.items())
+        same = -1  # so many blocks; not even the room before the first one
+        if now == self._now:
+            same = 0
+            there = min(len(self._behind), len(blocks))
+            while same < there and self._own_of(blocks[same]) == self._blocks[same]:
+                same += 1
+        self._now = now
+        del self._behind[max(0, same) :], self._blocks[max(0, same) :]
+
+        def holds(number: int, stamp: int) -> bool:
+            return number <= same and number < len(blocks) and blocks[number].stamp == stamp
+
+        self._within = {at: one for at, one in self._within.items() if holds(at, one[0])}
+        self._firsts = {one: found for one, found in self._firsts.items() if holds(*found[1:])}
+        if len(self._own) > 2 * len(blocks) + 16:
+            here = {block.stamp for block in blocks}
             self._own = {stamp: mask for stamp, mask in self._own.items() if stamp in here}
+
+    def _own_of(self, block: EndBlock) -> int:
+        """The ranks that come to have room in a block; some may have had it before."""
+        own = self._own.get(block.stamp)
+        if own is None:
+            own = self._own[block.stamp] = self._among(block.reached.items())
+        return own
 
     def _among(self, keys: Iterable[tuple[int, int]]) -> int:
         """The ranks with room among some masks, of ranks with so much free."""
@@ -525,10 +565,8 @@ class Track:
             return self._now
         behind = self._behind
         while len(behind) < number:
-            block = self.profile.blocks[len(behind)]
-            own = self._own.get(block.stamp)
-            if own is None:
-                own = self._own[block.stamp] = self._among(block.reached.items())
+            own = self._own_of(self.profile.blocks[len(behind)])
+            self._blocks.append(own)
             behind.append((behind[-1] if behind else self._now) | own)
         return behind[number - 1]
 
@@ -538,14 +576,15 @@ class Track:
         if within is None:
             if len(self._within) >= MAX_BLOCKS_WITHIN:
                 self._within.clear()
-            times, moves = self.profile.moves(self.profile.blocks[number])
+            block = self.profile.blocks[number]
+            times, moves = self.profile.moves(block)
             room = self._before(number)
             rooms = []
             for some in moves:
                 room |= self._among([(key, mask) for mask, key in some])
                 rooms.append(room)
-            within = self._within[number] = times, rooms
-        return within
+            within = self._within[number] = block.stamp, times, rooms
+        return within[1], within[2]
 
     def at(self, time: float) -> int:
         """Mask of the ranks that have room from a time on."""
@@ -574,6 +613,11 @@ class Track:
         """
         profile = self.profile
         start = max(start, profile.now)
+        if self._changes != profile.changes:
+            self._follow()
+        known = self._firsts.get((count, ranks))
+        if known is not None:
+            return max(start, known[0])
         if popcount(self.at(start) & ranks) >= count:
             return start
         low = max(0, bisect_right(profile.heads, (start, INFINITY)) - 1)
@@ -603,6 +647,9 @@ class Track:
                 first = middle + 1
             else:
                 last = middle
+        if len(self._firsts) >= MAX_FIRSTS:
+            self._firsts.clear()
+        self._firsts[count, ranks] = times[first], low, profile.blocks[low].stamp
         return max(start, times[first])
 
 

@@ -17,6 +17,9 @@ from flux.resource.plan.mask_timeline import INFINITY
 if TYPE_CHECKING:
     from flux.resource.plan.running_profile import RunningProfile
 
+#: Times of which it is known together how much is left at least.
+TIMES_TOGETHER = 32
+
 
 class Sums:
     """Cores and GPUs that all ranks together have left, over time.
@@ -37,6 +40,8 @@ class Sums:
         # What is left at the first of them: the others are beyond what anybody asked for, and to
         # know them, ends of running jobs would have to be gone through for nothing.
         self._left: list[tuple[int, int]] = [(0, 0)]
+        # The least of these, of so many together.
+        self._least: list[tuple[int, int]] = []
 
     def _free(self, time: float) -> tuple[int, int]:
         """What running jobs leave at a time."""
@@ -57,6 +62,7 @@ class Sums:
             less = changes.get(end, (0, 0))
             changes[end] = (less[0] - cores, less[1] - gpus)
         self._times, self._taken, self._left = [-INFINITY], [(0, 0)], [(0, 0)]
+        self._least = []
         cores = gpus = 0
         changes.pop(INFINITY, None)
         for time, change in sorted(changes.items()):
@@ -89,6 +95,26 @@ class Sums:
             if left[0] < cores or left[1] < gpus:
                 return False
         return True
+
+    def _last_short(self, cores: int, gpus: int, first: int, last: int) -> int:
+        """The last of some places in the times at which less is left; ``first - 1``: there is none."""
+        left, least = self._left_at(last), self._least
+        for number in range(len(least), len(left) // TIMES_TOGETHER):
+            some = left[number * TIMES_TOGETHER : (number + 1) * TIMES_TOGETHER]
+            least.append((min([one for one, _ in some]), min([one for _, one in some])))
+        at = last - 1
+        while at >= first:
+            number, place = divmod(at, TIMES_TOGETHER)
+            if place == TIMES_TOGETHER - 1 and at - place >= first:
+                fewest = least[number]
+                if fewest[0] >= cores and fewest[1] >= gpus:
+                    at -= TIMES_TOGETHER
+                    continue
+            one = left[at]
+            if one[0] < cores or one[1] < gpus:
+                return at
+            at -= 1
+        return first - 1
 
     def room_ends(self, cores: int, gpus: int, start: float) -> float:
         """The first moment from ``start`` on at which not so many more are left; infinity: there is
@@ -125,15 +151,11 @@ class Sums:
             if free[0] - booked[0] >= cores and free[1] - booked[1] >= gpus:
                 end = min(start + length, until)
                 last = min(bisect_left(times, end), self._falling)
-                left = self._left_at(last)
-                for at in range(last - 1, following - 1, -1):
-                    one = left[at]
-                    if one[0] < cores or one[1] < gpus:
-                        start = times[at]
-                        following = at + 1
-                        break
-                else:
+                short = self._last_short(cores, gpus, following, last)
+                if short < following:
                     return start
+                start = times[short]
+                following = short + 1
             start = profile.next_end_after(start)
             if following < len(times):
                 start = min(start, times[following])
