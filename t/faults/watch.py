@@ -32,6 +32,9 @@ SLACK = 6
 #: Seconds until a commit that failed is tried again, at most, and the same again for the next.
 LONGEST_RETRY = 10.0
 
+#: Seconds after which a job that was promised a start has been told so.
+TOLD_AFTER_S = 2.0
+
 #: Seconds for which a job may wait for nothing.
 HOUR = 3600.0
 
@@ -159,8 +162,10 @@ class Watch:
         return lost and "failed to reallocate R" in text
 
     def latest_of_pending(self):
-        """Job ids with the latest starts that those which wait were told."""
-        return {jobid: self.latest[jobid] for jobid in self.pending if jobid in self.latest}
+        """Job ids with the latest starts that those which wait were told; without those that are void,
+        as the log has said."""
+        told = (self.latest.keys() & self.pending.keys()) - self.void
+        return {jobid: self.latest[jobid] for jobid in told}
 
     def scheduler_gone(self):
         """No scheduler any more: its requests are void, and frees are not announced."""
@@ -457,9 +462,13 @@ class Watch:
         """The id of the first job in the queue if it could start now, else None."""
         if not self.pending or self.reserving or self.policing or self.preempting:
             return None
-        if self.promising and any(self._promised(jobid) is not None for jobid in self.pending):
-            # It may have to wait for the sake of a start that was promised to one behind it.
-            return None
+        if self.promising and len(self.pending) > 1:
+            # It may have to wait for the sake of a start that was promised to one behind it, which may
+            # not have been told of it yet.
+            young = self.kernel.now() - TOLD_AFTER_S
+            for jobid, one in self.pending.items():
+                if self._promised(jobid) is not None or one.came > young:
+                    return None
         if self.ranked and len(self.pending) > 1:
             return None  # it may be another one's turn
         head = min(self.pending.values(), key=Pending.rank_in_queue)

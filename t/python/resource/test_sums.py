@@ -121,6 +121,10 @@ def test_sums_are_what_running_jobs_and_promises_leave(seed):
         )
         assert first == expected
         found.add(first == math.inf)
+        ends = sums.room_ends(cores, gpus, start)
+        later = [start, *[time for time in moments if time > start]]
+        too_little = [time for time in later if not enough(cores, gpus, time, time + 0.5)]
+        assert ends == (too_little[0] if too_little else math.inf)
     assert found == {True, False}
 
 
@@ -261,6 +265,58 @@ def test_steps_grow_with_changes_of_the_pool_and_not_with_promises(monkeypatch, 
     seen = 2 * changes + started
     assert meter.changes <= seen
     assert meter.given <= STEPS_PER_CHANGE * seen + 2 * MAX_PACKING_STEPS
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_too_long_does_not_fit_and_breaks_no_promise(seed):
+    """Where promises are bound, what is said of a time that is too long is what a start would find."""
+    rng = random.Random(seed)
+    known = 0
+    for _ in range(12):
+        pool = make_pool(3)
+        fill(pool, rng, 12)
+        plan = pool.plan()
+        for jobid in range(100, 104):
+            request = pool.parse_resource_request(
+                spec(rng.randint(1, 5), rng.randint(1, 8), rng.randint(0, 2), rng.randint(5, 60))
+            )
+            when = plan.earliest(request)
+            if when is not None:
+                plan.reserve(jobid, request, when)
+        for _ in range(10):
+            slots, cores, gpus = rng.randint(1, 6), rng.randint(1, 6), rng.randint(0, 2)
+            request = pool.parse_resource_request(spec(slots, cores, gpus, 1.0))
+            too_long = plan.too_long(request)
+            if too_long < math.inf and not plan.is_counted:
+                known += 1
+                assert not plan.fits(request, duration=too_long or 1e-3)
+    assert known > 10
+
+
+def test_ends_of_running_jobs_behind_all_promises_are_not_swept_over(monkeypatch):
+    """What is left only grows behind the last start of a promise, so nobody has to know it there,
+    of all ranks together or of a single one."""
+    asked = []
+    free, gains = Sums._free, RunningProfile.gains
+    monkeypatch.setattr(Sums, "_free", lambda self, time: asked.append(time) or free(self, time))
+    monkeypatch.setattr(
+        RunningProfile, "gains", lambda self, *args: asked.append(args[-1]) or gains(self, *args)
+    )
+    pool = make_pool(16, cores=32)
+    for jobid in range(60):
+        pool.alloc(jobid + 1, pool.parse_resource_request(spec(1, 1, 0, 1000.0 + jobid)))
+    pool.alloc(900, pool.parse_resource_request(spec(12, 1, 4, 50.0)))
+    plan = pool.plan()
+    first = pool.parse_resource_request(spec(14, 1, 4, 5000.0))
+    plan.reserve(901, first, plan.earliest(first))
+    assert plan.start_of(901) == NOW + 50 and not plan.is_counted
+    behind = pool.parse_resource_request(spec(9, 1, 1, 4000.0))
+    pool.free(1)
+    asked.clear()
+    assert plan.advance(901) == NOW + 50
+    assert plan.too_long(behind) == pytest.approx(50)
+    assert not plan.fits(behind)
+    assert asked and max(asked) <= NOW + 50
 
 
 def test_a_copy_of_a_plan_changes_nothing_in_it():

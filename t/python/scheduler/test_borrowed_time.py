@@ -277,6 +277,63 @@ def test_a_promise_stays_if_others_rest_on_it():
     assert first.t_start <= told[0] + 1 and second.t_start <= told[1] + 1
 
 
+def lend_one_of_two(instance, runtime=400):
+    """On four nodes: a job on two of them for 400 s, one that was promised two nodes then, and a
+    borrower of one of these, beside which the rest is promised to others."""
+    batch(instance, 1, duration=1100)
+    first = batch(instance, 2, duration=400, runtime=runtime)
+    taker = batch(instance, 2, duration=1000)
+    standby(instance, 2, duration=200)
+    borrower = standby(instance, 1, duration=1150)
+    other = standby(instance, 1, duration=200)
+    assert [job.state for job in (taker, borrower, other)] == ["pending", "running", "pending"]
+    assert promised(taker) == pytest.approx(promised(other), abs=1)
+    return first, taker, borrower, other
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_what_a_borrower_has_given_back_is_kept_for_whom_it_was_ended(early):
+    """Nobody runs on it meanwhile for longer than to the promised time, so that the job starts there:
+    at that time, or as soon as the rest is there."""
+    instance = make("sched-backfill", "promise=unlimited", config=config())
+    first, taker, borrower, other = lend_one_of_two(instance)
+    when = promised(taker)
+    instance.advance(396)
+    assert borrower.note.startswith(f"preempted for {taker.name}")
+    assert other.state == taker.state == "pending"
+    if early:
+        first.cancel()
+    instance.advance(2 if early else 5)
+    assert taker.state == other.state == "running"
+    assert taker.t_start < when - 1 if early else taker.t_start <= when + 1
+    assert IDset(borrower.ranks).intersect(IDset(taker.ranks))
+    assert stats(instance)["standby"]["useless"] == 0
+    instance.scheduler.resources.check()
+    instance.scheduler.admission._check()
+
+
+def test_what_is_kept_is_for_all_if_the_job_is_gone_or_waits_too_long():
+    instance = make("sched-backfill", "promise=unlimited", config=config())
+    _, taker, _, other = lend_one_of_two(instance)
+    instance.advance(396)
+    taker.cancel()
+    instance.run_until_idle()
+    assert other.state == "running"
+    instance.scheduler.resources.check()
+
+
+def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
+    instance = make("sched-backfill", "promise=unlimited", config=config())
+    _, taker, _, other = lend_one_of_two(instance, runtime=700)
+    instance.advance(396 + 30)
+    assert borrowed(instance).waited_for() == [taker.id]
+    assert taker.state == other.state == "pending"
+    instance.advance(40)
+    assert borrowed(instance).waited_for() == []
+    assert taker.state == "pending" and other.state == "running"
+    instance.scheduler.resources.check()
+
+
 def test_a_borrower_that_cannot_be_ended_is_left_alone():
     instance = make(config=config(), check_errors=False)
     first, taker, borrower = lend(instance)

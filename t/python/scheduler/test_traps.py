@@ -206,10 +206,10 @@ def deep(jobs=2000, **keys):
     return rig
 
 
-def different(jobid, duration):
-    """A request for two nodes that is unlike all others."""
+def different(jobid, duration, nodes=1):
+    """A request that is unlike all others, and too long to be done before the promised start."""
     without = {"not": [{"properties": [f"p{jobid}"]}]}
-    return jobspec(1, nodes=2, cores=4, duration=duration, constraints=without)
+    return jobspec(1, nodes=nodes, cores=4, duration=100000 + duration, constraints=without)
 
 
 def counting(rig):
@@ -240,6 +240,22 @@ def test_trap_4_a_release_wakes_everybody():
     rig.free(9000)
     rig.settle()
     assert set(examined) == {9000, *range(2, 203)}
+
+
+def test_trap_4_a_release_wakes_nobody_for_whom_too_little_is_free():
+    rig = deep(jobs=20)
+    for jobid in range(1000, 1200):
+        rig.alloc(jobid, different(jobid, 90000, nodes=2))
+    rig.settle()
+    examined = counting(rig)
+    rig.alloc(9000, jobspec(1, duration=5))
+    rig.settle()
+    rig.free(9000)
+    rig.settle()
+    assert set(examined) == {9000, *range(2, 23)}
+    rig.free(1)
+    rig.settle()
+    assert set(examined) == {9000, *range(2, 23), *range(1000, 1200)}
 
 
 @pytest.mark.parametrize("merged", [0, MAX_SIGNATURES_MERGED])

@@ -307,6 +307,7 @@ class _RankTimeline:
 
     Attributes:
         booked_from, booked_until (float): it has no booking before and after these
+        last_start (float): no booking begins after this: from then on, what is left only grows
     """
 
     __slots__ = (
@@ -314,6 +315,7 @@ class _RankTimeline:
         "booked_until",
         "cores",
         "gpus",
+        "last_start",
         "profile",
         "rank",
         "times",
@@ -327,9 +329,11 @@ class _RankTimeline:
         self.rank = rank
         base = profile.inventory.key_base
         self.booked_from, self.booked_until = INFINITY, -INFINITY
+        self.last_start = -INFINITY
         more_cores: dict[float, int] = {}
         more_gpus: dict[float, int] = {}
         for start, end, key in booked:
+            self.last_start = max(self.last_start, start)
             cores, gpus = divmod(key, base)
             more_cores[start] = more_cores.get(start, 0) - cores
             more_gpus[start] = more_gpus.get(start, 0) - gpus
@@ -380,6 +384,7 @@ class _RankTimeline:
         """Count in a booking."""
         self.booked_from = min(self.booked_from, start)
         self.booked_until = max(self.booked_until, end)
+        self.last_start = max(self.last_start, start)
         self.take(start, end, cores, gpus)
 
     def at(self, time: float) -> tuple[int, int]:
@@ -388,22 +393,38 @@ class _RankTimeline:
         return self.cores[at], self.gpus[at]
 
     def least(self, start: float, end: float) -> tuple[int, int]:
-        self._reach(end)
-        first = bisect_right(self.times, start) - 1
-        last = bisect_left(self.times, end)
+        first, last = self._places(start, end)
         return min(self.cores[first:last]), min(self.gpus[first:last])
+
+    def _places(self, start: float, end: float) -> tuple[int, int]:
+        """The steps of a span, as a slice, but those at the end of which it is known that there is no
+        less left than before: ends of running jobs need not be swept over as far as that."""
+        falls_until = self.last_start
+        if falls_until < start:
+            falls_until = start
+        times = self.times
+        if falls_until < end:
+            if falls_until > self._until:
+                self._reach(falls_until)
+            last = bisect_right(times, falls_until)
+        else:
+            if end > self._until:
+                self._reach(end)
+            last = bisect_left(times, end)
+        first = bisect_right(times, start) - 1
+        # A span may be shorter than a clock tells.
+        return first, last if last > first else first + 1
 
     def is_short(self, start: float, end: float, cores: int, gpus: int) -> bool:
         """Whether bookings leave less than this at some moment from ``start`` to before ``end``, where
         there would be enough without any: running jobs only give back."""
         if start >= self.booked_until or end <= self.booked_from:
             return False
-        start, end = max(start, self.booked_from), min(end, self.booked_until)
-        if end > self._until:
-            self._reach(end)
-        times = self.times
-        first = bisect_right(times, start) - 1
-        last = max(first + 1, bisect_left(times, end))  # a span may be shorter than a clock tells
+        if start < self.booked_from:
+            start = self.booked_from
+        if end > self.booked_until:
+            end = self.booked_until
+        first, last = self._places(start, end)
         return min(self.cores[first:last]) < cores or min(self.gpus[first:last]) < gpus
 
     def steps(self, start: float, end: float) -> Iterator[Step]:

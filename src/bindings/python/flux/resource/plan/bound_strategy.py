@@ -119,8 +119,7 @@ class BoundStrategy(Strategy):
         return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
 
     def room_ends(self, request: ResourceRequest, now: float) -> float:
-        # For how long there is room is not known: promises could be bound in another way.
-        return INFINITY if self._profile.may_fit(request, now) else now
+        return self._profile.room_ends(request.shape, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         return self._profile.count(request.shape, start, end)

@@ -265,10 +265,11 @@ class Plan:
 
     def too_long(self, request: ResourceRequest) -> float:
         """Seconds that are too long for a request to start now and keep all promises: 0 if it does
-        not fit for any time, infinity if nothing is known. That a shorter time is not too long is
-        only said where promises are counted.
+        not fit for any time, infinity if nothing is known.
 
-        Where promises are counted that costs a search up to that time, else a look at what is free.
+        Where promises are counted that costs a search up to that time; else a look at what is free,
+        and at what promises leave of all ranks together, so that a shorter time may be too long,
+        too.
         """
         strategy = self._strategy_for(request)
         now = self._pool.clock()

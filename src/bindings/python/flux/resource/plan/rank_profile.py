@@ -122,6 +122,9 @@ class RankProfile:
         # Shapes that do not fit among what is free now, and how often the pool had released then.
         self._too_large: set[Shape] = set()
         self._too_large_releases = -1
+        # Shapes that fit there, as of a generation of the pool.
+        self._small_enough: set[Shape] = set()
+        self._small_enough_as_of: int | None = None
 
     def copy(self, promises: dict[int, BoundPromise]) -> RankProfile:
         """A frozen one of the pool as it is now, with the same bookings.
@@ -159,6 +162,8 @@ class RankProfile:
             _least={},
             _too_large=set(),
             _too_large_releases=-1,
+            _small_enough=set(),
+            _small_enough_as_of=None,
         )
         new._known_up = pool.eligible(None)
         if self._seen == pool.generation:
@@ -492,8 +497,7 @@ class RankProfile:
             start = track.first(count, ranks, start)
             if shape.node_count is not None:
                 return self._search_nodes(track, count, ranks, start, length)
-        # Sums tell where to look, as long as no rank has less than nothing left.
-        by_sums = len(self._kept) == len(self._promises) and self._pool.countable(shape)
+        by_sums = self._sums_hold() and self._pool.countable(shape)
         if by_sums:
             self.renew_profile()
         while start < INFINITY:
@@ -710,13 +714,16 @@ class RankProfile:
         if self._frozen or not self._pool.countable(shape):
             return False
         self.renew_profile()
+        small = popcount(self._profile.inventory.ranks) <= MAX_RANKS_FOR_ALL_WAYS
+        effort = self.effort
         if (
-            not self._bookings.removable
+            (small and effort.left <= 0)
+            or not self._bookings.removable
             or not self._enough_in_all(shape, start, end)
             or self._hopeless(shape, start, end)
         ):
             return False
-        if popcount(self._profile.inventory.ranks) > MAX_RANKS_FOR_ALL_WAYS:
+        if not small:
             return self._make_room_on_many(shape, start, end)
         moved = [
             promise
@@ -727,9 +734,6 @@ class RankProfile:
             moved = [one for one in moved if one.start < end and start < one.end]
             moved.sort(key=lambda one: one.start)
             del moved[MAX_REBOUND:]
-        effort = self.effort
-        if effort.left <= 0:
-            return False
         effort.spend(STEPS_PER_ITEM * (len(moved) + 1))
         items = self._items_alone(shape, start, end, moved)
         if self._too_few(items):
@@ -864,6 +868,11 @@ class RankProfile:
         _, cores, gpus = self._least_of(shape)
         return self._sums_now().first(cores, gpus, start, length, before, until)
 
+    def _sums_hold(self) -> bool:
+        """Whether sums tell where a request may fit: as long as no rank has less than nothing left,
+        which others make up for in a sum."""
+        return len(self._kept) == len(self._promises)
+
     def _sums_now(self) -> Sums:
         """What promises leave as they are now."""
         sums = self._sums
@@ -982,6 +991,11 @@ class RankProfile:
             self._too_large.clear()
         elif shape in self._too_large:
             return False
+        if self._small_enough_as_of != pool.generation:
+            self._small_enough_as_of = pool.generation
+            self._small_enough.clear()
+        elif shape in self._small_enough:
+            return True
         ranks = pool.eligible(shape.match)
         need = Need.of(shape)
         inventory = pool.inventory
@@ -995,9 +1009,21 @@ class RankProfile:
                 else:
                     left -= popcount(need.among(mask, key, inventory))
                 if left <= 0:
+                    self._small_enough.add(shape)
                     return True
         self._too_large.add(shape)
         return False
+
+    def room_ends(self, shape: Shape, now: float) -> float:
+        """A time up to which a shape may fit from now on, whatever promises are bound to; now, if too
+        little is free, and infinity where nothing is known.
+        """
+        if not self.is_free(shape):
+            return now
+        if not self._pool.countable(shape) or not self._sums_hold():
+            return INFINITY
+        _, cores, gpus = self._least_of(shape)
+        return self._sums_now().room_ends(cores, gpus, now)
 
     def place_now(
         self, request: ResourceRequest, now: float, end: float

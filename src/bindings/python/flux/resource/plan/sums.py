@@ -29,9 +29,13 @@ class Sums:
     def __init__(self, profile: RunningProfile, ranks: int) -> None:
         self._profile = profile
         self._ranks = ranks
-        # What promises take from each of these times on, and what is left of it there.
+        # What promises take from each of these times on.
         self._times: list[float] = [-INFINITY]
         self._taken: list[tuple[int, int]] = [(0, 0)]
+        # So many of them, from the first on, are up to the last start: then it only becomes more.
+        self._falling = 1
+        # What is left at the first of them: the others are beyond what anybody asked for, and to
+        # know them, ends of running jobs would have to be swept over for nothing.
         self._left: list[tuple[int, int]] = [(0, 0)]
 
     def _free(self, time: float) -> tuple[int, int]:
@@ -45,7 +49,9 @@ class Sums:
             promises: ``(start, end, cores, GPUs)`` of each
         """
         changes: dict[float, tuple[int, int]] = {}
+        last = -INFINITY
         for start, end, cores, gpus in promises:
+            last = max(last, start)
             more = changes.get(start, (0, 0))
             changes[start] = (more[0] + cores, more[1] + gpus)
             less = changes.get(end, (0, 0))
@@ -56,10 +62,17 @@ class Sums:
         for time, change in sorted(changes.items()):
             cores += change[0]
             gpus += change[1]
-            free = self._free(time)
             self._times.append(time)
             self._taken.append((cores, gpus))
-            self._left.append((free[0] - cores, free[1] - gpus))
+        self._falling = bisect_right(self._times, last)
+
+    def _left_at(self, count: int) -> list[tuple[int, int]]:
+        """What is left at the first so many times at which promises begin or end."""
+        left = self._left
+        for place in range(len(left), count):
+            free, (cores, gpus) = self._free(self._times[place]), self._taken[place]
+            left.append((free[0] - cores, free[1] - gpus))
+        return left
 
     def enough(self, cores: int, gpus: int, start: float, end: float) -> bool:
         """Whether so many more are left all through a span.
@@ -70,11 +83,24 @@ class Sums:
         free, taken = self._free(start), self._taken[bisect_right(self._times, start) - 1]
         if free[0] - taken[0] < cores or free[1] - taken[1] < gpus:
             return False
-        first, last = bisect_right(self._times, start), bisect_left(self._times, end)
-        for left in self._left[first:last]:
+        first = bisect_right(self._times, start)
+        last = min(bisect_left(self._times, end), self._falling)
+        for left in self._left_at(last)[first:last]:
             if left[0] < cores or left[1] < gpus:
                 return False
         return True
+
+    def room_ends(self, cores: int, gpus: int, start: float) -> float:
+        """The first moment from ``start`` on at which not so many more are left; infinity: there is
+        none."""
+        if not self.enough(cores, gpus, start, start):
+            return start
+        times = self._times
+        for at in range(bisect_right(times, start), self._falling):
+            left = self._left_at(at + 1)[at]
+            if left[0] < cores or left[1] < gpus:
+                return times[at]
+        return INFINITY
 
     def first(
         self, cores: int, gpus: int, start: float, length: float, before: float, until: float
@@ -92,13 +118,15 @@ class Sums:
             until (float): where spans end at the latest: what comes later does not matter
         """
         profile = self._profile
-        times, left, taken = self._times, self._left, self._taken
+        times, taken = self._times, self._taken
         while start < before:
             following = bisect_right(times, start)
             free, booked = self._free(start), taken[following - 1]
             if free[0] - booked[0] >= cores and free[1] - booked[1] >= gpus:
                 end = min(start + length, until)
-                for at in range(bisect_left(times, end) - 1, following - 1, -1):
+                last = min(bisect_left(times, end), self._falling)
+                left = self._left_at(last)
+                for at in range(last - 1, following - 1, -1):
                     one = left[at]
                     if one[0] < cores or one[1] < gpus:
                         start = times[at]

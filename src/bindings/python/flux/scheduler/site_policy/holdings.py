@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from flux.resource.pool.masks import popcount
+from flux.resource.pool.masks import idset_text, popcount
 from flux.resource.pool.rv1 import object_of, read_lite
 
 if TYPE_CHECKING:
@@ -73,6 +73,18 @@ def holding_in(R: Any) -> Holding:
         all_cores += count * popcount(core_mask)
         all_gpus += count * popcount(gpu_mask)
     return Holding(ranks, all_cores, all_gpus)
+
+
+def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
+    """What an R (an object, or a ResourcePool) has on some ranks (a mask), as an R object; None:
+    nothing."""
+    entries = []
+    for mask, cores, gpus in read_lite(object_of(R)):
+        if mask & ranks:
+            units = {"core": cores, "gpu": gpus}
+            children = {name: idset_text(some) for name, some in units.items() if some}
+            entries.append({"rank": idset_text(mask & ranks), "children": children})
+    return {"version": 1, "execution": {"R_lite": entries}} if entries else None
 
 
 class Holdings:

@@ -14,6 +14,10 @@ units than that (those of all borrowers of a job together), which the plan must 
 is later than the end of that time, the rest has to be free, and is kept (an entry of the plan that
 belongs to no job). If then the promise goes, the borrower takes nothing that anybody was told.
 
+What a borrower that was ended gives back is kept for the job that it was ended for: an allocation
+that belongs to no job holds it until that job starts, which it does there. Otherwise somebody else could
+run on it beyond the promised time, and the job start elsewhere.
+
 For the same reason the promise stays at its time as long as it needs what a borrower holds: at an
 earlier time it would leave a part of the borrower's time to others.
 """
@@ -28,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.host import name_of
+from flux.scheduler.site_policy.holdings import part_of
 from flux.scheduler.site_policy.preemption.record import Victim
 
 if TYPE_CHECKING:
@@ -46,6 +51,11 @@ ENDED = "ended"
 #: Promises that are tried, from the latest on, for a job that may be started into one, each of which
 #: costs a search of the plan up to its time.
 MOST_TRIED = 8
+
+
+#: Seconds after the promised time for which what a borrower has given back is kept, while the job that
+#: it was ended for waits for others that have outlived their limits.
+KEPT_S = 60.0
 
 
 class Borrower:
@@ -70,6 +80,8 @@ class Borrower:
         timer (Timer or None): for the next step
         began (float): when it was ended
         ranks (int): mask of the ranks it held when it was ended
+        kept (tuple or None): what it has given back since, and is kept for the taker: the id in the pool,
+            and R
     """
 
     def __init__(
@@ -96,6 +108,7 @@ class Borrower:
         self.timer: Timer | None = None
         self.began = 0.0
         self.ranks = 0
+        self.kept: tuple[int, dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""
@@ -457,8 +470,9 @@ class BorrowedTime:
 
     # -- what happens to jobs ----------------------------------------------------------------------
 
-    def freed(self, jobid: int) -> float | None:
-        """A running job holds nothing any more. Returns when it was ended here; None: it was not."""
+    def freed(self, jobid: int, R: Any) -> float | None:
+        """A running job has given back R, the last that it held. Returns when it was ended here; None: it
+        was not."""
         borrower = self.borrowers.get(jobid)
         if borrower is None:
             return None
@@ -467,7 +481,47 @@ class BorrowedTime:
             return None
         if self._host.pending(borrower.taker) is not None:
             self._gone.setdefault(borrower.taker, []).append(borrower)
+            part = part_of(R, self._host.resources.eligible_ranks())
+            if part is not None:
+                self._keep(borrower, part)
+                when = max(borrower.until, self._host.now()) + KEPT_S
+                self._host.call_at(when, lambda: self._kept_long_enough(borrower.taker))
         return borrower.began
+
+    def _keep(self, borrower: Borrower, R: dict[str, Any]) -> None:
+        """Keep for the taker what its borrower has given back."""
+        pool, placeholder = self._host.resources, self._rule.next_id()
+        try:
+            pool.register_alloc(placeholder, R)
+        except ValueError:
+            return  # a reservation that was short of nodes has taken some of it
+        pool.update_expiration(placeholder, max(borrower.until, self._host.now()))
+        borrower.kept = (placeholder, R)
+
+    def waited_for(self) -> list[int]:
+        """The ids of the jobs for which something is kept."""
+        return [
+            taker for taker, gone in self._gone.items() if any(one.kept is not None for one in gone)
+        ]
+
+    def _kept_long_enough(self, taker: int) -> None:
+        """What else a job needs should have come back by now: it is not kept for it any longer."""
+        if taker in self.waited_for():
+            self._let_go(self._gone[taker])
+            self._host.look_again()
+
+    def _let_go(self, borrowers: Iterable[Borrower]) -> Callable[[], None]:
+        """Give back to the pool what is kept of borrowers that are gone; returns what keeps it again."""
+        kept = [(one, one.kept) for one in borrowers if one.kept is not None]
+        for one, (placeholder, _) in kept:
+            self._host.resources.free(placeholder)
+            one.kept = None
+
+        def keep_again() -> None:
+            for one, (_, R) in kept:
+                self._keep(one, R)
+
+        return keep_again
 
     def extended(self, jobid: int, expiration: float) -> bool:
         """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether
@@ -487,15 +541,27 @@ class BorrowedTime:
         """A job that was promised time starts, or is gone: its borrowers run on. Returns the jobs that
         were ended for it."""
         self.give_back_all(taker, why)
-        ended = [one.victim for one in self.of(taker)]
-        return ended + [one.victim for one in self._gone.pop(taker, ())]
+        gone = self._gone.pop(taker, [])
+        self._let_go(gone)
+        return [one.victim for one in [*self.of(taker), *gone]]
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Start a job for which borrowers were ended where they were: they would have been ended for
         nothing otherwise. None: it is to start as others do."""
         gone = self._gone.get(job.jobid)
+        if gone is None:
+            return None
+        keep_again = self._let_go(gone)
+        alloc = self._start_where(gone, job, plan)
+        if alloc is None:
+            keep_again()
+        return alloc
+
+    def _start_where(
+        self, gone: list[Borrower], job: PendingJob, plan: Plan
+    ) -> ResourcePool | None:
         request = job.resource_request
-        if gone is None or not plan.is_counted or not plan.fits(request, jobid=job.jobid):
+        if not plan.is_counted or not plan.fits(request, jobid=job.jobid):
             return None
         pool = self._host.resources
         there = 0
@@ -525,6 +591,10 @@ class BorrowedTime:
         plan = self._host.current_plan()
         if plan is None:
             return
+        for taker, gone in self._gone.items():
+            until = max(self._host.now(), *[one.until for one in gone])
+            if not plan.has(taker) or plan.start_of(taker) > until:
+                self._let_go(gone)  # it would lie idle for that long
         for one in list(self.borrowers.values()):
             if one.state == ENDED or self.borrowers.get(one.victim.jobid) is not one:
                 continue
@@ -573,6 +643,8 @@ class BorrowedTime:
             self.give_back(one, why)
         for one in self._offered.values():
             self._drop_rest(one)
+        for gone in self._gone.values():
+            self._let_go(gone)
 
     # -- over a reload -----------------------------------------------------------------------------
 

@@ -44,12 +44,11 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.pool.masks import idset_text
-from flux.resource.pool.rv1 import object_of, read_lite
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.handle_functions import get_key_direct
 from flux.scheduler.host import ask_job_attributes, name_of
 from flux.scheduler.reservations.times import duration_text
+from flux.scheduler.site_policy.holdings import part_of
 from flux.scheduler.site_policy.preemption.answers import PreemptionAnswers
 from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime, Borrower
 from flux.scheduler.site_policy.preemption.chooser import (
@@ -275,7 +274,7 @@ class PreemptionRule(TableRule):
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
         if final:
-            ended_at = self.borrowed.freed(jobid)
+            ended_at = self.borrowed.freed(jobid, R)
             if ended_at is not None:
                 self._learn_clean_up(self.host.now() - ended_at)
             self._running.pop(jobid, None)
@@ -298,6 +297,7 @@ class PreemptionRule(TableRule):
                 self._keep_again(one)
         for one in list(self.active.values()):
             self._try_to_start(one)
+        self._start_takers()
         self._look_soon()
 
     def extended(self, jobid: int, expiration: float) -> bool:
@@ -330,6 +330,7 @@ class PreemptionRule(TableRule):
         for preemption in list(self.active.values()):
             if preemption.request is not None and not self._lost_a_node(preemption):
                 self._keep_again(preemption)
+        self._start_takers()
         self._look_soon()
 
     def _lost_a_node(self, preemption: Preemption) -> bool:
@@ -688,12 +689,12 @@ class PreemptionRule(TableRule):
             self._keep(preemption)
             return
         pool = self.host.resources
-        entries = part_of(R, preemption.ranks & pool.eligible_ranks())
-        if not entries:
+        part = part_of(R, preemption.ranks & pool.eligible_ranks())
+        if part is None:
             return
         jobid = next(self._ids)
         try:
-            pool.register_alloc(jobid, {"version": 1, "execution": {"R_lite": entries}})
+            pool.register_alloc(jobid, part)
         except ValueError:  # a reservation that was short of nodes has taken some of it
             self._keep(preemption)
             return
@@ -971,12 +972,13 @@ class PreemptionRule(TableRule):
         found = self._waiting.get(job.jobid)
         if found is None:
             return None
-        if found[1].of is not None and found[1].of.into_promises:
+        alloc = self.borrowed.start_taker(job, plan) if self.borrowed else None
+        if alloc is None and found[1].of is not None and found[1].of.into_promises:
             try:
-                return plan.alloc(job.jobid, job.resource_request)
+                alloc = plan.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                return self.borrowed.offer(job, found[1], plan)
-        return self.borrowed.start_taker(job, plan) if self.borrowed else None
+                alloc = self.borrowed.offer(job, found[1], plan)
+        return alloc
 
     def taken_back(self, jobid: int) -> None:
         self.borrowed.taken_back(jobid)
@@ -993,7 +995,7 @@ class PreemptionRule(TableRule):
 
     def _try_to_start(self, preemption: Preemption) -> None:
         """Start the job if it fits now; one that waits in the queue is started from there."""
-        host, job = self.host, self.host.pending(preemption.taker)
+        job = self.host.pending(preemption.taker)
         if (
             job is None
             or self.active.get(preemption.taker) is not preemption
@@ -1001,20 +1003,39 @@ class PreemptionRule(TableRule):
         ):
             return
         self._set_apart(preemption)
+        why = self._start_out_of_turn(job)
+        if why is not None and why.rule is not self:
+            self._give_up(preemption, str(why), "rule")
+
+    def _start_takers(self) -> None:
+        """Start the jobs for which others have given up promised time, as soon as they fit: what is kept
+        for them is free to no pass."""
+        for jobid in self.borrowed.waited_for():
+            job = self.host.pending(jobid)
+            if job is not None and not self.host.admission.is_deferred(jobid):
+                self._start_out_of_turn(job)
+
+    def _start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
+        """Start a job if it fits now, be others before it in the queue or not. Returns why it is
+        deferred, if it is."""
+        host = self.host
         self._out_of_turn = True
         try:
             alloc = host.allocate(job, host.current_plan())
         except InfeasibleRequest as exc:
             host.refuse(job, exc)
         except JobDeferred as why:
-            if why.rule is not self:
-                self._give_up(preemption, str(why), "rule")
+            return why
         except InsufficientResources:
             pass  # it is tried again at the next event
         else:
+            if host.keeps_promised_times and not host.admission.is_deferred(job.jobid):
+                # So that it gives up what it was promised.
+                host.set_apart(job, JobDeferred(self, Deferral("it starts", key=job.jobid)))
             host.start_set_apart(self, job, alloc, selection_type="reserved")
         finally:
             self._out_of_turn = False
+        return None
 
     def _deferral(self, preemption: Preemption) -> Deferral:
         return Deferral(self._reason(preemption), preemption.expected, preemption.taker)
@@ -1117,17 +1138,6 @@ def _has_ended(eventlog: list[dict[str, Any]]) -> bool:
         ):
             return True
     return False
-
-
-def part_of(R: Any, ranks: int) -> list[dict[str, Any]]:
-    """The R_lite entries (RFC 20) of what R, in any form, has on some ranks (a mask)."""
-    entries = []
-    for mask, cores, gpus in read_lite(object_of(R)):
-        if mask & ranks:
-            units = {"core": cores, "gpu": gpus}
-            children = {name: idset_text(some) for name, some in units.items() if some}
-            entries.append({"rank": idset_text(mask & ranks), "children": children})
-    return entries
 
 
 def _of(queue: str | None) -> str:
