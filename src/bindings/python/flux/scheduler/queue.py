@@ -715,6 +715,12 @@ class Backlog(PendingQueue):
             if refused is None or limit < refused[0]:
                 self._refused[job.signature] = limit, job
 
+    def block_all(self, jobs: Iterable[PendingJob]) -> None:
+        """These jobs were examined and cannot start as things are; that tells nothing of others."""
+        epoch = self._epoch
+        for job in jobs:
+            job.examined_epoch = epoch
+
     def allow(self) -> None:
         """Something is not kept free any more: what was found of one job of a signature does not
         hold for those that were not examined themselves."""

@@ -98,8 +98,10 @@ class BoundStrategy(Strategy):
     def accepts(self, request: ResourceRequest) -> bool:
         return True
 
-    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
-        return self._profile.earliest(request, start)
+    def earliest(
+        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+    ) -> float:
+        return self._profile.earliest(request, start, until)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         return self._profile.fits(request, start, end)

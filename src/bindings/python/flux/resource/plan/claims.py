@@ -304,7 +304,9 @@ class ClaimPlan:
             if other == jobid or promise is None or promise.start >= end or promise.end <= start:
                 continue
             assert request.claimant is not None, "the others are not kept here"
-            ranks |= (promise.ranks or 0) & claimant.apart_from(request.claimant)
+            more = (promise.ranks or 0) & ~ranks
+            if more:
+                ranks |= more & claimant.apart_from(request.claimant)
         return ranks
 
     def reopens(
@@ -334,12 +336,13 @@ class ClaimPlan:
         start: float,
         now: float,
         promises: Mapping[int, Promise],
-        find: Callable[[ResourceRequest, float, float], float],
+        find: Callable[[ResourceRequest, float, float, float], float],
     ) -> float:
         """First time from `start` on at which a request fits where it may be; infinity: never.
 
         Args:
-            find: tells when a request fits, from a time on, if nothing is claimed
+            find: tells when a request fits, from a time on, if nothing is claimed; it need not
+                find what comes from another time on
 
         Costs as many searches as there are times at which ranks open before it fits, up to
         `TIMES_ONE_BY_ONE`, and then few.
@@ -347,15 +350,11 @@ class ClaimPlan:
         claimant = request.claimant
         assert claimant is not None, "asked for such requests alone"
         length = length_of(request)
-        time = find(request, start, now)
+        time = find(request, start, now, INFINITY)
         times: list[float] | None = None
         tried, step = 0, 1
         while time < INFINITY:
             closed = self.closed(claimant, time, time + length, promises)
-            limited = self.beside(request, closed)
-            found = INFINITY if limited is None else find(limited, time, now)
-            if found <= time:
-                return time
             if times is None:
                 times = self.reopens(claimant, time, promises)
             tried += 1
@@ -363,6 +362,11 @@ class ClaimPlan:
                 step *= 2
             at = min(bisect_right(times, time) + step - 1, len(times) - 1)
             opens = times[at] if at >= 0 and times[at] > time else INFINITY
+            # What would be free later is no matter: more ranks are open by then.
+            limited = self.beside(request, closed)
+            found = INFINITY if limited is None else find(limited, time, now, opens)
+            if found <= time:
+                return time
             time = min(found, opens)
         return INFINITY
 

@@ -21,10 +21,12 @@ STEPS_PER_BLOCK = 48
 class _Block:
     """Consecutive steps: when each begins, what is free then, and a number added to all of them.
 
-    ``least`` and ``most`` are the extremes, with ``plus`` counted in.
+    ``least`` and ``most`` are the extremes, with ``plus`` counted in, unless ``changed``: then
+    ``measure()`` finds them again. A block is changed many times in a row, mostly, before a search
+    asks for them.
     """
 
-    __slots__ = ("starts", "values", "plus", "least", "most")
+    __slots__ = ("starts", "values", "plus", "least", "most", "changed")
 
     def __init__(self, starts: list[float], values: list[int], plus: int = 0) -> None:
         self.starts = starts
@@ -35,6 +37,7 @@ class _Block:
     def measure(self) -> None:
         self.least = min(self.values) + self.plus
         self.most = max(self.values) + self.plus
+        self.changed = False
 
 
 class CountTimeline:
@@ -112,12 +115,35 @@ class CountTimeline:
         if place > 0:
             del block.starts[:place], block.values[:place]
             heads[0] = block.starts[0]
-            block.measure()
+            block.changed = True
 
     # -- changes ------------------------------------------------------------
 
     def add(self, start: float, end: float, delta: int) -> None:
         """Add a number to the span from ``start``, not before the first step, to before ``end``."""
+        at = bisect_right(self.heads, start) - 1
+        block = self.blocks[at]
+        starts = block.starts
+        if end < starts[-1] and start > starts[0] and len(starts) < STEPS_PER_BLOCK - 1:
+            # Most spans are within a block, and no other has to be looked at.
+            values = block.values
+            last = bisect_left(starts, end)
+            if starts[last] != end:
+                starts.insert(last, end)
+                values.insert(last, values[last - 1])
+            first = bisect_left(starts, start, 0, last)
+            if starts[first] != start:
+                starts.insert(first, start)
+                values.insert(first, values[first - 1])
+                last += 1
+            for place in range(first, last):
+                values[place] += delta
+            if values[last] == values[last - 1]:
+                del starts[last], values[last]
+            if values[first] == values[first - 1]:
+                del starts[first], values[first]
+            block.changed = True
+            return
         first = self._cut(start)
         last = self._cut(end) if end != INFINITY else len(self.blocks) - 1
         for at in range(first, last + 1):
@@ -131,7 +157,7 @@ class CountTimeline:
             values = block.values
             for place in range(bisect_left(starts, start), bisect_left(starts, end)):
                 values[place] += delta
-            block.measure()
+            block.changed = True
         if end != INFINITY:
             self._join(end)
         self._join(start)
@@ -170,7 +196,7 @@ class CountTimeline:
                 del block.starts[0], block.values[0]
                 if block.starts:
                     self.heads[at] = block.starts[0]
-                    block.measure()
+                    block.changed = True
                 else:
                     del self.blocks[at], self.heads[at]
 
@@ -203,30 +229,33 @@ class CountTimeline:
             return min(block.values[place:stop]) + block.plus
         least = min(block.values[place:]) + block.plus
         for block in self.blocks[at + 1 : last]:
+            if block.changed:
+                block.measure()
             if block.least < least:
                 least = block.least
         block = self.blocks[last]
-        if block.least < least:
-            return min(least, min(block.values[: bisect_left(block.starts, end)]) + block.plus)
-        return least
+        return min(least, min(block.values[: bisect_left(block.starts, end)]) + block.plus)
 
-    def most(self, start: float, end: float) -> int:
-        """The greatest value from ``start``, not before the first step, to before ``end``, which is
-        later."""
+    def extremes(self, start: float, end: float) -> tuple[int, int]:
+        """The least and the greatest value from ``start``, not before the first step, to before
+        ``end``, which is later."""
         heads = self.heads
-        first = bisect_right(heads, start) - 1
-        last = bisect_left(heads, end) - 1
-        most: int | None = None
-        for at in range(first, last + 1):
-            block = self.blocks[at]
-            if most is not None and block.most <= most:
-                continue
-            begin = bisect_right(block.starts, start) - 1 if at == first else 0
-            stop = bisect_left(block.starts, end) if at == last else len(block.starts)
-            here = max(block.values[begin:stop]) + block.plus
-            most = here if most is None else max(most, here)
-        assert most is not None, "the span is not empty"
-        return most
+        at = bisect_right(heads, start) - 1
+        last = bisect_left(heads, end, at) - 1
+        block = self.blocks[at]
+        place = bisect_right(block.starts, start) - 1
+        if at == last:
+            values = block.values[place : bisect_left(block.starts, end, place)]
+            return min(values) + block.plus, max(values) + block.plus
+        values = block.values[place:]
+        least, most = min(values) + block.plus, max(values) + block.plus
+        for block in self.blocks[at + 1 : last]:
+            if block.changed:
+                block.measure()
+            least, most = min(least, block.least), max(most, block.most)
+        block = self.blocks[last]
+        values = block.values[: bisect_left(block.starts, end)]
+        return min(least, min(values) + block.plus), max(most, max(values) + block.plus)
 
     def before(self, time: float) -> int:
         """The value just before a moment, which is after the first."""
@@ -238,19 +267,30 @@ class CountTimeline:
         first step on, or nothing comes before it; that time, if it is less there. O(blocks)."""
         heads, blocks = self.heads, self.blocks
         at = bisect_left(heads, time) - 1
-        stop = bisect_left(blocks[at].starts, time) if at >= 0 else 0
-        while at >= 0:
-            block = blocks[at]
-            if block.least < value:
-                wanted = value - block.plus
-                for place in range(stop - 1, -1, -1):
-                    if block.values[place] < wanted:
-                        return time
-                    time = block.starts[place]
-            else:
-                time = heads[at]
+        if at < 0:
+            return -INFINITY
+        block = blocks[at]
+        starts, values = block.starts, block.values
+        wanted = value - block.plus
+        # Most runs are short: the steps of the first block are looked at without its extremes.
+        for place in range(bisect_left(starts, time) - 1, -1, -1):
+            if values[place] < wanted:
+                return time
+            time = starts[place]
+        while at:
             at -= 1
-            stop = len(blocks[at].starts)
+            block = blocks[at]
+            if block.changed:
+                block.measure()
+            if block.least >= value:
+                time = heads[at]
+                continue
+            starts, values = block.starts, block.values
+            wanted = value - block.plus
+            for place in range(len(values) - 1, -1, -1):
+                if values[place] < wanted:
+                    return time
+                time = starts[place]
         return -INFINITY
 
     def below(self, value: int, start: float) -> float:
@@ -258,14 +298,21 @@ class CountTimeline:
         is none. O(blocks)."""
         blocks = self.blocks
         begin = max(0, bisect_right(self.heads, start) - 1)
-        skip = max(0, bisect_right(blocks[begin].starts, start) - 1)
-        for block in blocks[begin:]:
+        block = blocks[begin]
+        first = max(0, bisect_right(block.starts, start) - 1)
+        # As in since().
+        wanted = value - block.plus
+        for place in range(first, len(block.values)):
+            if block.values[place] < wanted:
+                return max(start, block.starts[place])
+        for block in blocks[begin + 1 :]:
+            if block.changed:
+                block.measure()
             if block.least < value:
                 wanted = value - block.plus
-                for place in range(skip, len(block.starts)):
-                    if block.values[place] < wanted:
-                        return max(start, block.starts[place])
-            skip = 0
+                for place, free in enumerate(block.values):
+                    if free < wanted:
+                        return block.starts[place]
         return INFINITY
 
     def first(
@@ -305,6 +352,8 @@ class CountTimeline:
                     break
             elif head >= limit or head - since >= length:
                 break
+            if block.changed:
+                block.measure()
             if block.least >= value:
                 if since is None:
                     since = head

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.plan.run_bounds import ROUNDING_S, RunBounds
+from flux.resource.plan.settled import SettledPromises
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
-#: Promises that are looked at one by one: to remember what was found of them costs more.
+#: Fewer promises are searched one by one: to remember what was found of them costs more.
 FEW_PROMISES = 8
 
 
@@ -123,7 +123,8 @@ class CountedProfile:
         "_jobs",
         "maybe_overdrawn",
         "_bounds",
-        "_runs",
+        "_released",
+        "_settled",
         "_uniform",
     )
     ranks: int
@@ -136,12 +137,19 @@ class CountedProfile:
     maybe_overdrawn: bool
     _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
     _bounds: StartBounds
-    _runs: RunBounds
+    _released: float  # the earliest start of what came free and is not told to the bounds yet
+    _settled: SettledPromises
     _uniform: bool  # the pool has nodes of one kind, and all are counted here
 
     @classmethod
-    def of(cls, pool: ResourcePoolImplementation, kind: UnitKind, now: float) -> Self | None:
-        """That of a kind of units; None if what runs on their ranks holds parts of units."""
+    def of(
+        cls, pool: ResourcePoolImplementation, kind: UnitKind, now: float, settled: set[int]
+    ) -> Self | None:
+        """That of a kind of units; None if what runs on their ranks holds parts of units.
+
+        Args:
+            settled (set): job ids of settled promises (`SettledPromises`), of this profile and others
+        """
         self = cls.__new__(cls)
         self.ranks = kind.ranks
         self.whole = kind.whole
@@ -164,6 +172,7 @@ class CountedProfile:
         self.open_units = {}
         self._jobs = {}
         self._bounds = StartBounds()
+        self._released = INFINITY
         gains = []
         for end, jobid in pool.jobs_by_end():
             count = self._units(pool, jobid)
@@ -177,11 +186,11 @@ class CountedProfile:
             else:
                 gains.append((end, count))
         self.line = CountTimeline.rising(now, free, gains)
-        self._runs = RunBounds(self.line)
+        self._settled = SettledPromises(self.line, settled)
         return self
 
-    def copy(self) -> Self:
-        """An independent copy."""
+    def copy(self, settled: set[int]) -> Self:
+        """An independent copy; `settled` as for `of`."""
         new = object.__new__(type(self))
         for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):
             setattr(new, name, getattr(self, name))
@@ -189,7 +198,8 @@ class CountedProfile:
         new.open_units = self.open_units.copy()
         new._jobs = self._jobs.copy()
         new._bounds = StartBounds()
-        new._runs = RunBounds(new.line)
+        new._released = INFINITY
+        new._settled = SettledPromises(new.line, settled)
         return new
 
     # -- what runs ----------------------------------------------------------
@@ -275,7 +285,7 @@ class CountedProfile:
             self.free += count
             if count and end > begin:
                 line.add(begin, end, count)
-                self._runs.opened(begin, end, count)
+                self._settled.opened(begin, end, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
             if not self.started(pool, jobid, now, end):
@@ -297,14 +307,15 @@ class CountedProfile:
         if start < end:
             self.line.add(start, end, -count)
 
-    def remove(self, start: float, end: float, count: int, now: float) -> None:
+    def remove(self, jobid: int, start: float, end: float, count: int, now: float) -> None:
         """Count a promise out again."""
         self.promises -= 1
+        self._settled.gone(jobid)
         start = max(start, self.line.heads[0], now)
         if start < end:
             self.line.add(start, end, count)
-            self._runs.opened(start, end, count)
-        self._bounds.released(start)
+            self._settled.opened(start, end, count)
+        self._released = min(self._released, start)
 
     def move(self, start: float, end: float, to: float, until: float, count: int) -> None:
         """Move a promise to an earlier time.
@@ -326,14 +337,14 @@ class CountedProfile:
                 line.add(end, until, -count)
             start = until
         if start < end:
-            self._runs.opened(start, end, count)
-        self._bounds.released(start)
+            self._settled.vacated(start, end, count)
+        self._released = min(self._released, start)
 
     def overdrawn(self, start: float, end: float) -> bool:
         """True if in a span more was promised than there is."""
         if not self.maybe_overdrawn:
             return False
-        self.maybe_overdrawn = any(block.least < 0 for block in self.line.blocks)
+        self.maybe_overdrawn = self.line.least(-INFINITY, INFINITY) < 0
         return self.maybe_overdrawn and self.line.least(start, end) < 0
 
     def room(self, start: float, end: float) -> int:
@@ -352,33 +363,39 @@ class CountedProfile:
     def earliest(self, count: int, length: float, start: float, from_now: bool = False) -> float:
         """First time at which so many units are free for so long; see `CountTimeline.first()`."""
         count += self.kept
+        if self._released < INFINITY:  # many promises move between two searches, mostly
+            self._bounds.released(self._released)
+            self._released = INFINITY
         start = max(start, self._bounds.least(None, count, length))
         found = self.line.first(count, length, start)
         if from_now:
             self._bounds.learn(None, count, length, found)
         return found
 
-    def earlier(self, count: int, length: float, before: float, now: float) -> float:
+    def earlier(self, jobid: int, count: int, length: float, before: float, now: float) -> float:
         """First time from now on to which a promise could move that keeps so many units for so long
         from a time on; infinity if it stays.
 
         What it keeps itself would be free: a run of free units that reaches its start is long
-        enough. Where there are many promises, most of them stay, and that is mostly known without a
-        search (`RunBounds`).
+        enough. Where there are many promises, a search looks only where units came free since the
+        promise was settled.
         """
-        count += self.kept
         if self.promises < FEW_PROMISES:
-            return self.line.first(count, length, now, before)
-        runs = self._runs
-        none_by = runs.none_by(count, length, now)
-        if none_by >= before:  # only to a run that reaches its start
-            if self.line.before(before) < count:
-                return INFINITY
-            return max(now, self.line.since(count, before))
-        found = self.line.first(count, length, max(now, none_by - length), before)
-        known = before if found == INFINITY else found + length - ROUNDING_S
-        runs.learn(count, length, max(none_by, known), now)
-        return found
+            return self.line.first(count + self.kept, length, now, before)
+        beside = self.kept if self.open_units else 0
+        return self._settled.earlier(jobid, count, beside, length, before, now)
+
+    def settle(self, jobid: int, count: int, length: float, start: float, now: float) -> None:
+        """A promise was looked at, and cannot move to an earlier time than its start as things
+        are."""
+        if self.promises < FEW_PROMISES or self.open_units:
+            self._settled.gone(jobid)  # it might, if these were not kept any more
+        else:
+            self._settled.settle(jobid, count, length, start, now)
+
+    def look_again(self, now: float) -> None:
+        """See which promises are not settled any more."""
+        self._settled.look_again(now)
 
     def to_hold(self, pool: ResourcePoolImplementation, count: int) -> int:
         """How many units to keep for a job that waits for jobs without an end.

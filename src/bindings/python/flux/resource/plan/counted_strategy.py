@@ -18,7 +18,7 @@ from flux.resource.pool.masks import popcount, take
 from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from typing_extensions import Self
 
@@ -47,6 +47,8 @@ class CountedStrategy(Strategy):
         self.promises = {}
         self.seen: int | None = None
         self._profiles: dict[UnitKind, CountedProfile] = {}  # no rank in two of them
+        # Ids of jobs whose promises stay where they are until units come free near them.
+        self._settled: set[int] = set()
         self._demands: dict[Shape, CountedDemand | None] = {}  # None: cannot be counted
         self._ends: list[tuple[float, int]] = []  # the pool's jobs by end, as of `seen`
         self._inventory: Inventory | None = None  # the pool's, as of `seen`
@@ -54,10 +56,12 @@ class CountedStrategy(Strategy):
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
+        settled: set[int] = set()
         new.__dict__.update(
             self.__dict__,
             promises=self.promises.copy(),
-            _profiles={kind: profile.copy() for kind, profile in self._profiles.items()},
+            _settled=settled,
+            _profiles={kind: profile.copy(settled) for kind, profile in self._profiles.items()},
             _demands=self._demands.copy(),
             _ends=self._ends[:],
         )
@@ -87,6 +91,7 @@ class CountedStrategy(Strategy):
     def _count_anew(self) -> bool:
         """Make all profiles anew; False if some promise cannot be counted."""
         self._profiles = {}
+        self._settled.clear()
         for jobid, promise in self.promises.items():
             if not self.accepts(promise.request):
                 return False
@@ -115,6 +120,7 @@ class CountedStrategy(Strategy):
         """Count nothing any more: the promises, which are the caller's to keep from now on."""
         promises, self.promises = self.promises, {}
         self._profiles = {}
+        self._settled.clear()
         return promises
 
     # -- which units --------------------------------------------------------
@@ -136,7 +142,7 @@ class CountedStrategy(Strategy):
                 if other.promises or other.open_units:
                     return False
                 del self._profiles[which]
-        profile = CountedProfile.of(self._pool, kind, self._pool.clock())
+        profile = CountedProfile.of(self._pool, kind, self._pool.clock(), self._settled)
         if profile is None:
             return False
         self._profiles[kind] = profile
@@ -156,7 +162,9 @@ class CountedStrategy(Strategy):
         assert demand is not None
         return demand.kind, demand.count
 
-    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
+    def earliest(
+        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+    ) -> float:
         demand = self._demands[request.shape]
         assert demand is not None
         profile = self._profiles[demand.kind]
@@ -223,7 +231,7 @@ class CountedStrategy(Strategy):
                 continue
             line = lines.get(kind)
             if line is None:
-                fresh = CountedProfile.of(self._pool, kind, now)
+                fresh = CountedProfile.of(self._pool, kind, now, set())
                 assert fresh is not None
                 line = lines[kind] = fresh.line
             start = max(promise.start, now)
@@ -260,36 +268,42 @@ class CountedStrategy(Strategy):
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
-        before, demand = promise.start, promise.demand
+        start, length, demand = promise.start, promise.end - promise.start, promise.demand
         profile = self._profiles[demand.kind]
-        start = profile.earlier(demand.count, promise.end - before, before, now)
-        if start >= before:
-            return before
-        self._move(jobid, promise, start)
+        earlier = profile.earlier(jobid, demand.count, length, start, now)
+        if earlier < start:
+            start, end = earlier, earlier + length_of(promise.request)
+            profile.move(promise.start, promise.end, start, end, demand.count)
+            del self.promises[jobid]  # from now on it is the one that was made last
+            self.promises[jobid] = CountedPromise(start, end, promise.request, demand)
+        profile.settle(jobid, demand.count, length, start, now)
         return start
 
-    def _move(self, jobid: int, promise: CountedPromise, start: float) -> None:
-        """Move a promise to an earlier time, at which it fits."""
-        demand = promise.demand
-        end = start + length_of(promise.request)
-        self._profiles[demand.kind].move(promise.start, promise.end, start, end, demand.count)
-        del self.promises[jobid]  # from now on it is the one that was made last
-        self.promises[jobid] = CountedPromise(start, end, promise.request, demand)
-
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> list[float]:
-        starts = []
+    def advance_in_turn(
+        self, jobids: Iterable[int], now: float
+    ) -> tuple[int, list[tuple[int, float]]]:
         promises, profiles = self.promises, self._profiles
+        settled: Container[int] = self._settled
+        for profile in profiles.values():
+            profile.look_again(now)
+            if profile.maybe_overdrawn or profile.open_units:
+                settled = ()
+        count = 0
+        moved = []
         for jobid in jobids:
-            promise = promises.get(jobid)
-            if promise is None or promise.is_open or promise.start <= now:
-                break
-            if profiles[promise.demand.kind].maybe_overdrawn:
-                break
-            start = self.advance(jobid, now)
-            starts.append(start)
-            if start <= now:
-                break
-        return starts
+            if jobid not in settled:
+                promise = promises.get(jobid)
+                if promise is None or promise.is_open or promise.start <= now:
+                    break
+                if profiles[promise.demand.kind].maybe_overdrawn:
+                    break
+                start = self.advance(jobid, now)
+                if start < promise.start:
+                    moved.append((count, start))
+                    if start <= now:
+                        return count + 1, moved
+            count += 1
+        return count, moved
 
     def withdraw(self, jobid: int) -> CountedPromise | None:
         promise = self.promises.pop(jobid, None)
@@ -300,7 +314,7 @@ class CountedStrategy(Strategy):
             profile.open_units.pop(jobid, None)
         else:
             count = promise.demand.count
-            profile.remove(promise.start, promise.end, count, self._pool.clock())
+            profile.remove(jobid, promise.start, promise.end, count, self._pool.clock())
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:

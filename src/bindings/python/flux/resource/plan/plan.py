@@ -207,17 +207,22 @@ class Plan:
             found = self._earliest(request, start, now)
         return None if found == INFINITY else found
 
-    def _earliest(self, request: ResourceRequest, start: float, now: float) -> float:
-        """As ``earliest()``, if nothing is claimed; infinity: it does not fit."""
+    def _earliest(
+        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+    ) -> float:
+        """As ``earliest()``, if nothing is claimed; infinity: it does not fit, or, it may be, not
+        before ``until``."""
         strategy = self._strategy_for(request)
-        found = strategy.earliest(request, start, now)
+        found = strategy.earliest(request, start, now, until)
         if self.tokens is not None and request.tokens:
             # Nodes and tokens at the same time: each is asked from where the other one is.
             while found != INFINITY:
                 there = self.tokens.earliest(request.tokens, found, length_of(request), now)
                 if there == found:
                     break
-                found = INFINITY if there == INFINITY else strategy.earliest(request, there, now)
+                if there >= until:
+                    return INFINITY
+                found = strategy.earliest(request, there, now, until)
         return found
 
     def fits(
@@ -371,6 +376,23 @@ class Plan:
         no job's, do not count. Costs what ``stale()`` does."""
         return any(jobid >= 0 for jobid in self.stale())
 
+    def would_break(self, change: Callable[[], None], undo: Callable[[], None]) -> bool:
+        """Whether a promise that can be kept now could not be kept after a change of the pool, which
+        is made and taken back. Costs what ``stale()`` does, twice.
+
+        It is tried on the pool itself: a copy of the plan may have to leave out promises, or bind
+        them to other ranks.
+
+        Args:
+            change: makes the change
+            undo: takes it back
+        """
+        before = self.stale()
+        change()
+        broken = not set(self.stale()).issubset(before)
+        undo()
+        return broken
+
     # -- changes ------------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float) -> None:
@@ -462,25 +484,26 @@ class Plan:
             return promise.start
         return strategy.advance(jobid, now)
 
-    def advance_in_turn(self, jobids: Iterable[int]) -> list[float]:
+    def advance_in_turn(self, jobids: Iterable[int]) -> tuple[int, list[tuple[int, float]]]:
         """Move the promises of several jobs, one after another, as ``advance()`` does, as long as
         they can surely be kept.
 
-        Where promises are counted most of a long row are known to stay where they are, without a
-        search, in O(1) each. Where they are bound to ranks, or need more than resources, none is
-        moved here.
+        Where promises are counted most of a long row are known to stay where they are, and cost a
+        look into a set. Where they are bound to ranks, or need more than resources, none is moved
+        here.
 
         Args:
             jobids: of jobs with promises
 
         Returns:
-            When they start now: of as many jobs, from the first on, as were looked at. That ends
-            with a promise that is for now, and before one that is open or may be broken.
+            How many jobs, from the first on, were looked at; and ``(place, start)`` of each that
+            moved: its place in the row, and when it starts now. That ends with a promise that is for
+            now, and before one that is open, may be broken or was for now already.
         """
         strategy = self._in_step()
         tokens, claims = self.tokens, self.claims
         if (tokens is not None and tokens.promised) or (claims is not None and claims.promised):
-            return []
+            return 0, []
         return strategy.advance_in_turn(jobids, self._pool.clock())
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:

@@ -301,20 +301,23 @@ class RankProfile:
 
     # -- questions ----------------------------------------------------------
 
-    def earliest(self, request: ResourceRequest, start: float) -> float:
-        """First time from ``start`` on at which a request fits; infinity if none."""
+    def earliest(self, request: ResourceRequest, start: float, until: float = INFINITY) -> float:
+        """First time from ``start`` on at which a request fits; infinity if there is none before
+        ``until``, or none at all."""
         shape = request.shape
         if not self._pool.countable(shape):
-            return self._search(request, start)
+            return self._search(request, start, until)
         now = self.now()
         family = (shape.match, Need.of(shape), shape.node_count is None)
         count = (shape.node_count or shape.slot_count).min
         length = length_of(request)
         least = max(start, self._bounds.least(family, count, length))
-        found = self._search(request, least)
+        found = self._search(request, least, until)
         if found > least and self._may_rebind(len(self._promises)):
-            found = self._sooner(request, least, found)
-        if start <= now:
+            found = self._sooner(request, least, min(found, until))
+            if found >= until:
+                return INFINITY
+        if start <= now and found < until:
             self._bounds.learn(family, count, length, found)
         return found
 
@@ -485,7 +488,7 @@ class RankProfile:
 
     # -- whether and when ---------------------------------------------------
 
-    def _search(self, request: ResourceRequest, start: float) -> float:
+    def _search(self, request: ResourceRequest, start: float, until: float = INFINITY) -> float:
         profile = self._profile
         length = length_of(request)
         shape = request.shape
@@ -496,14 +499,14 @@ class RankProfile:
             track = profile.track_of(shape)
             start = track.first(count, ranks, start)
             if shape.node_count is not None:
-                return self._search_nodes(track, count, ranks, start, length)
+                return self._search_nodes(track, count, ranks, start, length, until)
         by_sums = self._sums_hold() and self._pool.countable(shape)
         if by_sums:
             self.renew_profile()
-        while start < INFINITY:
+        while start < until:
             if by_sums:
-                start = self._first_with_enough(shape, start, length, INFINITY, INFINITY)
-                if start == INFINITY:
+                start = self._first_with_enough(shape, start, length, until, INFINITY)
+                if start >= until:
                     break
             if self.fits(request, start, start + length):
                 return start
@@ -511,7 +514,7 @@ class RankProfile:
         return INFINITY
 
     def _search_nodes(
-        self, track: Track, count: int, ranks: int, start: float, length: float
+        self, track: Track, count: int, ranks: int, start: float, length: float, until: float
     ) -> float:
         """As ``_search()``, for so many of these ranks with room for what a track is of."""
         if start == INFINITY:
@@ -521,7 +524,7 @@ class RankProfile:
         next_end = profile.next_end_after(start)  # of a running job
         ends = self._bookings.ends.times
         place = bisect_right(ends, start)  # the next end of a booking
-        while True:
+        while start < until:
             if (
                 popcount(room) >= count
                 and popcount(leaving(room, need, start, start + length)) >= count
@@ -535,6 +538,7 @@ class RankProfile:
             if start == next_end:
                 room = track.at(start) & ranks
                 next_end = profile.next_end_after(start)
+        return INFINITY
 
     def _enough(self, shape: Shape, room: int, start: float, end: float) -> bool:
         """True if a mask of ranks with room holds a shape's nodes or slots."""

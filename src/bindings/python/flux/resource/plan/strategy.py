@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from flux.resource.plan.mask_timeline import INFINITY
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -60,8 +62,11 @@ class Strategy(ABC):
         """Whether a request can be planned in this way, beside the promises there are."""
 
     @abstractmethod
-    def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
-        """First time from ``start`` on at which a request fits for its duration, or infinity."""
+    def earliest(
+        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+    ) -> float:
+        """First time from ``start`` on at which a request fits for its duration, or infinity. One
+        from ``until`` on need not be found."""
 
     @abstractmethod
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
@@ -121,15 +126,18 @@ class Strategy(ABC):
             float: when it starts now; no later than before.
         """
 
-    def advance_in_turn(self, jobids: Iterable[int], now: float) -> list[float]:
+    def advance_in_turn(
+        self, jobids: Iterable[int], now: float
+    ) -> tuple[int, list[tuple[int, float]]]:
         """As ``advance()``, for the promises of several jobs that are for later than now, one after
-        another, where most are known to stay without a search.
+        another, where most are known to stay without a look at them.
 
         Returns:
-            when they start now: of as many jobs, from the first on, as were looked at. The last is
-            the first that starts now; or the next may have a promise that cannot be kept.
+            how many jobs, from the first on, were looked at; and for those of them that moved,
+            their place among these and when they start now. The last is the first that starts now;
+            or the next may have a promise that cannot be kept.
         """
-        return []
+        return 0, []
 
     @abstractmethod
     def withdraw(self, jobid: int) -> Promise | None:

@@ -35,7 +35,7 @@ class Sums:
         # So many of them, from the first on, are up to the last start: then it only becomes more.
         self._falling = 1
         # What is left at the first of them: the others are beyond what anybody asked for, and to
-        # know them, ends of running jobs would have to be swept over for nothing.
+        # know them, ends of running jobs would have to be gone through for nothing.
         self._left: list[tuple[int, int]] = [(0, 0)]
 
     def _free(self, time: float) -> tuple[int, int]:

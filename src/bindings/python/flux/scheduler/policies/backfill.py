@@ -461,15 +461,18 @@ class Backfill(PolicyScheduler):
         certain = not self.admission.engaged
         if not certain and self.admission.pins_promises():
             return  # each is asked about when its turn comes
-        now = self.now()
-        for other, when, before in promises.advance_following(job, MOST_IN_A_ROW):
-            moved = when != before
-            backlog.spend(MOVED_EFFORT if moved else STAYING_EFFORT)
-            if when <= now:
-                return
-            backlog.block(other)
-            if moved or not certain:
-                self.show_promise(other, when)
+        looked, moved = promises.advance_following(job, MOST_IN_A_ROW)
+        staying = len(looked) - len(moved)
+        backlog.spend(MOVED_EFFORT * len(moved) + STAYING_EFFORT * staying)
+        if moved and moved[-1][1] <= self.now():
+            looked.pop()
+            moved.pop()
+        backlog.block_all(looked)
+        for other, when in moved:
+            self.show_promise(other, when)
+        if not certain:
+            for other in looked:
+                self.show_promise(other, promises.when(other))
 
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job, unless it does not fit now or would delay one with a promise.
@@ -764,7 +767,7 @@ class Backfill(PolicyScheduler):
             self.ranked.released()
             return
         self._backlog.wake(self.now())
-        if self.promises and self._promise_timer is None:
+        if self.admission.engaged and self.promises and self._promise_timer is None:
             self.wake_at(self.promises.next_after(self.now()))
 
     def wake_at(self, when: float | None) -> None:

@@ -107,7 +107,7 @@ class PromiseBook:
 
     def advance_following(
         self, job: PendingJob, most: int
-    ) -> list[tuple[PendingJob, float, float]]:
+    ) -> tuple[list[PendingJob], list[tuple[PendingJob, float]]]:
         """Let the promises of the jobs right behind `job`, which has one, move as `advance` does, as
         long as they can surely be kept (`Plan.advance_in_turn`). None may be open.
 
@@ -116,21 +116,19 @@ class PromiseBook:
             most (int): of so many jobs at most
 
         Returns:
-            each job, when it is due now, and when it was, seconds since the epoch
+            the jobs that were looked at; and of these those whose promises moved, each with when it
+            is due now, seconds since the epoch. If that has come for one, it is the last of both.
         """
         first = bisect_left(self._jobs, job) + 1
         behind = self._jobs[first : first + most]
-        times = self._times
+        count, moves = self.plan.advance_in_turn([other.jobid for other in behind])
         moved = []
-        starts = self.plan.advance_in_turn(other.jobid for other in behind)
-        for other, when in zip(behind, starts):
-            before = times[other.jobid]
-            assert before is not None, "none is open"
-            if when != before:
-                times[other.jobid] = when
-                self._first = min(self._first, when)
-            moved.append((other, when, before))
-        return moved
+        for place, when in moves:
+            other = behind[place]
+            self._times[other.jobid] = when
+            self._first = min(self._first, when)
+            moved.append((other, when))
+        return behind[:count], moved
 
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more: it has started, or the promise is revoked."""

@@ -432,16 +432,20 @@ class BorrowedTime:
         """Whether a promise that can be kept now could not be if some borrowers ran to their limits:
         it is tried, and taken back."""
         pool = self._host.resources
-        before = set(plan.stale())
-        rests = [self.lift_rest(one) for one in borrowers]
-        for one in borrowers:
-            pool.update_expiration(one.victim.jobid, _as_end(one.limit))
-        needed = not set(plan.stale()) <= before
-        for one in borrowers:
-            pool.update_expiration(one.victim.jobid, one.until)
-        for put_back in rests:
-            put_back()
-        return needed
+        rests: list[Callable[[], None]] = []
+
+        def run_on() -> None:
+            rests.extend([self.lift_rest(one) for one in borrowers])
+            for one in borrowers:
+                pool.update_expiration(one.victim.jobid, _as_end(one.limit))
+
+        def stop() -> None:
+            for one in borrowers:
+                pool.update_expiration(one.victim.jobid, one.until)
+            for put_back in rests:
+                put_back()
+
+        return plan.would_break(run_on, stop)
 
     def give_back(self, borrower: Borrower, why: str) -> None:
         """A borrower runs on to its limit."""

@@ -648,18 +648,22 @@ class PreemptionRule(TableRule):
 
     def _breaks_a_promise(self, preemption: Preemption, prepare: Callable[[], None]) -> bool:
         """Whether a promise that can be kept now cannot be if something is prepared and what is free
-        of a preemption's ranks is kept. It is tried on the pool itself: a copy of the plan may have to
-        leave out promises, or bind them to other ranks."""
+        of a preemption's ranks is kept. What was prepared is not taken back."""
         plan, pool = self.host.current_plan(), self.host.resources
         if plan is None or not self.host.looks_past_heads:
             return False
-        before = set(plan.stale())
-        prepare()
-        held = self._hold(preemption)
-        broken = not set(plan.stale()) <= before
-        if held is not None:
-            pool.free(held)
-        return broken
+        held: list[int | None] = []
+
+        def hold() -> None:
+            prepare()
+            held.append(self._hold(preemption))
+
+        def free() -> None:
+            for jobid in held:
+                if jobid is not None:
+                    pool.free(jobid)
+
+        return plan.would_break(hold, free)
 
     def _enter(self, preemption: Preemption) -> None:
         """A preemption is under way."""
