@@ -47,6 +47,9 @@ class Bookings:
         self._touched = MaskTimeline()  # ranks with other bookings; removed ones stay in
         # (mask, start, end) of these bookings; None once removed
         self._parts: list[tuple[int, float, float] | None] = []
+        # Where each of them is there: jobs that were started together are removed together. Tuples, as
+        # below.
+        self._places: dict[tuple[int, float, float], tuple[int, ...]] = {}
         # By rank, (start, end, key) of these. Tuples, so that a copy shares them.
         self._on_rank: dict[int, tuple[tuple[float, float, int], ...]] = {}
         self._timelines: dict[int, _RankTimeline] = {}  # by rank, made when first asked for
@@ -66,6 +69,7 @@ class Bookings:
             _full=self._full.copy(),
             _touched=self._touched.copy(),
             _parts=self._parts[:],
+            _places=self._places.copy(),
             _on_rank=self._on_rank.copy(),
             _timelines={},
             _shortages={},
@@ -119,7 +123,9 @@ class Bookings:
                 self._full.add(start, end, mask)
             else:
                 self._touched.add(start, end, mask)
-                self._parts.append((mask, start, end))
+                part = (mask, start, end)
+                self._places[part] = (*self._places.get(part, ()), len(self._parts))
+                self._parts.append(part)
                 for rank in members(mask):
                     self._on_rank[rank] = (*self._on_rank.get(rank, ()), (start, end, key))
                     timeline = self._timelines.get(rank)
@@ -139,7 +145,10 @@ class Bookings:
             if full:
                 self._full.remove(start, end, mask)
                 continue
-            self._parts[self._parts.index((mask, start, end))] = None
+            at, *others = self._places.pop((mask, start, end))
+            self._parts[at] = None
+            if others:
+                self._places[mask, start, end] = tuple(others)
             for rank in members(mask):
                 left = list(self._on_rank[rank])
                 left.remove((start, end, key))

@@ -173,9 +173,6 @@ class RankProfile:
         self._profile.shared = True
         if self._started or self._seen != pool.generation:
             new._profile = self._profile.followed(pool)
-        if len(self._started) > len(promises):  # less to enter than to remove
-            new._enter_all()
-            return new
         new._bookings = bookings.copy(new._profile)
         for booking in self._started:
             new._bookings.remove(booking)
@@ -211,8 +208,6 @@ class RankProfile:
             self._enter_all()
         elif self._entered > 1000 + 4 * len(self._promises):
             self._enter_all()  # to be rid of times that are long past
-        elif len(started) > len(self._promises):
-            self._enter_all()  # less to enter than to remove
         elif not all(self._bookings.remove(booking) for booking in started):
             self._enter_all()
 
