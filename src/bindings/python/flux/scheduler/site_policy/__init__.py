@@ -10,8 +10,9 @@ it costs nothing.
 - `in_force` has the rules whose tables are there, and changes them when the configuration is loaded
   anew;
 - `tables` is the one reader of the tables, `fields` helps to read what is in one;
-- `limits` with `limit` are limits on what jobs hold at a time; `counts` is what can be limited;
-- `licenses` are counts of what is on no node;
+- `limits` with `limit` are limits on what jobs hold at a time; `counts` is what can be limited,
+  `holdings` what jobs hold, also where ranks have left the instance;
+- `licenses` are counts of what is on no node, `elsewhere` reads how many are used by others;
 - `sharing` says who may be on a node together;
 - `placement` puts jobs into one rack, or into as few as can be;
 - `queue_names` knows which queues a name covers: a parent covers its virtual queues;
