@@ -87,11 +87,15 @@ class Books:
 
     def __init__(self, R):
         self.inventory = resources_of(R, "inventory")
+        self.left = set()  # resources of ranks that have left
         self.held = {}  # job id -> set of resources
         self.owner = {}  # resource -> job id
 
-    def allocate(self, jobid, R):
+    def allocate(self, jobid, R, late=False):
         """Enter an allocation.
+
+        Args:
+            late (bool): it was decided a while ago, so that some of its ranks may have left since
 
         Raises:
             Violation: something in it is unknown or held
@@ -100,6 +104,8 @@ class Books:
         if jobid in self.held:
             raise Violation(f"job {jobid} is allocated a second time")
         unknown = wanted - self.inventory
+        if late:
+            unknown -= self.left
         if unknown:
             raise Violation(
                 f"job {jobid} was given what the instance does not have: {sorted(unknown)[:5]}"
@@ -138,7 +144,9 @@ class Books:
 
     def shrink(self, ranks):
         """Ranks leave the inventory; what jobs hold on them they still hold."""
-        self.inventory = {resource for resource in self.inventory if resource[0] not in ranks}
+        gone = {resource for resource in self.inventory if resource[0] in ranks}
+        self.inventory -= gone
+        self.left |= gone
 
     def renew(self, R):
         """A scheduler starts anew with the inventory `R`: ranks that left may be back."""

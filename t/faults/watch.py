@@ -360,7 +360,9 @@ class Watch:
             waited = R["execution"]["starttime"] - request.came
             if waited > may_wait + 0.01:
                 raise Violation(f"job {jobid} was started after {waited} s of {may_wait} s")
-        self.books.allocate(jobid, R)
+        failed, when = self.commit_failed
+        late = self.kernel.now() - when < LONGEST_RETRY
+        self.books.allocate(jobid, R, late)
         if self.site_rules is not None:
             self.site_rules.started(jobid, self.jobs, self.books.held)
         self.ends[jobid] = R["execution"].get("expiration", 0)
@@ -373,8 +375,7 @@ class Watch:
             raise Violation(
                 f"job {jobid} was promised {promised} and started at {self.kernel.now()}"
             )
-        failed, when = self.commit_failed
-        if self.kernel.now() - when < LONGEST_RETRY:
+        if late:
             turn = min(turn, failed)  # it may have been decided then, and waited with the rest
         for rank in {resource[0] for resource in self.books.held[jobid]}:
             if self.down_since.get(rank, turn) < turn - SLACK:
@@ -401,7 +402,8 @@ class Watch:
         ranks = {resource[0] for resource in held}
         slots = shape["slots"] * (shape["nodes"] or 1)
         if shape.get("exclusive"):
-            expected = {resource for resource in self.books.inventory if resource[0] in ranks}
+            known = self.books.inventory | self.books.left
+            expected = {resource for resource in known if resource[0] in ranks}
             wrong = held != expected or len(ranks) != shape["nodes"]
         else:
             cores = sum(resource[1] == "core" for resource in held)

@@ -794,6 +794,9 @@ class PreemptionRule(TableRule):
         if not self._spare(preemption):
             self._again(preemption, "it would not fit there any more", "node")
             return
+        if not preemption.held:
+            self._again(preemption, "nobody has to end for it, and it does not start", "node")
+            return
         preemption.move("deadline")
         for jobid in sorted(preemption.held - preemption.ended):
             self._end(preemption, preemption.victims[jobid])
@@ -809,7 +812,11 @@ class PreemptionRule(TableRule):
             return True
         kept = preemption.placeholders
         victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
-        trial = KeptTrial(plan.pool.copy(), preemption.request, preemption.ranks, kept, plan.claims)
+        pool = plan.pool.copy()
+        if self._is_promised(preemption):
+            # What else is free there the job will not get.
+            pool.hold_free(next(self._ids), preemption.ranks, self._kept_until(preemption))
+        trial = KeptTrial(pool, preemption.request, preemption.ranks, kept, plan.claims)
         for jobid in victims:
             trial.take_out(jobid)
         if not trial.fits():
