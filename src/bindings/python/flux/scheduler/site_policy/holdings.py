@@ -49,12 +49,8 @@ class Holding(NamedTuple):
 NOTHING = Holding()
 
 
-def holding_of(pool: ResourcePool, jobid: int) -> Holding:
-    """What a job holds in a pool now.  O(kinds of what it holds on a rank)."""
-    try:
-        kinds = pool.held_kinds(jobid)
-    except KeyError:
-        return NOTHING
+def _together(kinds: Iterable[tuple[int, int, int]]) -> Holding:
+    """What is in ``(cores, GPUs, mask of ranks)``: so many on each of these ranks, none of them twice."""
     ranks = all_cores = all_gpus = 0
     for cores, gpus, mask in kinds:
         count = popcount(mask)
@@ -64,15 +60,19 @@ def holding_of(pool: ResourcePool, jobid: int) -> Holding:
     return Holding(ranks, all_cores, all_gpus)
 
 
+def holding_of(pool: ResourcePool, jobid: int) -> Holding:
+    """What a job holds in a pool now.  O(kinds of what it holds on a rank)."""
+    try:
+        return _together(pool.held_kinds(jobid))
+    except KeyError:
+        return NOTHING
+
+
 def holding_in(R: Any) -> Holding:
     """All that is in an R (an object, or a ResourcePool)."""
-    ranks = all_cores = all_gpus = 0
-    for mask, core_mask, gpu_mask in read_lite(object_of(R)):
-        count = popcount(mask)
-        ranks |= mask
-        all_cores += count * popcount(core_mask)
-        all_gpus += count * popcount(gpu_mask)
-    return Holding(ranks, all_cores, all_gpus)
+    return _together(
+        (popcount(cores), popcount(gpus), mask) for mask, cores, gpus in read_lite(object_of(R))
+    )
 
 
 def part_of(R: Any, ranks: int) -> dict[str, Any] | None:

@@ -21,12 +21,7 @@ from flux.resource.pool.masks import idset_text, popcount
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.host import counted, name_of
-from flux.scheduler.site_policy.counts import (
-    DIMENSIONS,
-    Amount,
-    least_of,
-    user_name,
-)
+from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, least_of, user_name
 from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
 from flux.scheduler.site_policy.limit import Limit, Use, read_limit
 from flux.scheduler.site_policy.table_rule import TableRule

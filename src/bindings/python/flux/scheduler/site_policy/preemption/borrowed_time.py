@@ -52,7 +52,6 @@ ENDED = "ended"
 #: costs a search of the plan up to its time.
 MOST_TRIED = 8
 
-
 #: Seconds after the promised time for which what a borrower has given back is kept, while the job that
 #: it was ended for waits for others that have outlived their limits.
 KEPT_S = 60.0
@@ -158,6 +157,8 @@ class Preempting(Protocol):
     def kill_time(self) -> float: ...
 
     def next_id(self) -> int: ...
+
+    def hold_R(self, R: dict[str, Any], until: float) -> int | None: ...
 
     def store_record(self, stored: Callable[[], None]) -> None: ...
 
@@ -494,13 +495,8 @@ class BorrowedTime:
 
     def _keep(self, borrower: Borrower, R: dict[str, Any]) -> None:
         """Keep for the taker what its borrower has given back."""
-        pool, placeholder = self._host.resources, self._rule.next_id()
-        try:
-            pool.register_alloc(placeholder, R)
-        except ValueError:
-            return  # a reservation that was short of nodes has taken some of it
-        pool.update_expiration(placeholder, max(borrower.until, self._host.now()))
-        borrower.kept = (placeholder, R)
+        placeholder = self._rule.hold_R(R, max(borrower.until, self._host.now()))
+        borrower.kept = None if placeholder is None else (placeholder, R)
 
     def waited_for(self) -> list[int]:
         """The ids of the jobs for which something is kept."""

@@ -692,18 +692,26 @@ class PreemptionRule(TableRule):
         if preemption.state != ENDING:
             self._keep(preemption)
             return
-        pool = self.host.resources
-        part = part_of(R, preemption.ranks & pool.eligible_ranks())
+        part = part_of(R, preemption.ranks & self.host.resources.eligible_ranks())
         if part is None:
             return
-        jobid = next(self._ids)
-        try:
-            pool.register_alloc(jobid, part)
-        except ValueError:  # a reservation that was short of nodes has taken some of it
+        jobid = self.hold_R(part, self._kept_until(preemption))
+        if jobid is None:
             self._keep(preemption)
-            return
-        pool.update_expiration(jobid, self._kept_until(preemption))
-        preemption.placeholders.append(jobid)
+        else:
+            preemption.placeholders.append(jobid)
+
+    def hold_R(self, R: dict[str, Any], until: float) -> int | None:
+        """Allocate R, which has just come back, to nobody, until a time in seconds since the epoch.
+        Returns the id of that allocation; None: a reservation that was short of nodes has taken some
+        of it."""
+        jobid, pool = next(self._ids), self.host.resources
+        try:
+            pool.register_alloc(jobid, R)
+        except ValueError:
+            return None
+        pool.update_expiration(jobid, until)
+        return jobid
 
     def _hold(self, preemption: Preemption) -> int | None:
         """Allocate what is free of a preemption's ranks to nobody. Returns the id of that allocation;
