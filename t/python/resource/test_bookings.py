@@ -43,8 +43,11 @@ def test_what_ranks_gain(seed):
 @pytest.mark.parametrize("asked", [0, bookings_module.RANKS_ASKED_PER_PART, 10**9])
 @pytest.mark.parametrize("seed", range(12))
 def test_ranks_that_bookings_leave_enough_on(monkeypatch, seed, asked):
-    """The same whether ranks are asked one by one or all bookings are entered for a need."""
+    """The same whether ranks are asked one by one or all bookings are entered for a need, at once or a
+    few at a time; and who wants a number of ranks is told whether there are so many."""
     monkeypatch.setattr(bookings_module, "RANKS_ASKED_PER_PART", asked)
+    monkeypatch.setattr(bookings_module, "PARTS_AT_ONCE", 1 + seed % 4)
+    monkeypatch.setattr(bookings_module, "MAX_ASKED_WITHOUT_MASKS", seed % 3)
     rng = random.Random(seed)
     pool = make_pool(RANKS)
     fill(pool, rng, 20)
@@ -96,7 +99,12 @@ def test_ranks_that_bookings_leave_enough_on(monkeypatch, seed, asked):
             end = start + rng.choice([rng.randint(1, 40), math.inf])
             room = profile.track(need).at(start)
             expected = sum(1 << rank for rank in members(room) if enough(rank, need, start, end))
-            assert booked.leaving(room, need, start, end) == expected
+            least = rng.choice([0, rng.randint(1, RANKS)])
+            answer = booked.leaving(room, need, start, end, least)
+            if bin(expected).count("1") >= least:
+                assert answer == expected
+            else:
+                assert bin(answer).count("1") < least
             found.add(expected == room)
     assert found == {True, False}
 

@@ -83,7 +83,9 @@ def test_sums_are_what_running_jobs_and_promises_leave(monkeypatch, seed, togeth
         start = NOW + rng.randint(0, 40)
         end = rng.choice([start + rng.randint(1, 30), math.inf])
         promises.append((start, end, rng.randint(0, 30), rng.randint(0, 8)))
-    sums.book(promises)
+    sums.book(promises[:seed])
+    for promise in promises[seed:]:
+        sums.add(promise)
 
     def left(time):
         cores = 6 * 16 - sum(cores for end, cores, _ in held.values() if end > time)
@@ -94,18 +96,28 @@ def test_sums_are_what_running_jobs_and_promises_leave(monkeypatch, seed, togeth
                 gpus -= booked_gpus
         return cores, gpus
 
-    moments = sorted(
-        {NOW}
-        | {end for end, _, _ in held.values()}
-        | {time for one in promises for time in one[:2] if time < math.inf}
-    )
-
     def enough(cores, gpus, start, end):
         asked = [start, *[time for time in moments if start < time < end]]
         return all(left(time)[0] >= cores and left(time)[1] >= gpus for time in asked)
 
     found = set()
-    for _ in range(200):
+    for number in range(200):
+        if number % 20 == 19:  # one promise is gone, and another is made
+            sums.remove(promises.pop(0))
+            start = NOW + rng.randint(0, 40)
+            promises.append((start, start + rng.randint(1, 30), rng.randint(0, 30), 0))
+            sums.add(promises[-1])
+        if number % 50 == 49:  # a job ends
+            jobid = rng.choice(list(held))
+            del held[jobid]
+            pool.free(jobid)
+            profile = profile.followed(impl)
+            sums.follow(profile)
+        moments = sorted(
+            {NOW}
+            | {end for end, _, _ in held.values()}
+            | {time for one in promises for time in one[:2] if time < math.inf}
+        )
         cores, gpus = rng.randint(0, 96), rng.randint(0, 24)
         start = NOW + rng.randint(0, 60)
         length = rng.choice([rng.randint(1, 40), math.inf])
@@ -124,6 +136,8 @@ def test_sums_are_what_running_jobs_and_promises_leave(monkeypatch, seed, togeth
         )
         assert first == expected
         found.add(first == math.inf)
+        asked = [start, *[time for time in moments if start < time < end]]
+        assert sums.least(start, end) == tuple(map(min, zip(*map(left, asked))))
         ends = sums.room_ends(cores, gpus, start)
         later = [start, *[time for time in moments if time > start]]
         too_little = [time for time in later if not enough(cores, gpus, time, time + 0.5)]

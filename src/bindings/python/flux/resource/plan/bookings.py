@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.mask_timeline import INFINITY, MaskTimeline, SortedTimes
-from flux.resource.pool.masks import mask_of, members, popcount
+from flux.resource.pool.masks import lowest, mask_of, members, popcount
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 #: Ranks that are asked one by one what they have left, for each part of a booking that came since:
 #: to enter a part for a need costs about as much. Beyond that all parts are entered.
 RANKS_ASKED_PER_PART = 4
+#: Parts of bookings that are entered at once for a need where somebody wants to know no more than
+#: whether there are enough ranks: with hundreds of promises, all of them would take a long turn.
+PARTS_AT_ONCE = 64
+#: Up to so many ranks are asked without having it shown by masks which of them have bookings in a
+#: span: over a long span that costs a mask for each block of times.
+MAX_ASKED_WITHOUT_MASKS = 64
 
 #: ``(time, cores, gpus)``: what is free from a time on.
 Step = tuple[float, int, int]
@@ -45,8 +51,8 @@ class Bookings:
         # then, since a mask does not tell how often a rank is in it.
         self._overlap = False
         self._touched = MaskTimeline()  # ranks with other bookings; removed ones stay in
-        # (mask, start, end) of these bookings; None once removed
-        self._parts: list[tuple[int, float, float] | None] = []
+        # (mask, start, end, key) of these bookings; None once removed. The ranks of each are of one kind.
+        self._parts: list[tuple[int, float, float, int] | None] = []
         # Where each of them is there: jobs that were started together are removed together. Tuples, as
         # below.
         self._places: dict[tuple[int, float, float], tuple[int, ...]] = {}
@@ -54,8 +60,8 @@ class Bookings:
         self._on_rank: dict[int, tuple[tuple[float, float, int], ...]] = {}
         self._timelines: dict[int, _RankTimeline] = {}  # by rank, made when first asked for
         self._shortages: dict[Need, _Shortage] = {}
-        # Whether the shortages may be of ranks without a timeline, since they are another's.
-        self._borrowed = False
+        #: looks at single ranks and at parts of bookings so far: what searches cost most
+        self.work = 0
 
     def copy(self, profile: RunningProfile) -> Self:
         """Independent bookings, beside a profile of the same ranks. O(ranks + bookings), without a
@@ -76,7 +82,7 @@ class Bookings:
         )
         if profile is self.profile:
             shortages = {need: one.copy() for need, one in self._shortages.items()}
-            new.__dict__.update(_shortages=shortages, _borrowed=True)
+            new._shortages = shortages
         return new
 
     def follow(self, profile: RunningProfile) -> None:
@@ -100,7 +106,6 @@ class Bookings:
             for timeline in self._timelines.values():
                 timeline.profile = profile
         self._shortages = {}
-        self._borrowed = False
 
     def _split(self, booking: Booking) -> Iterator[tuple[int, int, bool]]:
         """Iterate over ``(mask, key, True if no core is left)``."""
@@ -125,7 +130,7 @@ class Bookings:
                 self._touched.add(start, end, mask)
                 part = (mask, start, end)
                 self._places[part] = (*self._places.get(part, ()), len(self._parts))
-                self._parts.append(part)
+                self._parts.append((*part, key))
                 for rank in members(mask):
                     self._on_rank[rank] = (*self._on_rank.get(rank, ()), (start, end, key))
                     timeline = self._timelines.get(rank)
@@ -145,10 +150,10 @@ class Bookings:
             if full:
                 self._full.remove(start, end, mask)
                 continue
-            at, *others = self._places.pop((mask, start, end))
+            at, *same = self._places.pop((mask, start, end))
             self._parts[at] = None
-            if others:
-                self._places[mask, start, end] = tuple(others)
+            if same:
+                self._places[mask, start, end] = tuple(same)
             for rank in members(mask):
                 left = list(self._on_rank[rank])
                 left.remove((start, end, key))
@@ -158,42 +163,76 @@ class Bookings:
                     cores, gpus = divmod(key, self.profile.inventory.key_base)
                     timeline.take(start, end, -cores, -gpus)
                     timeline.has_idle_steps = True
-                elif not self._borrowed:
-                    continue  # nobody has asked yet what is left of the rank
-                for need, shortage in self._shortages.items():
-                    if not shortage.seen:
-                        continue
-                    shortage.masks.remove(start, end, 1 << rank)
-                    for low, high in self._short_spans(rank, start, end, need):
-                        shortage.masks.add(low, high, 1 << rank)
+            others = [rank for rank in members(mask) if self._on_rank[rank]]
+            for need, shortage in self._shortages.items():
+                if shortage.seen:
+                    shortage.masks.remove(start, end, mask)
+                    self._enter_short(shortage.masks, others, start, end, need)
         return True
 
-    def leaving(self, room: int, need: Need, start: float, end: float) -> int:
+    def leaving(self, room: int, need: Need, start: float, end: float, least: int = 0) -> int:
         """The ranks of a mask on which bookings leave enough for a need all through a span.
 
         The mask is of ranks that would have enough without any booking.
+
+        Args:
+            least (int): who asks has no use for fewer ranks. If there are fewer, the answer may have
+                ranks in it that do not belong there, but fewer than this.
         """
         room &= ~self._full.union(start, end)
-        if not room or not self._parts:
+        count = popcount(room)
+        if count < least or not room or not self._parts:
             return room
         shortage = self._shortages.get(need)
         if shortage is None:
             shortage = self._shortages[need] = _Shortage()
         behind = len(self._parts) - shortage.seen
-        if behind:
+        if behind and not least:
             ranks = room & self._touched.union(start, end)
-            shortage.asked += popcount(ranks)
-            if shortage.asked <= RANKS_ASKED_PER_PART * behind:
-                return room & ~self._short_among(ranks, need, start, end)
-            self._catch_up(shortage, need)
+            if shortage.asked + popcount(ranks) <= RANKS_ASKED_PER_PART * behind:
+                return room & ~self._short_among(ranks, need, start, end, shortage)
+            self._catch_up(shortage, need, behind)
+        elif behind:
+            if shortage.asked > RANKS_ASKED_PER_PART * min(behind, PARTS_AT_ONCE):
+                self._catch_up(shortage, need, PARTS_AT_ONCE)
+            if shortage.seen:
+                room &= ~shortage.masks.union(start, end)
+                count = popcount(room)
+                if count < least:
+                    return room
+            if shortage.seen < len(self._parts):
+                ranks = room
+                if count > MAX_ASKED_WITHOUT_MASKS:
+                    ranks = room & self._touched.union(start, end)
+                spare = count - least
+                room &= ~self._short_among(ranks, need, start, end, shortage, spare)
+            return room
         return room & ~shortage.masks.union(start, end)
 
-    def _short_among(self, ranks: int, need: Need, start: float, end: float) -> int:
-        """Those of some ranks (a mask) that at some moment of a span have too little for a need."""
+    def _short_among(
+        self,
+        ranks: int,
+        need: Need,
+        start: float,
+        end: float,
+        shortage: _Shortage,
+        spare: float = INFINITY,
+    ) -> int:
+        """Those of some ranks (a mask) that at some moment of a span have too little for a need.
+
+        Args:
+            shortage (_Shortage): of the need: which notes how many ranks are asked
+            spare (float): if they are more than so many, it does not matter which others there are
+        """
         inventory = self.profile.inventory
         timelines = self._timelines
-        short = 0
-        for rank in members(ranks):
+        on_rank = self._on_rank
+        short = found = asked = 0
+        # Promises are bound to the highest ranks there are, so that these are the first to be short.
+        for rank in reversed(members(ranks)):
+            if not on_rank.get(rank):
+                continue
+            asked += 1
             cores, gpus = need.cores, need.gpus
             if need.whole:
                 cores, gpus = divmod(inventory.keys[inventory.full[rank]], inventory.key_base)
@@ -202,6 +241,11 @@ class Bookings:
                 timeline = self._timeline(rank)
             if timeline.is_short(start, end, cores, gpus):
                 short |= 1 << rank
+                found += 1
+                if found > spare:
+                    break
+        shortage.asked += asked
+        self.work += asked
         return short
 
     def touched(self, start: float, end: float) -> int:
@@ -253,21 +297,39 @@ class Bookings:
         """True if more is booked on a rank at a time than it has."""
         return min(self._timeline(rank).at(time)) < 0
 
-    def _catch_up(self, shortage: _Shortage, need: Need) -> None:
-        """Take the bookings into account of which a shortage does not know yet."""
+    def _catch_up(self, shortage: _Shortage, need: Need, most: int) -> None:
+        """Take the bookings into account of which a shortage does not know yet, at most so many."""
         masks = shortage.masks
-        for part in self._parts[shortage.seen :]:
+        inventory = self.profile.inventory
+        base = inventory.key_base
+        parts = self._parts[shortage.seen : shortage.seen + most]
+        for part in parts:
             if part is None:
                 continue
-            mask, start, end = part
-            spans: dict[tuple[float, float], list[int]] = {}
-            for rank in members(mask):
-                for span in self._short_spans(rank, start, end, need):
-                    spans.setdefault(span, []).append(rank)
-            for (low, high), ranks in spans.items():
-                masks.add(low, high, mask_of(ranks))
-        shortage.seen = len(self._parts)
+            mask, start, end, key = part
+            self.work += 1
+            full = inventory.keys[inventory.full[lowest(mask)]]
+            if need.whole or not need.fits(full - key, base):
+                masks.add(
+                    start, end, mask
+                )  # too little is left of a rank without any other booking
+            else:
+                ranks = members(mask)
+                self._enter_short(masks, ranks, start, end, need)
+                self.work += len(ranks)
+        shortage.seen += len(parts)
         shortage.asked = 0
+
+    def _enter_short(
+        self, masks: MaskTimeline, ranks: list[int], start: float, end: float, need: Need
+    ) -> None:
+        """Enter when, within a span, some ranks have too little left for a need."""
+        spans: dict[tuple[float, float], list[int]] = {}
+        for rank in ranks:
+            for span in self._short_spans(rank, start, end, need):
+                spans.setdefault(span, []).append(rank)
+        for (low, high), same in spans.items():
+            masks.add(low, high, mask_of(same))
 
     def _short_spans(
         self, rank: int, start: float, end: float, need: Need

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.mask_timeline import INFINITY
@@ -160,16 +160,41 @@ class BoundStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
         profile, request = self._profile, promise.request
-        start = profile.earlier(promise, now)
-        if start >= promise.start:
+        found = profile.earlier(promise, now)
+        profile.end_search()
+        if found is None or found >= promise.start:  # None only where looks are limited
             return promise.start
         self.withdraw(jobid)
-        start = profile.earliest(request, start)
+        start = profile.earliest(request, found)
         if start < promise.start:
             end = start + length_of(request)
             promise = BoundPromise(start, end, request, profile.bind(request, start, end))
         self._enter(jobid, promise, True)  # where it was, it fits as before
         return promise.start
+
+    def search_on(self, jobid: int, now: float, looks: int) -> bool:
+        promise = self.promises[jobid]
+        return self._profile.earlier(promise, now, looks) is None
+
+    def advance_in_turn(
+        self, jobids: Iterable[int], now: float
+    ) -> tuple[int, list[tuple[int, float]]]:
+        promises, profile = self.promises, self._profile
+        if not profile.is_renewed:
+            return 0, []
+        count = 0
+        for jobid in jobids:
+            promise = promises.get(jobid)
+            if (
+                promise is None
+                or promise.is_open
+                or promise.start <= now
+                or not profile.is_kept(promise)
+                or profile.earlier(promise, now, 0) != promise.start
+            ):
+                break  # it may move, or be lost, and to find that out takes longer
+            count += 1
+        return count, []
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)

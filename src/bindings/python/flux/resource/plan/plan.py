@@ -489,8 +489,8 @@ class Plan:
         they can surely be kept.
 
         Where promises are counted most of a long row are known to stay where they are, and cost a
-        look into a set. Where they are bound to ranks, or need more than resources, none is moved
-        here.
+        look into a set. Where they are bound to ranks a row is of those for which one look shows that
+        they stay. Where some need more than resources, none is looked at here.
 
         Args:
             jobids: of jobs with promises
@@ -498,13 +498,39 @@ class Plan:
         Returns:
             How many jobs, from the first on, were looked at; and ``(place, start)`` of each that
             moved: its place in the row, and when it starts now. That ends with a promise that is for
-            now, and before one that is open, may be broken or was for now already.
+            now, and before one that is open, may be broken, was for now already or takes a search.
         """
         strategy = self._in_step()
         tokens, claims = self.tokens, self.claims
         if (tokens is not None and tokens.promised) or (claims is not None and claims.promised):
             return 0, []
         return strategy.advance_in_turn(jobids, self._pool.clock())
+
+    def search_on(self, jobid: int, looks: int) -> bool:
+        """Search for an earlier time for a promise, as ``advance()`` does, a part at a time: the search
+        may take longer than a turn of the reactor should.
+
+        Nothing moves here; ``advance()`` goes on where this ended.
+
+        Args:
+            jobid (int): of a job with a promise
+            looks (int): at most about so many times at which it could start are looked at
+
+        Returns:
+            bool: whether there is more to search.
+        """
+        strategy = self._in_step()
+        promise, now = strategy.promises[jobid], self._pool.clock()
+        tokens, claims = self.tokens, self.claims
+        if (
+            promise.is_open
+            or promise.start <= now
+            or (tokens is not None and jobid in tokens.promised)
+            or (claims is not None and jobid in claims.promised)
+            or not strategy.keeps(jobid, now)
+        ):
+            return False
+        return strategy.search_on(jobid, now, looks)
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
         """As ``advance()``, for a promise of more than resources, which is not due yet."""

@@ -31,12 +31,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.bookings import Bookings
+from flux.resource.plan.lacks import Lacks
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.packing import Effort, Item, deal, pack, taken, too_few
 from flux.resource.plan.promise import Booking, BoundPromise, length_of
 from flux.resource.plan.running_profile import Need, RunningProfile, Track
 from flux.resource.plan.start_bounds import StartBounds
-from flux.resource.plan.sums import Sums
+from flux.resource.plan.sums import Span, Sums
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
 from flux.resource.pool.placement import slots_on
@@ -60,6 +61,11 @@ MAX_RANKS_FOR_ALL_WAYS = 64
 #: ``packing.Effort``).
 STEPS_PER_ITEM = 10
 STEPS_PER_ITEM_MOVED = 100
+#: Looks at single ranks that a look at a time takes usually, or less.
+WORK_PER_LOOK = 16
+#: Ranks that a promise lacks are counted up to this, so that it is not looked at again before so many
+#: came free; to count them, so many more ranks are asked.
+MAX_LACK = 8
 #: Shapes of which it is remembered what they take at least, as many as a queue has at a time.
 MAX_REMEMBERED_SHAPES = 4096
 #: With more promises than this, a new one is not made earlier by binding others again: that would
@@ -100,6 +106,13 @@ class RankProfile:
         #: promises that were bound again since one was withdrawn, with the parts they had then
         self.rebound: list[tuple[BoundPromise, list[Part] | None]] = []
         self._changes = 0  # grows with every change of the bookings or the profile
+        # What promises lack to begin earlier, as far as that is known where no steps are left.
+        #
+        # The promise for which an earlier time was searched for last, with the changes there had been; and
+        # a time before which there is none.
+        self._lacks = Lacks()
+        self._searched: tuple[BoundPromise, int] | None = None
+        self._searched_until = -INFINITY
         # The last question to _room() and its answer: several steps of one search ask the same.
         self._asked: tuple[Shape, float, float, int] | None = None
         self._answer = 0
@@ -117,7 +130,7 @@ class RankProfile:
         self._known_up = pool.eligible(None)
         self._placed: tuple[Selection, float] | None = None  # by place_now(), and its end
         self._sums: Sums | None = None  # what promises leave, in all; None: to be made
-        self._sums_changes = -1
+        self._summed: dict[BoundPromise, Span] = {}  # of which promises, and what they take there
         self._least: dict[Shape, Least] = {}  # by shape, with the inventory as it is
         # Shapes that do not fit among what is free now, and how often the pool had released then.
         self._too_large: set[Shape] = set()
@@ -151,6 +164,8 @@ class RankProfile:
             _entered=len(promises),
             _bounds=StartBounds(),
             rebound=[],
+            _lacks=Lacks(),
+            _searched=None,
             _asked=None,
             _seen=pool.generation,
             _others=[],
@@ -159,6 +174,7 @@ class RankProfile:
             _kept=set(),
             _placed=None,
             _sums=None,
+            _summed={},
             _least={},
             _too_large=set(),
             _too_large_releases=-1,
@@ -196,9 +212,18 @@ class RankProfile:
         self._bookings.follow(self._profile)
         self._bounds = StartBounds()
         self.effort.earn()
-        self._sums = None
         if before is not self._profile.inventory:
             self._least.clear()
+        if (
+            before is self._profile.inventory
+            and self._sums is not None
+            and self._sums.ranks == self._known_up
+        ):
+            self._sums.follow(self._profile)
+            self._tell_lacks()
+        else:
+            self._sums = None
+            self._lacks.forget()
         self._changes += 1
         self.rebound.clear()
         # The jobs that were started through the plan are among those that run, now.
@@ -210,6 +235,24 @@ class RankProfile:
             self._enter_all()  # to be rid of times that are long past
         elif not all(self._bookings.remove(booking) for booking in started):
             self._enter_all()
+
+    def _tell_lacks(self) -> None:
+        """The profile has followed the pool: tell what came free, and what was taken."""
+        profile, lacks = self._profile, self._lacks
+        if profile.changed_ranks is None:
+            lacks.forget()
+            return
+        base = profile.inventory.key_base
+        for record in profile.gone:
+            ranks = sum([popcount(mask) for mask, _ in pairs(record[1:])])
+            lacks.freed(-INFINITY, record[0] or INFINITY, ranks)
+        for record in profile.come:
+            cores = gpus = 0
+            for mask, units in pairs(record[1:]):
+                more = divmod(profile.inventory.key(units), base)
+                cores += popcount(mask) * more[0]
+                gpus += popcount(mask) * more[1]
+            lacks.taken(-INFINITY, record[0] or INFINITY, cores, gpus)
 
     def _forget_kept(self) -> None:
         """After a change of the pool that the profile has yet to follow: promises may be lost, unless
@@ -242,6 +285,11 @@ class RankProfile:
         """What running jobs leave; to be shared with whoever plans next."""
         return self._profile
 
+    @property
+    def is_renewed(self) -> bool:
+        """Whether all jobs that were started are in the profile, and not among the bookings."""
+        return not self._started
+
     def renew_profile(self) -> None:
         """Make the profile anew if it lacks jobs that were started, so that these are in it."""
         if self._started:
@@ -249,6 +297,7 @@ class RankProfile:
             self.sync()
 
     def _enter_all(self) -> None:
+        self._lacks.forget()
         self._bookings = Bookings(self._profile)
         self._entered = 0
         for booking in self._started:
@@ -271,11 +320,27 @@ class RankProfile:
         self._enter(promise)
         if fits:
             self._kept.add(promise)
+        if self._sums is not None and promise not in self._summed:
+            span = self._span_of(promise)
+            if span is not None:
+                self._summed[promise] = span
+                self._sums.add(span)
+                self._lacks.taken(*span)
+
+    def is_kept(self, promise: BoundPromise) -> bool:
+        """Whether it is known that a promise is not lost. O(1)."""
+        return promise in self._kept
 
     def remove(self, promise: BoundPromise) -> None:
         """Count out a promise that is no longer among those of the plan."""
         self._changes += 1
         self._kept.discard(promise)
+        self._lacks.gone(promise)
+        ranks = sum([popcount(mask) for mask, _ in promise.parts or ()])
+        self._lacks.freed(promise.start, promise.end, ranks)
+        span = self._summed.pop(promise, None)
+        if span is not None and self._sums is not None:
+            self._sums.remove(span)
         if not self._bookings.remove(promise):
             self._enter_all()
         self._bounds.released(promise.start)
@@ -323,7 +388,7 @@ class RankProfile:
         """The first time before ``found`` at which a request fits if promises are bound again."""
         length = length_of(request)
         start = self.soonest(request, start)
-        small = popcount(self._profile.inventory.ranks) <= MAX_RANKS_FOR_ALL_WAYS
+        small = self._is_small()
         for _ in range(MAX_PROMISES_TO_REBIND if small else 2):
             if small:
                 start = self._first_with_enough(request.shape, start, length, found, INFINITY)
@@ -334,53 +399,96 @@ class RankProfile:
             start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
         return found
 
-    def earlier(self, promise: BoundPromise, now: float) -> float:
+    def earlier(self, promise: BoundPromise, now: float, looks: float = INFINITY) -> float | None:
         """First time at which a promise fits instead of where it is; its start if there is none.
 
         The promise stays in meanwhile: what it keeps counts for it from its start on. Times later
         than the first are looked at as long as there are steps for that (see ``packing.Effort``).
+
+        Args:
+            looks (float): at most so many times later than the first are looked at now, fewer where a
+                look costs more than usual
+
+        Returns:
+            the time; None if more looks have to be taken: the next call goes on where this one ended,
+            unless something has changed since
         """
         request = promise.request
         shape, before = request.shape, promise.start
-        start = self.soonest(request, now)
-        if start >= before:
-            return before
         length = length_of(request)
-        if not self._pool.countable(shape) or self._may_rebind(len(self._promises) - 1):
-            return self._first_by_sums(shape, start, length, before)
-        effort = self.effort
+        soonest = INFINITY
+        if self._searched == (promise, self._changes):
+            start = max(now, self._searched_until)
+        else:
+            start = soonest = self.soonest(request, now)
+            if start >= before:
+                return before
+            if not self._pool.countable(shape) or self._may_rebind(len(self._promises) - 1):
+                return self._first_by_sums(shape, start, length, before)
+            self.renew_profile()
+            if self.effort.left <= 0 and self._lacks.stays(promise, start):
+                return before
+        effort, bookings = self.effort, self._bookings
+        most, limit = looks, bookings.work + looks * WORK_PER_LOOK
         while True:
             start = self._first_by_sums(shape, start, length, before)
-            if start >= before or self._fits_instead(promise, start, start + length):
+            if start >= before:
+                return before
+            lack, until = self._lack_instead(promise, start, start + length)
+            if not lack:
                 return start
             if effort.left <= 0:
+                if start == soonest > now:
+                    self._note_lack(promise, start, until, lack)
                 return before
+            if looks <= 0 or (looks < most and bookings.work > limit):
+                return None
+            looks -= 1
             effort.spend(STEPS_PER_ITEM)
-            start = min(self._bookings.ends.after(start), self._profile.next_end_after(start))
+            start = min(bookings.ends.after(start), self._profile.next_end_after(start))
+            self._searched, self._searched_until = (promise, self._changes), start
 
-    def _fits_instead(self, promise: BoundPromise, start: float, end: float) -> bool:
-        """Whether a request fits in a span that begins before its promise does."""
+    def end_search(self) -> None:
+        """What was found of an earlier time for a promise is of no more use: the next search begins
+        anew."""
+        self._searched = None
+
+    def _lack_instead(self, promise: BoundPromise, start: float, end: float) -> tuple[int, float]:
+        """How many ranks a promise lacks, at least, to be for a span that begins before it does now; 0:
+        none, it fits. And by when it lacks them."""
         shape = promise.request.shape
         before = promise.start
         least = self._least_ranks(shape)
-        if popcount(self._room_alone(shape, start)) < least or (
-            start <= self.now() and not self.is_free(shape)
-        ):
-            return False
+        ranks = popcount(self._room_alone(shape, start))
+        if ranks < least:
+            return least - ranks, end
+        if start <= self.now() and not self.is_free(shape):
+            return 1, end
+        small = self._is_small()  # see _useless_below()
+        useless = 0 if small else max(1, least - MAX_LACK)
+        until = min(end, before)
+        room = self._room(shape, start, until, useless)
+        ranks = popcount(room)
+        if ranks < least:
+            return least - ranks, until
         if end <= before:
-            return self._enough(shape, self._room(shape, start, end), start, end)
-        room = self._room(shape, start, before)
-        if popcount(room) < least:
-            return False
+            return 0 if self._enough(shape, room, start, end) else 1, until
         own = 0
         for mask, _ in promise.parts or ():
             own |= mask
-        room &= self._room(shape, before, end) | own
-        if shape.node_count is not None or popcount(room) < least:
-            return popcount(room) >= least
+        if small:
+            room &= self._room(shape, before, end) | own
+        else:  # of the others only those matter that it does not have already
+            apart = room & ~own
+            room &= own
+            need, missing = Need.of(shape), max(0, least - popcount(room))
+            room |= self._bookings.leaving(apart, need, before, end, missing)
+        ranks = popcount(room)
+        if ranks < least:
+            return least - ranks, end
         left = shape.slot_count.min
-        if popcount(room) >= left:
-            return True
+        if shape.node_count is not None or ranks >= left:
+            return 0, end
         base = self._profile.inventory.key_base
         one = shape.slot_size * base + shape.gpu_per_slot
         kept = {
@@ -391,8 +499,15 @@ class RankProfile:
             later = slots_on(*self._bookings.least(rank, before, end), shape)
             left -= min(slots, later + kept.get(rank, 0))
             if left <= 0:
-                return True
-        return False
+                return 0, end
+        return 1, end
+
+    def _note_lack(self, promise: BoundPromise, start: float, until: float, ranks: int) -> None:
+        """Note what a promise lacks to begin at the first time at which it might; see ``lacks.py``."""
+        if not self._is_small():  # there, a look decides what later ones cost: _useless_below()
+            _, cores, gpus = self._least_of(promise.request.shape)
+            left = self._sums_now().least(start, min(until, promise.start))
+            self._lacks.note(promise, start, until, ranks, left[0] - cores, left[1] - gpus)
 
     def _first_by_sums(self, shape: Shape, start: float, length: float, before: float) -> float:
         """A time before which a promise that begins at ``before`` can be no earlier."""
@@ -446,7 +561,9 @@ class RankProfile:
             if shape.within is not None and not self._together(shape, start, end):
                 return False
             return self._simulate(request, start, end) is not None
-        return self._enough(shape, self._room(shape, start, end), start, end)
+        useless = self._useless_below(shape)
+        room = self._room(shape, start, end, useless)
+        return popcount(room) >= useless and self._enough(shape, room, start, end)
 
     def lost(self, promise: BoundPromise, now: float) -> bool:
         """True if the ranks of a promise will not have what it needs when it starts, or now if that
@@ -518,6 +635,7 @@ class RankProfile:
         if start == INFINITY:
             return start
         profile, leaving, need = self._profile, self._bookings.leaving, track.need
+        useless = 0 if self._is_small() else count  # see _useless_below()
         room = track.at(start) & ranks
         next_end = profile.next_end_after(start)  # of a running job
         ends = self._bookings.ends.times
@@ -525,7 +643,7 @@ class RankProfile:
         while start < until:
             if (
                 popcount(room) >= count
-                and popcount(leaving(room, need, start, start + length)) >= count
+                and popcount(leaving(room, need, start, start + length, useless)) >= count
             ):
                 return start
             following = ends[place] if place < len(ends) else INFINITY
@@ -548,15 +666,35 @@ class RankProfile:
             room != 0 and needed > 1 and self.count(shape, start, end) >= needed
         )
 
-    def _room(self, shape: Shape, start: float, end: float) -> int:
-        """Mask of the ranks with room for one node's or slot's need all through a span."""
+    def _room(self, shape: Shape, start: float, end: float, least: int = 0) -> int:
+        """Mask of the ranks with room for one node's or slot's need all through a span.
+
+        Args:
+            least (int): if there are fewer ranks than this, any fewer may be told: see
+                ``Bookings.leaving()``
+        """
         asked = (shape, start, end, self._changes)
         if asked != self._asked:
             track = self._profile.track_of(shape)
             room = track.at(start) & self._pool.eligible(shape.match)
+            room = self._bookings.leaving(room, track.need, start, end, least)
+            if popcount(room) < least:
+                return room
             self._asked = asked
-            self._answer = self._bookings.leaving(room, track.need, start, end)
+            self._answer = room
         return self._answer
+
+    def _useless_below(self, shape: Shape) -> int:
+        """Fewer ranks with room than this are of no use to a shape, and need not be known exactly.
+
+        0 on a pool where all ways to bind promises are looked through: how many steps that takes
+        depends on what ranks were asked before, and so would which attempts are given up.
+        """
+        return 0 if self._is_small() else self._least_ranks(shape)
+
+    def _is_small(self) -> bool:
+        """Whether all ways to bind promises can be looked through."""
+        return popcount(self._profile.inventory.ranks) <= MAX_RANKS_FOR_ALL_WAYS
 
     def _room_alone(self, shape: Shape, start: float) -> int:
         """Mask of the ranks with room for one node's or slot's need from a time on, if nothing had
@@ -716,7 +854,7 @@ class RankProfile:
         if self._frozen or not self._pool.countable(shape):
             return False
         self.renew_profile()
-        small = popcount(self._profile.inventory.ranks) <= MAX_RANKS_FOR_ALL_WAYS
+        small = self._is_small()
         effort = self.effort
         if (
             (small and effort.left <= 0)
@@ -880,17 +1018,21 @@ class RankProfile:
         sums = self._sums
         if sums is None:
             sums = self._sums = Sums(self._profile, self._pool.eligible(None))
-            self._sums_changes = -1
-        if self._sums_changes != self._changes:
-            self._sums_changes = self._changes
-            sums.book(
-                [
-                    (one.start, one.end, *self._least_of(one.request.shape)[1:])
-                    for one in self._promises.values()
-                    if not one.is_open and self._pool.countable(one.request.shape)
-                ]
-            )
+            self._summed = {}
+            for promise in self._promises.values():
+                span = self._span_of(promise)
+                if span is not None:
+                    self._summed[promise] = span
+            sums.book(self._summed.values())
         return sums
+
+    def _span_of(self, promise: BoundPromise) -> Span | None:
+        """What a promise takes in all; None if it has no place in sums."""
+        shape = promise.request.shape
+        if promise.is_open or not self._pool.countable(shape):
+            return None
+        _, cores, gpus = self._least_of(shape)
+        return promise.start, promise.end, cores, gpus
 
     def _least_ranks(self, shape: Shape) -> int:
         """A shape cannot do with fewer ranks."""

@@ -126,18 +126,31 @@ class Strategy(ABC):
             float: when it starts now; no later than before.
         """
 
+    def search_on(self, jobid: int, now: float, looks: int) -> bool:
+        """Do a part of what ``advance()`` will do, as far as that changes nothing.
+
+        Args:
+            jobid (int): of a job whose promise can be kept, and is for later than now
+            looks (int): at most about so many times at which it may start are looked at
+
+        Returns:
+            bool: whether there is more of that to do. A change of the pool, or of a promise, makes it
+            begin anew.
+        """
+        return False
+
+    @abstractmethod
     def advance_in_turn(
         self, jobids: Iterable[int], now: float
     ) -> tuple[int, list[tuple[int, float]]]:
         """As ``advance()``, for the promises of several jobs that are for later than now, one after
-        another, where most are known to stay without a look at them.
+        another, where most stay where they are.
 
         Returns:
             how many jobs, from the first on, were looked at; and for those of them that moved,
             their place among these and when they start now. The last is the first that starts now;
-            or the next may have a promise that cannot be kept.
+            or the next may have a promise that cannot be kept, or takes a longer search.
         """
-        return 0, []
 
     @abstractmethod
     def withdraw(self, jobid: int) -> Promise | None:
