@@ -47,6 +47,10 @@ MIN_IN_A_ROW = 8
 MOST_IN_A_ROW = 128
 MOVED_EFFORT = 1.0
 STAYING_EFFORT = 0.1
+#: Effort for one that stays where promises are bound to ranks; and at how many times at which such a
+#: one could start may be looked at in a turn.
+STAYING_ON_RANKS_EFFORT = 1.0
+LOOKS_PER_TURN = 64
 
 #: Signatures of jobs that may be left out of passes at a time; some may be of jobs that have left.
 MAX_ASLEEP = 1 << 14
@@ -330,8 +334,24 @@ class Backfill(PolicyScheduler):
                 yield None
             else:
                 self.use_current_plan()
+                while self.search_on(candidate):
+                    yield None
+                    self.use_current_plan()
                 self.examine(candidate)
                 self.rouse_promisable()
+
+    def search_on(self, job: PendingJob) -> bool:
+        """Search for an earlier time for a job's promise for as long as a turn may take, before the job
+        is examined; whether the search is to go on in the next turn. Only where promises are bound to
+        ranks can it take longer."""
+        return (
+            not self.plan.is_counted
+            and self.guarantee == "kept"
+            and job in self.promises
+            and not self.promises.open_ids  # these are taken out for it
+            and not (self.admission.engaged and self.is_pinned(job))
+            and self.plan.search_on(job.jobid, LOOKS_PER_TURN)
+        )
 
     def use_current_plan(self) -> None:
         """Go on with another plan if the one of this pass has become void, since a job that started
@@ -436,18 +456,22 @@ class Backfill(PolicyScheduler):
         return False
 
     def stays(self, job: PendingJob) -> bool:
-        """Whether a promise to a job stays at a time to come, on account of an admission rule."""
-        when = self.promises.when(job)
-        if (
-            when is None
-            or when <= self.now()
-            or not self.admission.pins_promises()
-            or not self.admission.promise_stays(job)
-        ):
+        """Have a job wait on whose promise an admission rule needs where it is; False: none does."""
+        if not self.is_pinned(job):
             return False
         self._backlog.block(job)
-        self.show_promise(job, when)
+        self.show_promise(job, self.promises.when(job))
         return True
+
+    def is_pinned(self, job: PendingJob) -> bool:
+        """Whether a promise to a job stays at a time to come, on account of an admission rule."""
+        when = self.promises.when(job)
+        return (
+            when is not None
+            and when > self.now()
+            and self.admission.pins_promises()
+            and self.admission.promise_stays(job)
+        )
 
     def advance_following(self, job: PendingJob) -> None:
         """Let the promises right behind that of a job move, which was examined and waits on.
@@ -461,9 +485,12 @@ class Backfill(PolicyScheduler):
         certain = not self.admission.engaged
         if not certain and self.admission.pins_promises():
             return  # each is asked about when its turn comes
-        looked, moved = promises.advance_following(job, MOST_IN_A_ROW)
+        counted = self.plan.is_counted
+        queue = None if counted else backlog.heap
+        looked, moved = promises.advance_following(job, MOST_IN_A_ROW, queue)
         staying = len(looked) - len(moved)
-        backlog.spend(MOVED_EFFORT * len(moved) + STAYING_EFFORT * staying)
+        each = STAYING_EFFORT if counted else STAYING_ON_RANKS_EFFORT
+        backlog.spend(MOVED_EFFORT * len(moved) + each * staying)
         if moved and moved[-1][1] <= self.now():
             looked.pop()
             moved.pop()

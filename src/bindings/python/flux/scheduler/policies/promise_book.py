@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.requests import PendingJob
@@ -106,7 +107,7 @@ class PromiseBook:
         return when
 
     def advance_following(
-        self, job: PendingJob, most: int
+        self, job: PendingJob, most: int, queue: list[PendingJob] | None = None
     ) -> tuple[list[PendingJob], list[tuple[PendingJob, float]]]:
         """Let the promises of the jobs right behind `job`, which has one, move as `advance` does, as
         long as they can surely be kept (`Plan.advance_in_turn`). None may be open.
@@ -114,6 +115,8 @@ class PromiseBook:
         Args:
             job (PendingJob): the job
             most (int): of so many jobs at most
+            queue (list): the pending jobs in order: none is moved that is behind one without a
+                promise; None: that does not matter
 
         Returns:
             the jobs that were looked at; and of these those whose promises moved, each with when it
@@ -121,6 +124,10 @@ class PromiseBook:
         """
         first = bisect_left(self._jobs, job) + 1
         behind = self._jobs[first : first + most]
+        if queue is not None:
+            place = bisect_left(queue, job) + 1
+            pairs = zip(behind, queue[place : place + most])
+            behind = [other for other, _ in takewhile(lambda pair: pair[0] is pair[1], pairs)]
         count, moves = self.plan.advance_in_turn([other.jobid for other in behind])
         moved = []
         for place, when in moves:
