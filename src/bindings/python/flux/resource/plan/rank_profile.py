@@ -290,6 +290,10 @@ class RankProfile:
         """Whether all jobs that were started are in the profile, and not among the bookings."""
         return not self._started
 
+    def is_unswept(self, promise: BoundPromise) -> bool:
+        """Whether a look at a promise may have to sweep over many ends of running jobs first."""
+        return self._profile.unswept <= promise.start and not self._is_small()
+
     def renew_profile(self) -> None:
         """Make the profile anew if it lacks jobs that were started, so that these are in it."""
         if self._started:

@@ -330,6 +330,13 @@ class RunningProfile:
         while self.unswept <= time and self.step():
             pass
 
+    def extend_in_parts(self, time: float, blocks: int) -> bool:
+        """Sweep over ends up to a time, at most so many blocks of them; whether some are left."""
+        while self.unswept <= time and blocks > 0:
+            self.step()
+            blocks -= 1
+        return self.unswept <= time
+
     def _moves_of(self, end: End) -> list[Move]:
         """What ranks have free from an end on that was swept over."""
         moves: list[Move] = []
