@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: Blocks of ends of running jobs that are swept over at once, each in a sixth of a millisecond.
 BLOCKS_AT_ONCE = 12
+#: Promises in a row of which it is not known that they stay: after a long quiet time, or a sweep that
+#: was begun anew, each may be the first with its need, and take some tenths of a millisecond.
+LOOKS_IN_A_ROW = 24
 
 
 class BoundStrategy(Strategy):
@@ -190,7 +193,10 @@ class BoundStrategy(Strategy):
         if not profile.is_renewed:
             return 0, []
         count = 0
+        last_look = profile.looks + LOOKS_IN_A_ROW
         for jobid in jobids:
+            if profile.looks >= last_look:
+                break
             promise = promises.get(jobid)
             if (
                 promise is None

@@ -99,6 +99,8 @@ class RankProfile:
         self._promises = promises
         #: steps that may be taken to bind promises again
         self.effort = Effort()
+        #: promises so far that were looked at, since it was not known that they stay where they are
+        self.looks = 0
         self._started: list[Booking] = []  # of the jobs started since the profile followed the pool
         self._started_ends: dict[int, float] = {}  # by job id, when these end, 0: not known
         self._entered = 0  # how many bookings were entered since all were entered anew
@@ -432,6 +434,7 @@ class RankProfile:
             self.renew_profile()
             if self.effort.left <= 0 and self._lacks.stays(promise, start):
                 return before
+        self.looks += 1
         effort, bookings = self.effort, self._bookings
         most, limit = looks, bookings.work + looks * WORK_PER_LOOK
         while True:
