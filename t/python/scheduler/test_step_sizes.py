@@ -145,3 +145,30 @@ def test_no_turn_does_more_the_more_jobs_are_pending(args):
         if pending == 300 and most[1200, event] > 1.3 * most[300, event] + 300
     }
     assert grown == {}, most
+
+
+def test_no_turn_does_more_the_more_promises_are_bound_to_ranks():
+    """Also not the first after a quiet time, which may spend all the effort that was saved."""
+    most = {}
+    for promises in (100, 400):
+        rig = Rig(R(200, 16))
+        rig.load_file("sched-backfill", "reason-depth=0", "promise=unlimited")
+        meter = CallMeter(rig)
+        for jobid in range(1, 201):
+            rig.alloc(jobid, jobspec(1, cores=9, nodes=1, duration=5000 + 7 * jobid))
+        rig.settle()
+        for jobid in range(1000, 1000 + promises):
+            spec = jobspec(
+                1, cores=8 + jobid % 9, nodes=6 + jobid % 37, duration=600 * (1 + jobid % 11)
+            )
+            rig.alloc(jobid, spec)
+        rig.settle()
+        plan = rig.sched.current_plan()
+        assert len(plan.promised()) == promises and not plan.is_counted
+        for jobid in (1, 2, 150):
+            meter.reset()
+            rig.free(jobid)
+            rig.settle()
+            most[promises, jobid] = meter.most
+    for jobid in (1, 2, 150):
+        assert most[400, jobid] <= 1.3 * most[100, jobid] + 300, most
