@@ -8,6 +8,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from peers import R, Rig, jobspec
 
 from flux.scheduler import PendingJob, ordered_jobs
 from flux.scheduler import queue as queue_module
@@ -620,3 +621,25 @@ def test_a_pass_that_is_cut_short_again_and_again_comes_to_the_last_of_many_new_
     while 3000 not in looked_at(backlog, steps=1):
         passes += 1
         assert passes < 3000 // queue_module.FRESH_SKIPPED_PER_TURN + 2
+
+
+def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(monkeypatch):
+    listed = []
+    monkeypatch.setattr(OrderedJobs, "to_list", lambda self: listed.append(1) or list(self))
+    rig = Rig(R(2, 4))
+    rig.load_file("sched-backfill", "queue-depth=unlimited")
+    for jobid in range(200):
+        rig.alloc(jobid, jobspec(1, nodes=2, exclusive=True, duration=100 + jobid % 7))
+        rig.turn()
+    rig.wait(5)  # reasons and expected starts are told
+    for jobid in range(1, 200):
+        rig.prioritize((jobid, jobid % 32))
+        rig.turn()
+    rig.free(0)
+    rig.wait(5)
+    for jobid in range(1, 200):
+        rig.cancel(jobid)
+        rig.turn()
+    rig.settle()
+    assert len(rig.started()) == 2
+    assert not listed and not rig.logged(3)
