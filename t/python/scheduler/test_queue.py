@@ -8,7 +8,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peers import R, Rig, jobspec
+from peers import Guide, R, Rig, jobspec
 
 from flux.scheduler import PendingJob, ordered_jobs
 from flux.scheduler import queue as queue_module
@@ -643,3 +643,20 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(mo
     rig.settle()
     assert len(rig.started()) == 2
     assert not listed and not rig.logged(3)
+
+
+def test_a_policy_that_pops_what_it_starts_may_have_a_backlog():
+    class Popping(Guide):
+        _queue_class = Backlog
+
+    rig = Rig(R(4, 4))
+    sched = rig.load(Popping, "queue-depth=unlimited")
+    for jobid in range(1, 7):
+        rig.alloc(jobid, jobspec(4), priority=16 + jobid % 2)
+    rig.settle()
+    assert rig.started() == [1, 3, 5, 2]
+    assert [one.jobid for one in sched._queue] == [4, 6] and len(sched._backlog) == 2
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 3, 5, 2, 4]
+    assert not rig.logged(3)

@@ -141,10 +141,6 @@ class Place:
         """Whether `job` comes after this place."""
         return bool(self.order < job.order or (self.order == job.order and self.jobid < job.jobid))
 
-    def index(self, jobs: list[PendingJob]) -> int:
-        """Index of the first of `jobs`, which are in order, that is at this place or after it."""
-        return _place_in(jobs, self.order, self.jobid)
-
 
 class PendingQueue:
     """The heap behind ``Scheduler._queue``.
@@ -351,7 +347,9 @@ class Backlog(PendingQueue):
     """A `PendingQueue` that is kept in order, with what passes know about its jobs.
 
     A job that comes, leaves or changes its place costs the same however many there are, give or take
-    a logarithm (`OrderedJobs`). As a list the jobs are there for who asks: `heap`.
+    a logarithm (`OrderedJobs`). As a list the jobs are there for who asks (`settle`), which is made
+    anew after a change. What a policy pops off it must have its answer by the end of the step, or
+    it is there again: a job is taken out for good by `remove`.
 
     Attributes:
         jobs (OrderedJobs): the jobs to examine
@@ -368,6 +366,8 @@ class Backlog(PendingQueue):
     def __init__(self) -> None:
         super().__init__()
         self.jobs = OrderedJobs()
+        # All jobs as a list, until the next change; None: nobody has asked for it.
+        self._listed: list[PendingJob] | None = None
         self.parked: dict[int, PendingJob] = {}
         self.longest = 0.0
         #: grows with everything that could help a blocked job
@@ -408,11 +408,12 @@ class Backlog(PendingQueue):
 
     @property
     def heap(self) -> list[PendingJob]:
-        """The jobs to examine, in order, as a list of its own, which is also a valid heap: to take a
-        job out, `remove` it.  O(jobs)."""
+        """The jobs to examine, in order, as a list of its own, which is also a valid heap.
+        O(jobs)."""
         return self.jobs.to_list()
 
     def push(self, job: PendingJob) -> None:
+        self._listed = None
         job.examined_epoch = 0
         job.queued = True
         request = job.resource_request
@@ -434,6 +435,7 @@ class Backlog(PendingQueue):
         heapq.heappush(self._fresh, entry)
 
     def remove(self, job: PendingJob) -> None:
+        self._listed = None
         if self.parked.pop(job.jobid, None) is None and job.queued:
             job.queued = False
             self.jobs.remove(job)
@@ -490,6 +492,7 @@ class Backlog(PendingQueue):
     def _clear(self) -> None:
         """Forget the jobs, but for what is known of each."""
         self.jobs = OrderedJobs()
+        self._listed = None
         self._signatures.clear()
         self._asleep.clear()
         self._awake.clear()
@@ -510,13 +513,15 @@ class Backlog(PendingQueue):
             del self._families[alike.family]
 
     def settle(self) -> list[PendingJob]:
-        if self.parked:
-            return sorted(self.heap + list(self.parked.values()))
-        return self.heap
+        if self._listed is None:
+            self._listed = self.heap
+            if self.parked:
+                self._listed = sorted([*self._listed, *self.parked.values()])
+        return self._listed
 
     def in_order(self, most: int | None = None) -> Iterator[PendingJob]:
         if self.parked:
-            return islice(self.settle(), most)
+            return islice(self.settle()[:], most)
         return iter(self.jobs if most is None else self.jobs.head(most))
 
     @property
