@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
 
-    #: A job with its place: (`PendingJob.order`, job id, job).
+    #: A job behind its place, (`PendingJob.order`, job id, job).
     Entry = tuple[Any, int, PendingJob]
 
 #: Most jobs of a block.
