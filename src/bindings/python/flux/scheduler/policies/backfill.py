@@ -332,6 +332,7 @@ class Backfill(PolicyScheduler):
                 self.use_current_plan()
                 self.examine(candidate)
                 self.rouse_promisable()
+        self.wake_when_due()
 
     def use_current_plan(self) -> None:
         """Go on with another plan if the one of this pass has become void, since a job that started
@@ -767,16 +768,27 @@ class Backfill(PolicyScheduler):
             self.ranked.released()
             return
         self._backlog.wake(self.now())
-        if self.admission.engaged and self.promises and self._promise_timer is None:
+        if self._promise_timer is None:
+            self.wake_when_due()
+
+    def wake_when_due(self) -> None:
+        """Have a pass when the next promise comes due. O(promises), where it may be needed."""
+        if self.promises and self.may_come_due_alone():
             self.wake_at(self.promises.next_after(self.now()))
 
+    def may_come_due_alone(self) -> bool:
+        """Whether a promise may come due though no running job ends then, which would make a pass of
+        itself. An admission rule may keep resources until then. And so may an open promise: when a
+        job ends early, the promises to jobs behind that one stay where they are, and keep others
+        that come after them from moving. O(1)."""
+        return bool(self.admission.engaged or self.promises.open_ids or not self.running)
+
     def wake_at(self, when: float | None) -> None:
-        """Have a pass at a promised time. It comes due when a running job ends, which makes a pass
-        of itself, unless an admission rule keeps resources until then. Only the earliest time is
+        """Have a pass at a promised time, if no other event may make one. Only the earliest time is
         kept: when it has come, the next is looked for. A promise for now waits for a job that is
         late, whose end is an event: a timer would make one pass after the other."""
         timer = self._promise_timer
-        if when is None or not self.admission.engaged or (timer and timer.when <= when + LATE_S):
+        if when is None or (timer and timer.when <= when + LATE_S) or not self.may_come_due_alone():
             return
         if when <= self.now():
             return
