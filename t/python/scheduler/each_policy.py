@@ -5,15 +5,22 @@ import pytest
 
 from flux.scheduler.policies import Backfill, Fifo, Simple
 
-POLICIES = pytest.mark.parametrize(
-    "policy, args",
-    [
-        (Fifo, ("queue-depth=unlimited",)),
-        (Fifo, ("order=queue",)),
-        (Simple, ("queue-depth=unlimited",)),
-        (Backfill, ()),
-        (Backfill, ("promises=unlimited",)),
-        (Backfill, ("promise=all",)),
-    ],
-    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all"],
-)
+#: By name, the class of a policy and its arguments.
+TABLE = {
+    "fifo": (Fifo, ("queue-depth=unlimited",)),
+    "fifo-by-queue": (Fifo, ("order=queue",)),
+    "simple": (Simple, ("queue-depth=unlimited",)),
+    "easy": (Backfill, ()),
+    "conservative": (Backfill, ("promises=unlimited",)),
+    "no-guarantee": (Backfill, ("guarantee=none",)),
+    "promise-all": (Backfill, ("promise=all",)),
+    "short-waits": (Backfill, ("profile=short-waits",)),
+}
+
+
+def under(*names):
+    """Parametrize a test by ``policy, args``: those of `TABLE` with these names."""
+    return pytest.mark.parametrize("policy, args", [TABLE[name] for name in names], ids=names)
+
+
+POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all")

@@ -240,6 +240,13 @@ class Rig:
                 return errnum, answer
         raise AssertionError(f"no answer to {topic}")
 
+    def reconfigure(self, config, module="sched-site"):
+        """The instance's configuration is loaded anew."""
+        self.instance.config = config
+        errnum, answer = self.ask(f"{module}.config-reload", config)
+        assert errnum == 0, answer
+        self.settle()
+
     def kvs_value(self, key):
         """The text stored under a key."""
         return self.kvs.values[key]

@@ -7,27 +7,17 @@ import types
 from pathlib import Path
 
 import pytest
+from each_policy import under
 from peers import R, Rig, jobspec
 
 from flux.resource import InfeasibleRequest
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, Deferral, JobDeferred
-from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.policies import Backfill
 from flux.scheduler.queue import PendingQueue
 from flux.scheduler.requests import PendingJob, Requests
 
 LICENSES = Path(__file__).resolve().parents[3] / "doc" / "examples" / "licenses.py"
-POLICIES = pytest.mark.parametrize(
-    "policy, args",
-    [
-        (Fifo, ("queue-depth=unlimited",)),
-        (Fifo, ("order=queue",)),
-        (Simple, ("queue-depth=unlimited",)),
-        (Backfill, ()),
-        (Backfill, ("promises=unlimited",)),
-        (Backfill, ("guarantee=none",)),
-    ],
-    ids=["fifo", "fifo-by-queue", "simple", "easy", "conservative", "no-guarantee"],
-)
+POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "conservative", "no-guarantee")
 
 
 def example():

@@ -7,7 +7,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource import ResourcePool
-from flux.resource.plan.room_counts import RoomCounts, least_count
+from flux.resource.plan.room_counts import RoomCounts
 from flux.scheduler import PendingJob
 from flux.scheduler.policies.backfill import Backfill
 from flux.scheduler.policies.lack_of_room import LackOfRoom
@@ -43,7 +43,7 @@ def test_room_is_as_much_as_can_be_allocated(seed):
         if rng.random() < 0.1:
             pool.mark_down(str(rng.randrange(NODES)))
         request = pool.parse_resource_request(spec(rng))
-        fits = RoomCounts(pool.impl).of(request.shape) >= least_count(request.shape)
+        fits = RoomCounts(pool.impl).of(request.shape) >= request.shape.least_count
         try:
             pool.copy().alloc(999, request)
         except OSError:

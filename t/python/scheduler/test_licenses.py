@@ -21,9 +21,7 @@ def load(policy, args, rig=None, **licenses):
 
 
 def reload(rig, **licenses):
-    config = {"licenses": licenses} if licenses else {}
-    assert rig.ask("sched-site.config-reload", config)[0] == 0
-    rig.settle()
+    rig.reconfigure({"licenses": licenses} if licenses else {})
 
 
 def wants(count, slots=1, name="matlab", **keys):

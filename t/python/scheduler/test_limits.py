@@ -32,13 +32,6 @@ def load(policy, args, limits, rig=None, nodes=4, cores=4, **config):
     return rig
 
 
-def reload(rig, limits, **config):
-    config = {"limits": limits, **config}
-    rig.instance.config = config
-    assert rig.ask("sched-site.config-reload", config)[0] == 0
-    rig.settle()
-
-
 def spec(slots=1, **keys):
     keys.setdefault("duration", 100)
     return jobspec(slots, **keys)
@@ -664,24 +657,24 @@ def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
         rig.alloc(jobid, nodes(1), userid=7)
     rig.settle()
     assert rig.started() == [1, 2]
-    reload(rig, {"one": {"per": "user", "max": {"nodes": 3}}})
+    rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 3}}}})
     assert rig.started() == [1, 2, 3]
     assert used(rig) == {(7,): (3, 12, 0, 3)}
-    reload(rig, {"one": {"per": "user", "max": {"nodes": "x"}}})
+    rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": "x"}}}})
     assert rig.logged(3) == [
         "configuration: [limits.one] max.nodes='x': expected a whole number, 0 or more"
     ]
     rig.free(1)
     rig.settle()
     assert rig.started() == [1, 2, 3, 4]  # the limit as it was
-    reload(rig, {"one": {"per": "user", "max": {"nodes": 1}}})
+    rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 1}}}})
     assert used(rig) == {(7,): (3, 12, 0, 3)}  # nothing dies
     for jobid in (2, 3):
         rig.free(jobid)
     rig.alloc(5, nodes(1), userid=7)
     rig.settle()
     assert rig.started() == [1, 2, 3, 4]
-    reload(rig, {})
+    rig.reconfigure({"limits": {}})
     assert rig.started() == [1, 2, 3, 4, 5]
 
 
@@ -695,7 +688,7 @@ def test_a_table_after_a_rank_has_left(policy, args, first):
     whole = rig.success(1)["R"]
     rig.resource.update(shrink="1")
     rig.settle()
-    reload(rig, PER_USER)
+    rig.reconfigure({"limits": PER_USER})
     assert used(rig) == {(7,): (2, 8, 0, 1)}
     rig.alloc(2, nodes(1), userid=7)
     rig.settle()
@@ -706,7 +699,7 @@ def test_a_table_after_a_rank_has_left(policy, args, first):
     assert used(rig) == {(7,): (2, 8, 0, 2)}
     rig.free(1, part_of(whole, 0))
     rig.settle()
-    reload(rig, {"one": {"per": "user", "max": {"nodes": 3}}})
+    rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 3}}}})
     assert used(rig) == {(7,): (1, 4, 0, 1)}
     check(rig)
 

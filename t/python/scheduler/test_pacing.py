@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """When passes run, how generators are driven, what forecasts may take."""
 
-import heapq
+import runpy
 
 import pytest
-from peers import Guide, R, Rig, jobspec
+from peers import EXAMPLES, Guide, R, Rig, jobspec
 
-from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
 from flux.scheduler.passes import Pace
 
 
-class Stepping(Scheduler):
+class Stepping(runpy.run_path(str(EXAMPLES / "stepping.py"))["Stepping"]):
     """The guide's generator example, noting what it does."""
 
     def __init__(self, h, *args):
@@ -21,21 +20,13 @@ class Stepping(Scheduler):
     def schedule(self):
         self.notes.append("begin")
         try:
-            while self._queue:
-                job = self._queue[0]
-                try:
-                    alloc = self.resources.alloc(job.jobid, job.resource_request)
-                except InsufficientResources:
-                    break
-                except OSError as exc:
-                    job.request.deny(str(exc))
-                else:
-                    job.request.success(alloc)
-                heapq.heappop(self._queue)
-                self.notes.append(job.jobid)
-                yield
+            yield from super().schedule()
         finally:
             self.notes.append("end")
+
+    def alloc_success(self, msg, R, annotations=None):
+        self.notes.append(msg.payload["id"])
+        super().alloc_success(msg, R, annotations)
 
 
 # -- the averages ----------------------------------------------------------------------------------

@@ -28,11 +28,6 @@ def load(policy=Backfill, args=(), topology=RACKS, rig=None, **config):
     return rig
 
 
-def reload(rig, topology):
-    assert rig.ask("sched-site.config-reload", {"topology": topology})[0] == 0
-    rig.settle()
-
-
 def spec(nodes=1, placement=None, slots=4, duration=100, **keys):
     """A jobspec for whole nodes."""
     if placement is not None:
@@ -434,7 +429,7 @@ def test_nodes_of_no_group():
 def test_a_fault_in_the_table_is_one_line_and_the_old_one_stays(entry, text):
     rig = load()
     before = len(rig.logged())
-    reload(rig, {"rack": entry})
+    rig.reconfigure({"topology": {"rack": entry}})
     lines = [line for line in rig.logged()[before:] if "topology" in line]
     assert lines == [line for line in lines if f"configuration: [topology.rack] {text}" in line]
     assert len(lines) == 1
@@ -449,13 +444,13 @@ def test_a_table_that_changes_under_jobs_that_wait(policy, args):
     occupy(rig)
     rig.alloc(5, spec(4, required(), duration=500))
     rig.settle()
-    reload(rig, {"rack": {"groups": {"left": "n[0-7]", "right": "n[8-15]"}}})
+    rig.reconfigure({"topology": {"rack": {"groups": {"left": "n[0-7]", "right": "n[8-15]"}}}})
     assert len({rank // 8 for rank in on(rig, 5)}) == 1
     rig.alloc(6, spec(8, required(), duration=500))
     rig.settle()
     assert 6 not in rig.started()
     check(rig)
-    reload(rig, {})
+    rig.reconfigure({"topology": {}})
     assert 6 in rig.started(), "without a table the attribute has no meaning"
     check(rig)
 

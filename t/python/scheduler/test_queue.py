@@ -8,10 +8,12 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from peers import Guide, R, Rig, jobspec
 
-from flux.scheduler import PendingJob
+from flux.scheduler import PendingJob, ordered_jobs
 from flux.scheduler import queue as queue_module
-from flux.scheduler.queue import Alike, Backlog, PendingQueue, in_order
+from flux.scheduler.ordered_jobs import Alike, OrderedJobs, entry_of
+from flux.scheduler.queue import Backlog, PendingQueue, in_order
 from flux.scheduler.requests import Requests
 
 
@@ -361,7 +363,7 @@ def test_a_round_by_signatures_looks_at_the_same_jobs_as_one_from_job_to_job(ops
     for merged in (0, queue_module.MAX_SIGNATURES_MERGED):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(queue_module, "MAX_SIGNATURES_MERGED", merged)
-            patch.setattr(queue_module, "JOBS_PER_BLOCK", 4)
+            patch.setattr(ordered_jobs, "JOBS_PER_BLOCK", 4)
             patch.setattr(queue_module, "EFFORT_PER_TURN", 10**9)  # turns are of another length
             patch.setattr(queue_module, "HEAD_JOBS", 2)
             logs.append(looks_of(ops))
@@ -516,98 +518,145 @@ def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
     assert sum(one.count for one in backlog._signatures.values()) == len(there)
 
 
-def test_how_often_jobs_are_compared_when_many_come_leave_and_move(monkeypatch):
-    """A job that comes, moves or leaves is compared with a few others, however many there are."""
-    compared = []
+def test_jobs_are_neither_compared_nor_listed_when_many_come_leave_and_move(monkeypatch):
+    """A job that comes, moves or leaves costs a search for its place, however many there are, and
+    whoever looks at the queue in between."""
+    compared, listed = [], []
     before = PendingJob.__lt__
     monkeypatch.setattr(PendingJob, "__lt__", lambda a, b: compared.append(1) or before(a, b))
-    read = []
-    take_out = Backlog._take_out
-    monkeypatch.setattr(Backlog, "_take_out", lambda self: read.append(1) or take_out(self))
-    costs = {}
-    for count in (1000, 4000):
-        backlog = Backlog()
-        costs[count] = []
+    for name in ("to_list", "__iter__"):
+        method = getattr(OrderedJobs, name)
+        monkeypatch.setattr(
+            OrderedJobs, name, lambda self, method=method: listed.append(1) or method(self)
+        )
+    backlog = Backlog()
+    jobs = [job(jobid) for jobid in range(4000)]
 
-        def cost():
-            costs[count].append(len(compared) / count)  # noqa: B023
-            compared.clear()
+    def look():
+        assert len(backlog) and backlog and backlog.has_priorities in (False, True)
+        assert next(backlog.in_order(8)) is backlog.jobs.first
+        backlog.wake(0.0)
 
-        compared.clear()
-        jobs = [job(jobid) for jobid in range(count)]
-        for one in jobs:
-            one.signature = one.jobid % 20
-            backlog.push(one)
-        cost()
-        backlog.move_all({one: 16 + one.jobid % 5 for one in jobs})
-        cost()
-        backlog.move_all({one: 16 + one.jobid // 20 % 5 for one in jobs[::20]})
-        cost()
-        assert backlog.heap == sorted(jobs)
-        compared.clear()
-        read.clear()
-        for one in jobs[1:]:
-            backlog.remove(one)
-            assert backlog
-        assert backlog.heap == jobs[:1]
-        assert len(read) == 1
-        cost()
-    came, moved, moved_some, left = costs[4000]
-    assert came == pytest.approx(costs[1000][0], abs=0.1) and came < 3
-    # Where all move, or one leaves, places are compared and no jobs.
-    assert moved == left == 0
-    # Each twentieth: as often as 20 can be halved, and as much again.
-    assert moved_some == pytest.approx(costs[1000][2], rel=0.1) and 0 < moved_some < 10 / 20
+    for one in jobs:
+        one.signature = one.jobid % 20
+        backlog.push(one)
+        look()
+    for one in jobs:
+        backlog.move(one, 16 + one.jobid % 5)
+        look()
+    backlog.move_all({one: 16 + one.jobid // 20 % 5 for one in jobs[::20]})
+    for one in jobs[1:]:
+        backlog.remove(one)
+        look()
+    assert not compared and not listed
+    assert backlog.heap == jobs[:1]
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["add", "add", "remove", "after"]), st.integers(0, 10**6)),
-        max_size=200,
+        st.tuples(st.sampled_from("add add remove head since".split()), st.integers(0, 60)),
+        max_size=80,
     )
 )
-def test_the_next_job_with_a_shorter_limit_is_that_of_a_walk(steps):
-    alike, there = Alike("one", "one"), []
-    before, queue_module.JOBS_PER_BLOCK = queue_module.JOBS_PER_BLOCK, 6
-    try:
-        for step, number in steps:
-            if step == "add":
-                one = job(len(there) * 10**6 + number, number % 3)
-                one.limit, one.request = float(number % 5), Simple()
-                alike.add(one)
-                there.append(one)
-            elif there and step == "remove":
-                alike.remove(there.pop(number % len(there)))
-            elif there:
-                order, jobid, limit = -(number % 4), number, float(number % 6)
-                found = alike.after(order, jobid, limit, 1)
-                expected = [
-                    one
-                    for one in sorted(there)
-                    if (one.order, one.jobid) >= (order, jobid) and one.limit < limit
-                ]
-                assert found is (expected[0] if expected else None)
-    finally:
-        queue_module.JOBS_PER_BLOCK = before
+def test_ordered_jobs_are_what_a_sorted_list_is(steps):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ordered_jobs, "JOBS_PER_BLOCK", 4)
+        jobs, there = OrderedJobs(), {}
+        for what, number in steps:
+            model = sorted(there.values())
+            if what == "add" and number not in there:
+                there[number] = job(number, 16 + number % 3)
+                jobs.add(entry_of(there[number]))
+            elif what == "remove" and number in there:
+                jobs.remove(there.pop(number))
+            elif what == "head":
+                assert jobs.head(number) == model[:number]
+                if model:
+                    assert (jobs.first, jobs.last) == (model[0], model[-1])
+            elif what == "since":
+                behind = [one for one in model if (one.order, one.jobid) >= (-17, number)]
+                assert list(jobs.since(-17, number)) == behind
+        assert list(jobs) == jobs.to_list() == sorted(there.values())
+        assert jobs.count == len(there)
+        assert max(len(block) for block in jobs._blocks) <= 4
 
 
-class Simple:
-    finalized = False
+@pytest.mark.parametrize("size", [1000, 4000])
+def test_many_new_jobs_that_others_speak_for_are_passed_over_in_turns(monkeypatch, size):
+    """However many come at once, a pass gives way after it has passed over some of them."""
+    backlog = Backlog()
+    backlog.push(PendingJob(1, 16, 0.0, Request(), Asks("a", 60)))
+    assert all_refused(backlog) == [1]
+    for jobid in range(2, size):
+        backlog.push(PendingJob(jobid, 16, 0.0, Request(), Asks("a", 60)))
+    backlog.push(PendingJob(size, 16, 0.0, Request(), Asks("b", 60)))
+    passed_over = [0]
+    is_due = Backlog._is_due
+
+    def counted(self, one):
+        passed_over[-1] += 1
+        return is_due(self, one)
+
+    monkeypatch.setattr(Backlog, "_is_due", counted)
+    found = []
+    for pending in backlog.to_examine(lambda: 0.0):
+        if pending is None:
+            passed_over.append(0)
+        else:
+            found.append(pending.jobid)
+            backlog.block(pending, alike=True)
+    assert found == [size]
+    most = queue_module.HEAD_JOBS + queue_module.FRESH_SKIPPED_PER_TURN
+    assert sum(passed_over) >= size - 1 and max(passed_over) <= most + 1
 
 
-def test_where_many_leave_the_others_are_not_looked_at(monkeypatch):
-    """Each may have been the one with the shortest limit of its block."""
-    looked = []
-    find = Alike._find_shortest
-    monkeypatch.setattr(Alike, "_find_shortest", lambda *args: looked.append(1) or find(*args))
-    alike = Alike("one", "one")
-    jobs = [job(number) for number in range(4000)]
-    for one in jobs:
-        one.limit, one.request = 60.0, Simple()
-        alike.add(one)
-    looked.clear()
-    for one in jobs[:-1]:
-        alike.remove(one)
-    assert not looked
-    jobs[-1].limit = 60.0
-    assert alike.after(0, 0, 60.0, 1) is None and alike.after(-16, 0, 61.0, 1) is jobs[-1]
+def test_a_pass_that_is_cut_short_again_and_again_comes_to_the_last_of_many_new_jobs():
+    backlog = Backlog()
+    backlog.push(PendingJob(1, 16, 0.0, Request(), Asks("a", 60)))
+    assert all_refused(backlog) == [1]
+    for jobid in range(2, 3000):
+        backlog.push(PendingJob(jobid, 16, 0.0, Request(), Asks("a", 60)))
+    backlog.push(PendingJob(3000, 16, 0.0, Request(), Asks("b", 60)))
+    passes = 0
+    while 3000 not in looked_at(backlog, steps=1):
+        passes += 1
+        assert passes < 3000 // queue_module.FRESH_SKIPPED_PER_TURN + 2
+
+
+def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(monkeypatch):
+    listed = []
+    monkeypatch.setattr(OrderedJobs, "to_list", lambda self: listed.append(1) or list(self))
+    rig = Rig(R(2, 4))
+    rig.load_file("sched-backfill", "queue-depth=unlimited")
+    for jobid in range(200):
+        rig.alloc(jobid, jobspec(1, nodes=2, exclusive=True, duration=100 + jobid % 7))
+        rig.turn()
+    rig.wait(5)  # reasons and expected starts are told
+    for jobid in range(1, 200):
+        rig.prioritize((jobid, jobid % 32))
+        rig.turn()
+    rig.free(0)
+    rig.wait(5)
+    for jobid in range(1, 200):
+        rig.cancel(jobid)
+        rig.turn()
+    rig.settle()
+    assert len(rig.started()) == 2
+    assert not listed and not rig.logged(3)
+
+
+def test_a_policy_that_pops_what_it_starts_may_have_a_backlog():
+    class Popping(Guide):
+        _queue_class = Backlog
+
+    rig = Rig(R(4, 4))
+    sched = rig.load(Popping, "queue-depth=unlimited")
+    for jobid in range(1, 7):
+        rig.alloc(jobid, jobspec(4), priority=16 + jobid % 2)
+    rig.settle()
+    assert rig.started() == [1, 3, 5, 2]
+    assert [one.jobid for one in sched._queue] == [4, 6] and len(sched._backlog) == 2
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 3, 5, 2, 4]
+    assert not rig.logged(3)

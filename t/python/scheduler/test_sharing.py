@@ -22,11 +22,6 @@ def load(policy, args, sharing, rig=None, nodes=4, cores=4, **config):
     return rig
 
 
-def reload(rig, sharing):
-    assert rig.ask("sched-site.config-reload", {"sharing": sharing})[0] == 0
-    rig.settle()
-
-
 def spec(slots=1, **keys):
     keys.setdefault("duration", 100)
     return jobspec(slots, **keys)
@@ -242,7 +237,7 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
     rig.alloc(1, spec(1), userid=7)
     rig.alloc(2, spec(1), userid=8)
     rig.settle()
-    reload(rig, USER)
+    rig.reconfigure({"sharing": USER})
     assert "sharing: jobs of several keys are on 1 node: they stay" in rig.logged(4)
     rig.alloc(3, spec(1), userid=7)
     rig.settle()
@@ -250,7 +245,7 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
     rig.free(2)
     rig.settle()
     assert rig.started() == [1, 2, 3]
-    reload(rig, {"all": {"mode": "nobody"}})
+    rig.reconfigure({"sharing": {"all": {"mode": "nobody"}}})
     assert rig.logged(3)[-1].startswith("configuration: [sharing.all] mode='nobody': expected")
     check(rig)
 

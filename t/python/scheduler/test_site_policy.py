@@ -3,26 +3,16 @@
 comes into force when its table does."""
 
 import pytest
+from each_policy import under
 from peers import R, Rig, jobspec
 
 from flux.scheduler.admission import Deferral
-from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.queue_names import QueueNames
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import PolicyTables
 
-POLICIES = pytest.mark.parametrize(
-    "policy, args",
-    [
-        (Fifo, ("queue-depth=unlimited",)),
-        (Fifo, ("order=queue",)),
-        (Simple, ("queue-depth=unlimited",)),
-        (Backfill, ()),
-        (Backfill, ("promise=all",)),
-    ],
-    ids=["fifo", "fifo-by-queue", "simple", "easy", "promise-all"],
-)
+POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "promise-all")
 
 
 class Errors:
@@ -249,12 +239,6 @@ def load(policy, args, config=None, rig=None):
     return rig
 
 
-def reload(rig, config):
-    rig.instance.config = config
-    assert rig.ask("sched-site.config-reload", config)[0] == 0
-    rig.settle()
-
-
 def of(bank, slots=1, **keys):
     return jobspec(slots, bank=bank, duration=100, **keys)
 
@@ -300,7 +284,7 @@ def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
     rig.alloc(5, of("closed", slots=12))
     rig.settle()
     started = rig.started()
-    reload(rig, {"toys": {"red": 2}})
+    rig.reconfigure({"toys": {"red": 2}})
     rule = Toy.made[0]
     assert len(rule.running) == len(started) and rule.told_ready == 1
     assert rig.denied(5) == "this bank is closed"
@@ -323,7 +307,7 @@ def test_a_running_job_that_cannot_be_read_is_told_as_such(policy, args, toys):
     rig = load(policy, args)
     rig.alloc(1, of("red"))
     rig.settle()
-    reload(rig, {"toys": {"red": 1}})
+    rig.reconfigure({"toys": {"red": 1}})
     assert Toy.made[0].banks == {1: None}
     assert [text for text in rig.logged(4) if "cannot be read" in text]
     rig.alloc(2, of("red"))
@@ -340,9 +324,9 @@ def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
     assert rig.started() == [1]
     rig.info.jobspecs[1] = of("red")
     rig.info.eventlogs[1] = []
-    reload(rig, {"toys": {"red": 2}})
+    rig.reconfigure({"toys": {"red": 2}})
     assert rig.started() == [1, 2]
-    reload(rig, {})
+    rig.reconfigure({})
     assert rig.started() == [1, 2, 3]
     assert [rule.name for rule in rig.sched.admission.rules] == ["reservation", "max-wait"]
     for jobid in (1, 2, 3):

@@ -4,26 +4,14 @@
 import errno
 
 import pytest
+from each_policy import TABLE, under
 from peers import R, Rig, jobspec
 
-from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.wait_limits import WITHDRAWN_REMEMBERED, time_text
 
-POLICIES = pytest.mark.parametrize(
-    "policy, args",
-    [
-        (Fifo, ("queue-depth=unlimited",)),
-        (Fifo, ("order=queue",)),
-        (Simple, ("queue-depth=unlimited",)),
-        (Backfill, ()),
-        (Backfill, ("promises=unlimited",)),
-        (Backfill, ("guarantee=none",)),
-        (Backfill, ("profile=short-waits",)),
-        (Backfill, ("promise=all",)),
-    ],
-    ids=["fifo", "by-queue", "simple", "easy", "conservative", "no-guarantee", "ranked", "latest"],
-)
+POLICIES = under(*TABLE)
 NAME = "sched-site"
 
 

@@ -241,6 +241,7 @@ class Shape:
         within (Within or None): groups of ranks in which it has to be together (`pool.groups`).
         match: the parsed constraint, or None.
         node_cores, node_gpus (int): what each node has to have at least.
+        least_count (int): nodes wanted at least, or slots if it asks for no nodes.
     """
 
     # The only list of what a request is made of. Counts and the constraint come first, since
@@ -258,6 +259,7 @@ class Shape:
     match: Any = field(init=False)
     node_cores: int = field(init=False)
     node_gpus: int = field(init=False)
+    least_count: int = field(init=False)
 
     @classmethod
     def of(cls, **given: Any) -> Shape:
@@ -289,6 +291,7 @@ class Shape:
             object.__setattr__(shape, "match", match)
             object.__setattr__(shape, "node_cores", count * shape.slot_size)
             object.__setattr__(shape, "node_gpus", count * shape.gpu_per_slot)
+            object.__setattr__(shape, "least_count", (nodes or slots).min)
         return shape
 
     def replace(self, **changes: Any) -> Shape:

@@ -30,6 +30,8 @@ Beside that:
     the system attributes of a jobspec; nothing else reads them
 ``states``
     the states of requests, jobs and windows, as tables
+``ordered_jobs``
+    jobs in the order of the queue, however many: what a backlog is made of
 ``order``, ``request_facts``, ``annotator``
     who waits for whom; what the pool says about requests; when users are told what
 ``checkpoint``, ``history``, ``run_time_service``

@@ -115,6 +115,8 @@ class Annotator:
     def estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
         """Tell when a job is expected to start, now or when its quiet time is over; as
         `show_estimate`."""
+        if when is None and not self._has_estimate(job.jobid):
+            return  # nothing to take back; of most jobs of a deep queue there never is
         told = self._of(job)
         if not self._wanted:
             # A simulation for start times reads the first promise of each job, to check that it was
@@ -128,7 +130,7 @@ class Annotator:
         shown = told.estimate
         if when is None:
             if shown is None:
-                return
+                return  # it was to be told one later
             kind = None
         elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == told.kind:
             return
@@ -155,6 +157,16 @@ class Annotator:
         if told is None or told.estimate is None:
             return None, None
         return told.estimate, told.kind or "planned"
+
+    def _has_estimate(self, jobid: int) -> bool:
+        """Whether a job's user was told an estimate, or is to be told one later."""
+        told = self._told.get(jobid)
+        return told is not None and (told.estimate is not None or told.later is not None)
+
+    def with_estimates(self) -> list[int]:
+        """The ids of the jobs whose users were told an estimate, or are to be told one later.
+        O(jobs that were told something)."""
+        return [jobid for jobid in self._told if self._has_estimate(jobid)]
 
     def wants_reasons(self) -> bool:
         """Whether reasons are to be found now.

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.scheduler.queue import ALL, Turns, in_order
+from flux.scheduler.queue import ALL, Turns
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.queue import PendingQueue
     from flux.scheduler.requests import PendingJob
 
 #: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds
@@ -30,9 +31,6 @@ class OrderSource(Protocol):
 
     @property
     def resources(self) -> ResourcePool: ...
-
-    @property
-    def _queue(self) -> list[PendingJob]: ...
 
     @property
     def by_queue(self) -> bool: ...
@@ -48,11 +46,13 @@ class QueueOrder:
 
     Args:
         source (OrderSource): the scheduler
+        queue (PendingQueue): the jobs that wait
         events: function giving a number that grows with every event
     """
 
-    def __init__(self, source: OrderSource, events: Callable[[], int]) -> None:
+    def __init__(self, source: OrderSource, queue: PendingQueue, events: Callable[[], int]) -> None:
         self._source = source
+        self._queue = queue
         self._events = events
         #: what `heads` found, and what it was found of
         self._heads: list[tuple[PendingJob, int]] = []
@@ -82,14 +82,14 @@ class QueueOrder:
         every `JOBS_PER_TURN` jobs; for a policy that looks past the heads there is nothing to
         do."""
         source = self._source
-        seen = (self._events(), source.resources.generation, len(source._queue))
+        seen = (self._events(), source.resources.generation, len(self._queue))
         if source.looks_past_heads or (
             seen == self._found_of and not any(job.request.finalized for job, _ in self._heads)
         ):
             return
         found = []
         blocked = 0
-        for examined, job in enumerate(in_order(source._queue), 1):
+        for examined, job in enumerate(self._queue.in_order(), 1):
             if examined % JOBS_PER_TURN == 0:
                 yield
             if job.request.finalized:

@@ -157,7 +157,7 @@ class PolicyScheduler(Scheduler):
         )
         self.facts = RequestFacts(lambda: self.resources)
         self.holdings = Holdings(lambda: self.resources)
-        self.queue_order = QueueOrder(self, lambda: self._passes.events)
+        self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
         self._plan: Plan | None = None
         self._config = InstanceConfig(h)
         self.admission = AdmissionControl(self._requests, self._errors.report)
@@ -536,7 +536,7 @@ class PolicyScheduler(Scheduler):
         """All pending jobs, in order; those that an admission rule has deferred only if
         `deferred`."""
         apart = self.admission.deferred() if deferred else []
-        for job in in_order([*self._queue, *apart] if apart else self._queue):
+        for job in in_order([*self._queue, *apart]) if apart else self._backlog.in_order():
             if not job.request.finalized:
                 yield job
 
@@ -620,7 +620,7 @@ class PolicyScheduler(Scheduler):
                 queue = self._queue
             return
         blocked = examined = 0
-        for job in in_order(self._queue):
+        for job in self._backlog.in_order():
             examined += 1
             if job.request.finalized:
                 continue
@@ -788,7 +788,7 @@ class PolicyScheduler(Scheduler):
             return
         plan = plan.copy()
         turns = Turns()
-        for job in in_order(self._queue):
+        for job in self._backlog.in_order():
             if job.request.finalized:
                 continue
             self.show_estimate(job, self.queue_order.plan_in_turn(job, plan, turns))
@@ -814,7 +814,7 @@ class PolicyScheduler(Scheduler):
             self.show_reason(job, None if cause is None else cause.reason)
             self.show_estimate(job, when)
             yield
-        for job, _ in zip(in_order(self._queue), range(self.reason_depth)):
+        for job in self._backlog.in_order(self.reason_depth):
             if not job.request.finalized and self.is_mature(job):
                 explained = self.facts.explained()
                 if self.show_reason(job, self.why(job)) or self.facts.explained() != explained:

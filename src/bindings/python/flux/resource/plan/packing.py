@@ -78,7 +78,7 @@ class Item:
         self.end = end
         self.room = room
         self.slots = shape.node_count is None
-        self.count = (shape.node_count or shape.slot_count).min
+        self.count = shape.least_count
         self.chosen: dict[int, int] = {}
         # Key to mask of ranks at its start, for who asks what they have free then.
         self.groups: dict[int, int] | None = None

@@ -378,7 +378,7 @@ class RankProfile:
             return self._search(request, start, until)
         now = self.now()
         family = (shape.match, Need.of(shape), shape.node_count is None)
-        count = (shape.node_count or shape.slot_count).min
+        count = shape.least_count
         length = length_of(request)
         least = max(start, self._bounds.least(family, count, length))
         found = self._search(request, least, until)
@@ -1053,7 +1053,7 @@ class RankProfile:
                 self._least.clear()
             inventory = self._profile.inventory
             sizes = [divmod(key, inventory.key_base) for key in inventory.keys.values()]
-            count = ranks = (shape.node_count or shape.slot_count).min
+            count = ranks = shape.least_count
             if shape.node_count is None:
                 most = max([slots_on(cores, gpus, shape) for cores, gpus in sizes], default=0)
                 ranks = -(-count // most) if most else count
@@ -1151,7 +1151,7 @@ class RankProfile:
         need = Need.of(shape)
         inventory = pool.inventory
         base = inventory.key_base
-        left = (shape.node_count or shape.slot_count).min
+        left = shape.least_count
         for key, mask in pool.index.groups.items():
             mask &= ranks
             if mask and need.fits(key, base):

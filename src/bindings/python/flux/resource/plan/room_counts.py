@@ -25,11 +25,6 @@ def room_kind(shape: Shape) -> RoomKind:
     return shape.match, Need.of(shape), shape.node_count is not None
 
 
-def least_count(shape: Shape) -> int:
-    """The number of nodes, or of slots where it asks for no nodes, that a shape needs at least."""
-    return (shape.node_count or shape.slot_count).min
-
-
 class RoomCounts:
     """Counts of a pool as it is now; not to be kept when it changes.
 

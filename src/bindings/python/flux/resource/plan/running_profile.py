@@ -93,8 +93,15 @@ class RunningProfile:
         # By rank, what it gains at ends that were swept over, in their order.
         self._gains: dict[int, tuple[Gain, ...]] = {}
         self._known_keys: dict[int, int] = {}  # by units
+        # By job id, as far as somebody asked: its parts; the moves at its end, which hold until jobs
+        # come or go on its ranks; and what it gives back on the ranks that are counted. On a small
+        # pool all ends are in one block, of which otherwise all would be found anew at each change.
+        self._parts_by_job: dict[int, list[tuple[int, int, bool]]] = {}
+        self._moves_by_job: dict[int, list[Move]] = {}
+        self._totals_by_job: dict[int, tuple[int, int]] = {}
         self._tracks: dict[Need, Track] = {}
         self._tracks_of: dict[Shape, Track] = {}  # by shape, what is in _tracks by need
+        self._totals_of = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -106,7 +113,6 @@ class RunningProfile:
         self._groups: list[dict[int, int]] = []  # behind each of the first blocks
         # What comes free before each of the first blocks, and on which ranks that is counted.
         self._totals: list[tuple[int, int]] = []
-        self._totals_of = 0
 
     def _tell_unswept(self) -> None:
         coming = self._coming
@@ -124,6 +130,9 @@ class RunningProfile:
             _records=self._records.copy(),
             _coming=self._coming[:],
             _gains=self._gains.copy(),
+            _parts_by_job=self._parts_by_job.copy(),
+            _moves_by_job=self._moves_by_job.copy(),
+            _totals_by_job={},
             _tracks={},
             _tracks_of={},
         )
@@ -196,6 +205,8 @@ class RunningProfile:
             gains = self._gains.get(rank)
             if gains:
                 alike.setdefault((self.key_now(rank), gains), []).append(rank)
+                for _, jobid, _ in gains:
+                    self._moves_by_job.pop(jobid, None)
         for (key, gains), same in alike.items():
             mask = mask_of(same)
             for end, jobid, more in gains:
@@ -205,6 +216,9 @@ class RunningProfile:
     def _leave(self, jobid: int, record: JobRecord, parted: int) -> None:
         """Take out a job. Of the ranks that somebody has a part of (a mask), the keys are out."""
         del self._records[jobid]
+        self._parts_by_job.pop(jobid, None)
+        self._moves_by_job.pop(jobid, None)
+        self._totals_by_job.pop(jobid, None)
         end = (record[0], jobid)
         if not end[0]:
             return
@@ -288,6 +302,13 @@ class RunningProfile:
             elif units:
                 yield mask, self._key(units), False
 
+    def _parts_of(self, jobid: int) -> list[tuple[int, int, bool]]:
+        """What a job holds, as `_parts()` says it. O(1) when it was asked for before."""
+        parts = self._parts_by_job.get(jobid)
+        if parts is None:
+            parts = self._parts_by_job[jobid] = list(self._parts(self._records[jobid]))
+        return parts
+
     def _key(self, units: int) -> int:
         """The key of a mask of units. Most jobs have one of a few masks."""
         key = self._known_keys.get(units)
@@ -303,7 +324,7 @@ class RunningProfile:
         all_gains = self._gains
         reached: dict[int, list[int]] = {}
         for end in ends:
-            for mask, key, whole in self._parts(self._records[end[1]]):
+            for mask, key, whole in self._parts_of(end[1]):
                 gain = (*end, key)
                 ranks = members(mask)
                 if whole:
@@ -339,8 +360,11 @@ class RunningProfile:
 
     def _moves_of(self, end: End) -> list[Move]:
         """What ranks have free from an end on that was swept over."""
-        moves: list[Move] = []
-        for mask, key, whole in self._parts(self._records[end[1]]):
+        known = self._moves_by_job.get(end[1])
+        if known is not None:
+            return known
+        moves = self._moves_by_job[end[1]] = []
+        for mask, key, whole in self._parts_of(end[1]):
             if whole:
                 moves.append((mask, key))
                 continue
@@ -410,7 +434,10 @@ class RunningProfile:
         """Cores and GPUs that a mask of ranks has free at a time, together."""
         self.extend(time)
         totals, base = self._totals, self.inventory.key_base
-        if not totals or self._totals_of != ranks:
+        if self._totals_of != ranks:
+            self._totals_by_job.clear()
+            totals.clear()
+        if not totals:
             cores = gpus = 0
             for key, mask in self.index.groups.items():
                 count = popcount(mask & ranks)
@@ -423,12 +450,15 @@ class RunningProfile:
             return totals[0]
 
         def gain_of(end: End) -> tuple[int, int]:
-            cores = gpus = 0
-            for mask, key, _ in self._parts(self._records[end[1]]):
-                count = popcount(mask & ranks)
-                cores += count * (key // base)
-                gpus += count * (key % base)
-            return cores, gpus
+            known = self._totals_by_job.get(end[1])
+            if known is None:
+                cores = gpus = 0
+                for mask, key, _ in self._parts_of(end[1]):
+                    count = popcount(mask & ranks)
+                    cores += count * (key // base)
+                    gpus += count * (key % base)
+                known = self._totals_by_job[end[1]] = cores, gpus
+            return known
 
         while len(totals) <= at:
             cores, gpus = self.blocks[len(totals) - 1].sums(ranks, gain_of)[-1]
@@ -594,7 +624,9 @@ class Track:
             room = self._before(number)
             rooms = []
             for some in moves:
-                room |= self._among([(key, mask) for mask, key in some])
+                for mask, key in some:
+                    if mask & ~room and self._enough.get(key) is not False:
+                        room |= self._among(((key, mask),))
                 rooms.append(room)
             within = self._within[number] = block.stamp, times, rooms
         return within[1], within[2]

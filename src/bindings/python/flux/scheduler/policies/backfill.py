@@ -29,7 +29,7 @@ from flux.scheduler.policies.promise_book import BlockedByRanks, PromiseBook
 from flux.scheduler.policies.ranked import RankedPasses
 from flux.scheduler.policies.ranks import RANKS, Formula, function_of_file, usable
 from flux.scheduler.policy import PolicyScheduler, describe
-from flux.scheduler.queue import Backlog, in_order
+from flux.scheduler.queue import Backlog
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.reservations.times import parse_duration
 
@@ -303,8 +303,7 @@ class Backfill(PolicyScheduler):
     @property
     def has_priorities(self) -> bool:
         """Whether pending jobs differ in priority.  O(1)."""
-        queue = self._backlog.heap
-        return bool(queue) and queue[0].order != queue[-1].order
+        return self._backlog.has_priorities
 
     @property
     def plans_in_order(self) -> bool:
@@ -901,23 +900,32 @@ class Backfill(PolicyScheduler):
 
     def forecast(self) -> Iterator[None]:
         yield from self.reasons()
-        yield from self.plan_the_rest()
+        for _ in self.plan_the_rest():
+            yield
+            # To plan a deep queue may take minutes: a job that has come to its head since is not
+            # to wait for that until its user is told why it waits.
+            if self._passes.forecast_follows:
+                yield from self.reasons()
 
     def plan_the_rest(self) -> Iterator[None]:
         """Estimate when jobs without a promise start: the same plan, continued behind the promises.
 
         It promises nothing: the next end or job may change it. What comes behind a job without a
-        limit, or one that waits for such, cannot be told. A generator that yields after each
+        limit, or one that waits for such, cannot be told; nor is anything told of those behind the
+        first `MAX_JOBS_PLANNED`, however many they are. A generator that yields after each
         estimate.
         """
         plan: Plan | None = None
-        planned = 0
+        planned: set[int] = set()
         endless = 0  # mask of ranks that jobs without a limit, or an expected start, could want
-        for examined, job in enumerate(in_order(self._queue), 1):
+        for examined, job in enumerate(self._backlog.in_order(), 1):
             if examined % JOBS_PER_TURN == 0:
                 yield
             if job.request.finalized:
                 continue
+            if len(planned) >= MAX_JOBS_PLANNED:
+                yield from self.take_back_estimates(planned)
+                return
             ranks = self.ranks_of(job)
             request = job.resource_request
             limited = request.duration > 0
@@ -925,11 +933,7 @@ class Backfill(PolicyScheduler):
                 if self.promises.when(job) is None or not limited:
                     endless |= ranks
                 continue
-            if (
-                planned >= MAX_JOBS_PLANNED
-                or ranks & endless
-                or self.facts.waits_for_down_ranks(request)
-            ):
+            if ranks & endless or self.facts.waits_for_down_ranks(request):
                 self.show_estimate(job, None)
                 continue
             if plan is None:
@@ -937,12 +941,23 @@ class Backfill(PolicyScheduler):
                 if current is None:
                     return
                 plan = current.copy()
-            planned += 1
+            planned.add(job.jobid)
             when = self.planned_start(plan, job)
             if when is None or not limited:
                 endless |= ranks
             self.show_estimate(job, when, "planned")
             yield
+
+    def take_back_estimates(self, planned: set[int]) -> Iterator[None]:
+        """Jobs of the queue that were told an expected start, and have neither a promise nor a place
+        among those that were planned now (by their ids), have none any more."""
+        for examined, jobid in enumerate(self._annotator.with_estimates(), 1):
+            if examined % JOBS_PER_TURN == 0:
+                yield
+            job = None if jobid in planned else self.pending(jobid)
+            if job is None or job in self.promises or self.admission.is_deferred(jobid):
+                continue
+            self.show_estimate(job, None)
 
     def planned_start(self, plan: Plan, job: PendingJob) -> float | None:
         """Enter a job into a plan behind all that is there, and return when it would start; None if

@@ -205,9 +205,9 @@ class LatestStartPasses(RankedPasses):
         if self.policy.has_priorities:
             return True
         count = self.backlog.count_of(free)
-        if count > TRIED_PER_TURN or 2 * count > len(self.backlog.heap):
+        if count > TRIED_PER_TURN or 2 * count > self.backlog.jobs.count:
             return True  # to ask them all would take longer than the walk that it may save
-        for number, job in enumerate(self.backlog.heap[:], 1):
+        for number, job in enumerate(self.backlog.heap, 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
             if job.signature in free and self.keeps_promises(job):

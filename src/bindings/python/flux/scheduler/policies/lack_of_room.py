@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.room_counts import RoomCounts, least_count, room_kind
+from flux.resource.plan.room_counts import RoomCounts, room_kind
 
 if TYPE_CHECKING:
     from flux.resource.plan.room_counts import RoomKind
@@ -59,9 +59,9 @@ class LackOfRoom:
 
         False also where nothing can be said, since a place is not found by counts.
         """
-        if not pool.countable(shape) or self._count(pool, shape) >= least_count(shape):
+        if not pool.countable(shape) or self._count(pool, shape) >= shape.least_count:
             return False
-        kind, count = room_kind(shape), least_count(shape)
+        kind, count = room_kind(shape), shape.least_count
         waiting = self._kinds.get(kind)
         if waiting is None:
             waiting = self._kinds[kind] = _Waiting(shape)

@@ -232,7 +232,7 @@ class RankedPasses:
         since they are never tried."""
         policy = self.policy
         possible: dict[Any, Exception | None] = {}
-        for number, job in enumerate(self.backlog.heap[:], 1):
+        for number, job in enumerate(self.backlog.heap, 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
             if job.signature not in signatures or not job.queued or job.request.finalized:
@@ -277,7 +277,7 @@ class RankedPasses:
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
         """The pending jobs in the order of priorities and ranks, as the value of this generator,
         which yields now and then."""
-        return (yield from in_steps(self.backlog.heap[:], self.policy.asked_order_now()))
+        return (yield from in_steps(self.backlog.heap, self.policy.asked_order_now()))
 
     def by_candidate_rank(
         self, jobs: list[PendingJob]

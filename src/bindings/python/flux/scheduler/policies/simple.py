@@ -9,7 +9,6 @@ from typing import Any
 
 from flux.job import JobID
 from flux.scheduler.policies.fifo import Fifo
-from flux.scheduler.queue import in_order
 
 # Bits of the module's debug word (``flux module debug --setbit BIT sched-simple``).
 DEBUG_FAIL_ALLOC = 1
@@ -75,7 +74,7 @@ class Simple(Fifo):
 
     def jobs_ahead(self) -> Iterator[None]:
         """Annotate each pending job with how many are ahead of it."""
-        for ahead, job in enumerate(in_order(self._queue)):
+        for ahead, job in enumerate(self._backlog.in_order()):
             if self._annotated.get(job.jobid) != ahead:
                 self._annotated[job.jobid] = ahead
                 job.request.annotate(

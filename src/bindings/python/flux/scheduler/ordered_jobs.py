@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobs in the order of the queue, however many: to put one in, or to take one out, moves few
+others."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flux.scheduler.requests import PendingJob
+
+    #: A job behind its place, (`PendingJob.order`, job id, job).
+    Entry = tuple[Any, int, PendingJob]
+
+#: Most jobs of a block.
+JOBS_PER_BLOCK = 128
+
+
+def entry_of(job: PendingJob) -> Entry:
+    """A job with its place in the queue."""
+    return job.order, job.jobid, job
+
+
+class OrderedJobs:
+    """Jobs in the order of the queue.
+
+    They are kept in blocks, and in a block with their places, ``(order, job id, job)``: so a job is
+    found by comparisons of numbers, where to ask jobs how they compare would be a call for each. A
+    job that is put in or taken out moves the others of its block, not all that are behind it. As
+    long as a job is in here its `PendingJob.order` must stay what it was.
+
+    Attributes:
+        count (int): how many there are
+    """
+
+    __slots__ = ("count", "_blocks")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._blocks: list[list[Entry]] = [[]]  # none of them is empty, unless it is the only one
+
+    def __iter__(self) -> Iterator[PendingJob]:
+        """The jobs that there are now, in order; whatever comes or leaves meanwhile."""
+        for block in [block[:] for block in self._blocks]:
+            for _, _, job in block:
+                yield job
+
+    def to_list(self) -> list[PendingJob]:
+        """The jobs in order, as a list of its own.  O(jobs)."""
+        return [job for block in self._blocks for _, _, job in block]
+
+    def head(self, most: int) -> list[PendingJob]:
+        """The first jobs, so many at most, in order."""
+        found: list[PendingJob] = []
+        for block in self._blocks:
+            found += [job for _, _, job in block[: most - len(found)]]
+            if len(found) == most:
+                break
+        return found
+
+    @property
+    def first(self) -> PendingJob:
+        """The job at the head. IndexError: there is none."""
+        return self._blocks[0][0][2]
+
+    @property
+    def last(self) -> PendingJob:
+        """The job behind all others. IndexError: there is none."""
+        return self._blocks[-1][-1][2]
+
+    def since(self, order: Any, jobid: int) -> Iterator[PendingJob]:
+        """The jobs from a place on, in order; none may come or leave meanwhile."""
+        place = (order, jobid)
+        begin = self._block(place)
+        for number in range(begin, len(self._blocks)):
+            block = self._blocks[number]
+            for index in range(bisect_left(block, place) if number == begin else 0, len(block)):
+                yield block[index][2]
+
+    def add(self, entry: Entry) -> int:
+        """Put in a job with its place (`entry_of`).
+
+        Returns:
+            the number of the block it is in; -1 if that was divided
+        """
+        self.count += 1
+        at = len(self._blocks) - 1
+        block = self._blocks[at]
+        if not block or block[-1] < entry:  # mostly it comes behind all others
+            block.append(entry)
+        else:
+            if at:
+                at = self._block(entry[:2])
+                block = self._blocks[at]
+            insort(block, entry)
+        if len(block) <= JOBS_PER_BLOCK:
+            return at
+        self._divide(at)
+        return -1
+
+    def remove(self, job: PendingJob) -> int:
+        """Take out a job, which is there.
+
+        Returns:
+            the number of the block it was in; -1 if that is gone
+        """
+        self.count -= 1
+        place = (job.order, job.jobid)
+        at = self._block(place) if len(self._blocks) > 1 else 0
+        block = self._blocks[at]
+        del block[bisect_left(block, place)]
+        if block or len(self._blocks) == 1:
+            return at
+        self._drop(at)
+        return -1
+
+    def _divide(self, at: int) -> None:
+        """Make two blocks of one."""
+        block = self._blocks[at]
+        half = len(block) // 2
+        self._blocks[at : at + 1] = block[:half], block[half:]
+
+    def _drop(self, at: int) -> None:
+        """Do without a block that is empty."""
+        del self._blocks[at]
+
+    def _block(self, place: tuple[Any, int]) -> int:
+        """Number of the block that a place, ``(order, job id)``, is in, or behind whose jobs it is; 0
+        if it is before all."""
+        order, jobid = place
+        # Lists compare by their first entries: how many blocks do not begin behind the place.
+        return max(0, bisect_left(self._blocks, [(order, jobid + 1)]) - 1)
+
+
+class Alike(OrderedJobs):
+    """The jobs in a backlog that have one signature.
+
+    Each block knows the shortest limit in it: to find the next job with a limit below some value
+    takes a look at each block in between, and at the jobs of one or two.
+
+    Attributes:
+        signature: of all of them
+        family: of the signature (`Backlog.family_of`)
+        request: that of one of them, which those of the others are like but for their durations
+        count (int): how many there are
+    """
+
+    __slots__ = ("signature", "family", "request", "_shortest", "_left")
+
+    def __init__(self, signature: Any, family: Hashable) -> None:
+        super().__init__()
+        self.signature = signature
+        self.family = family
+        self.request: Any = None
+        # Of each block no job has a shorter limit; in a block without jobs infinity. One with this
+        # limit may have left, which is found out when a shorter one is next looked for in vain:
+        # where many leave at once, each would have the others of its block looked at.
+        self._shortest: list[float] = [inf]
+        self._left: list[bool] = [False]
+
+    def add(self, entry: Entry) -> int:
+        job = entry[2]
+        self.request = job.resource_request
+        at = super().add(entry)
+        if at >= 0 and job.limit < self._shortest[at]:
+            self._shortest[at] = job.limit
+        return at
+
+    def remove(self, job: PendingJob) -> int:
+        at = super().remove(job)
+        if at >= 0 and not self._blocks[at]:
+            self._find_shortest(at)
+        elif at >= 0 and job.limit == self._shortest[at]:
+            self._left[at] = True
+        return at
+
+    def after(self, order: Any, jobid: int, limit: float | None, epoch: int) -> PendingJob | None:
+        """The first job, from a place in the queue on, with a limit below `limit`, or any if that is
+        None, that was not examined in an epoch and has no answer."""
+        blocks, shortest = self._blocks, self._shortest
+        if limit is not None and len(blocks) == 1 and shortest[0] >= limit:
+            return None
+        place = (order, jobid)
+        begin = self._block(place) if blocks[0][0] < place else 0
+        for number in range(begin, len(blocks)):
+            if limit is None or shortest[number] < limit:
+                block = blocks[number]
+                if number == begin:
+                    first = bisect_left(block, place)
+                    block = block[first:] if first else block
+                for _, _, job in block:
+                    if job.examined_epoch < epoch and (limit is None or job.limit < limit):
+                        if not job.request.finalized:
+                            return job
+                if self._left[number]:
+                    self._find_shortest(number)
+        return None
+
+    def _divide(self, at: int) -> None:
+        super()._divide(at)
+        self._shortest[at : at + 1] = inf, inf
+        self._left[at : at + 1] = False, False
+        self._find_shortest(at)
+        self._find_shortest(at + 1)
+
+    def _drop(self, at: int) -> None:
+        super()._drop(at)
+        del self._shortest[at], self._left[at]
+
+    def _find_shortest(self, at: int) -> None:
+        """Look at the limits of all jobs of a block."""
+        self._shortest[at] = min([one.limit for _, _, one in self._blocks[at]], default=inf)
+        self._left[at] = False
