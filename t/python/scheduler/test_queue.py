@@ -623,13 +623,18 @@ def test_a_pass_that_is_cut_short_again_and_again_comes_to_the_last_of_many_new_
         assert passes < 3000 // queue_module.FRESH_SKIPPED_PER_TURN + 2
 
 
-def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(monkeypatch):
+@pytest.mark.parametrize("gpus", [0, 1], ids=["counted", "on ranks"])
+@pytest.mark.parametrize("promise", ["1", "20"])
+def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
+    monkeypatch, promise, gpus
+):
     listed = []
     monkeypatch.setattr(OrderedJobs, "to_list", lambda self: listed.append(1) or list(self))
-    rig = Rig(R(2, 4))
-    rig.load_file("sched-backfill", "queue-depth=unlimited")
+    rig = Rig(R(2, 4, 2))
+    rig.load_file("sched-backfill", "queue-depth=unlimited", f"promise={promise}")
+    keys = {"cores": 3, "gpus": 1} if gpus else {"exclusive": True}
     for jobid in range(200):
-        rig.alloc(jobid, jobspec(1, nodes=2, exclusive=True, duration=100 + jobid % 7))
+        rig.alloc(jobid, jobspec(1, nodes=2, duration=100 + jobid % 7, **keys))
         rig.turn()
     rig.wait(5)  # reasons and expected starts are told
     for jobid in range(1, 200):

@@ -524,6 +524,10 @@ class Backlog(PendingQueue):
             return islice(self.settle()[:], most)
         return iter(self.jobs if most is None else self.jobs.head(most))
 
+    def behind(self, job: PendingJob) -> Iterator[PendingJob]:
+        """The jobs to examine behind one of them, in order; none may come or leave meanwhile."""
+        return islice(self.jobs.since(job.order, job.jobid), 1, None)
+
     @property
     def has_priorities(self) -> bool:
         """Whether the jobs to examine differ in their order.  O(1)."""

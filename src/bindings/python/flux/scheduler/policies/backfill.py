@@ -486,8 +486,8 @@ class Backfill(PolicyScheduler):
         if not certain and self.admission.pins_promises():
             return  # each is asked about when its turn comes
         counted = self.plan.is_counted
-        queue = None if counted else backlog.heap
-        looked, moved = promises.advance_following(job, MOST_IN_A_ROW, queue)
+        behind = None if counted else backlog.behind(job)
+        looked, moved = promises.advance_following(job, MOST_IN_A_ROW, behind)
         staying = len(looked) - len(moved)
         each = STAYING_EFFORT if counted else STAYING_ON_RANKS_EFFORT
         backlog.spend(MOVED_EFFORT * len(moved) + each * staying)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -107,7 +107,7 @@ class PromiseBook:
         return when
 
     def advance_following(
-        self, job: PendingJob, most: int, queue: list[PendingJob] | None = None
+        self, job: PendingJob, most: int, pending: Iterable[PendingJob] | None = None
     ) -> tuple[list[PendingJob], list[tuple[PendingJob, float]]]:
         """Let the promises of the jobs right behind `job`, which has one, move as `advance` does, as
         long as they can surely be kept (`Plan.advance_in_turn`). None may be open.
@@ -115,8 +115,8 @@ class PromiseBook:
         Args:
             job (PendingJob): the job
             most (int): of so many jobs at most
-            queue (list): the pending jobs in order: none is moved that is behind one without a
-                promise; None: that does not matter
+            pending (iterable): the pending jobs behind `job`, in order: none is moved that is behind
+                one without a promise; None: that does not matter
 
         Returns:
             the jobs that were looked at; and of these those whose promises moved, each with when it
@@ -124,10 +124,9 @@ class PromiseBook:
         """
         first = bisect_left(self._jobs, job) + 1
         behind = self._jobs[first : first + most]
-        if queue is not None:
-            place = bisect_left(queue, job) + 1
-            pairs = zip(behind, queue[place : place + most])
-            behind = [other for other, _ in takewhile(lambda pair: pair[0] is pair[1], pairs)]
+        if pending is not None:
+            pairs = takewhile(lambda pair: pair[0] is pair[1], zip(behind, pending))
+            behind = [other for other, _ in pairs]
         count, moves = self.plan.advance_in_turn([other.jobid for other in behind])
         moved = []
         for place, when in moves:
