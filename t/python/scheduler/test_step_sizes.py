@@ -149,7 +149,7 @@ def test_no_turn_does_more_the_more_jobs_are_pending(args):
 
 def test_no_turn_does_more_the_more_promises_are_bound_to_ranks():
     """Also not the first after a quiet time, which may spend all the effort that was saved."""
-    most = {}
+    most = {}  # calls of the longest turn after each end
     for promises in (100, 400):
         rig = Rig(R(200, 16))
         rig.load_file("sched-backfill", "reason-depth=0", "promise=unlimited")
@@ -165,10 +165,13 @@ def test_no_turn_does_more_the_more_promises_are_bound_to_ranks():
         rig.settle()
         plan = rig.sched.current_plan()
         assert len(plan.promised()) == promises and not plan.is_counted
+        turns = []
         for jobid in (1, 2, 150):
             meter.reset()
             rig.free(jobid)
             rig.settle()
-            most[promises, jobid] = meter.most
-    for jobid in (1, 2, 150):
-        assert most[400, jobid] <= 1.3 * most[100, jobid] + 300, most
+            turns.append(meter.most)
+        most[promises] = turns
+    # Some milliseconds; one search with all the effort that was saved would be 35,000 calls, and the
+    # looks at a row of 400 promises 40,000.
+    assert max(most[100] + most[400]) < 22_000, most
