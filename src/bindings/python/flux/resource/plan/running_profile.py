@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from flux.resource.request import Shape
     from flux.resource.ResourcePoolImplementation import JobRecord, ResourcePoolImplementation
 
-#: A profile is made anew when more than one job in so many has come or gone: to correct it for one
-#: costs as much as to sweep over about so many ends.
-JOBS_PER_CHANGE = 8
+#: A profile is made anew when more than one job in so many has come or gone. To correct it for one
+#: costs as much as to sweep over eight ends or more; and a new one is swept over no farther than
+#: somebody asks, mostly in parts, while corrections are made all at once, by each who has a copy.
+JOBS_PER_CHANGE = 32
 
 #: Needs whose Track is kept, and shapes of which it is known which: as many as a queue has at a time.
 MAX_TRACKS = 256
