@@ -5,6 +5,7 @@ end takes."""
 import random
 
 import pytest
+from planned_queue import PlannedQueue
 from test_sums import make_pool, spec
 
 from flux.resource import InsufficientResources
@@ -16,31 +17,15 @@ from flux.resource.plan.rank_profile import RankProfile
 NODES = 80
 
 
-class Queue:
+class Queue(PlannedQueue):
     """A pool of nodes that jobs share, with a plan: each job that cannot start is promised a time."""
 
     def __init__(self, nodes=NODES):
-        self.pool = make_pool(nodes)
-        self.plan = Plan(self.pool.impl)
-        self.requests = {}
+        pool = make_pool(nodes)
+        super().__init__(pool, Plan(pool.impl))
 
     def submit(self, *wanted):
-        jobid = len(self.requests) + 1
-        self.requests[jobid] = request = self.pool.parse_resource_request(spec(*wanted))
-        if not self.start(jobid):
-            when = self.plan.earliest(request)
-            if when is not None:
-                self.plan.reserve(jobid, request, when)
-
-    def start(self, jobid):
-        try:
-            self.plan.alloc(jobid, self.requests[jobid])
-        except InsufficientResources:
-            return False
-        return True
-
-    def running(self):
-        return [jobid for _, jobid in self.pool.jobs_by_end()]
+        self.enter(spec(*wanted))
 
     def advance(self):
         """As a pass: in order of the queue, in rows of those that stay."""

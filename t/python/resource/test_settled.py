@@ -4,6 +4,7 @@
 import random
 
 import pytest
+from planned_queue import PlannedQueue
 from pool_model import Ask, R_of
 
 from flux.resource import InsufficientResources, ResourcePool
@@ -15,36 +16,17 @@ from flux.resource.plan.mask_timeline import INFINITY
 NOW = 1_700_000_000.0
 
 
-class Queue:
+class Queue(PlannedQueue):
     """A pool of whole nodes with jobs in order, which start or are promised a start."""
 
     def __init__(self, nodes):
         self.now = NOW
-        self.pool = ResourcePool(R_of({rank: (set(range(2)), set()) for rank in range(nodes)}))
-        self.pool.clock = lambda: self.now
-        self.plan = self.pool.plan()
-        self.requests = {}
-        self.jobid = 0
+        pool = ResourcePool(R_of({rank: (set(range(2)), set()) for rank in range(nodes)}))
+        pool.clock = lambda: self.now
+        super().__init__(pool, pool.plan())
 
     def submit(self, nodes, duration):
-        self.jobid += 1
-        ask = Ask(([nodes], nodes), ([1], 1), 2, 0, False, float(duration))
-        self.requests[self.jobid] = self.pool.parse_resource_request(ask.jobspec())
-        if not self.start(self.jobid):
-            request = self.requests[self.jobid]
-            when = self.plan.earliest(request)
-            if when is not None:
-                self.plan.reserve(self.jobid, request, when)
-
-    def start(self, jobid):
-        try:
-            self.plan.alloc(jobid, self.requests[jobid])
-        except InsufficientResources:
-            return False
-        return True
-
-    def running(self):
-        return [jobid for _, jobid in self.pool.jobs_by_end()]
+        self.enter(Ask(([nodes], nodes), ([1], 1), 2, 0, False, float(duration)).jobspec())
 
     def advance(self):
         """As a pass: in order of the queue, in rows that end where a job can start."""

@@ -310,9 +310,8 @@ class Bookings:
             self.work += 1
             full = inventory.keys[inventory.full[lowest(mask)]]
             if need.whole or not need.fits(full - key, base):
-                masks.add(
-                    start, end, mask
-                )  # too little is left of a rank without any other booking
+                # Without any other booking too little is left of each of its ranks.
+                masks.add(start, end, mask)
             else:
                 ranks = members(mask)
                 self._enter_short(masks, ranks, start, end, need)

@@ -109,10 +109,9 @@ class RankProfile:
         self.rebound: list[tuple[BoundPromise, list[Part] | None]] = []
         self._changes = 0  # grows with every change of the bookings or the profile
         # What promises lack to begin earlier, as far as that is known where no steps are left.
-        #
+        self._lacks = Lacks()
         # The promise for which an earlier time was searched for last, with the changes there had been; and
         # a time before which there is none.
-        self._lacks = Lacks()
         self._searched: tuple[BoundPromise, int] | None = None
         self._searched_until = -INFINITY
         # The last question to _room() and its answer: several steps of one search ask the same.
