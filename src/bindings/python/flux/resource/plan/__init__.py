@@ -17,7 +17,7 @@ Which file to open:
 - ``tokens.py``: what is on no rank, such as licences. ``claims.py``: who may not be on a rank with whom.
 - ``believed_ends.py``: a pool for a plan of a scheduler's own beliefs of ends.
 - ``start_bounds.py``: what earlier searches tell about later ones. ``settled.py``: which promises
-  stay where they are when units come free, and ``lacks.py``: which when ranks do.
+  that are counted stay where they are when units come free.
 
 What others rely on: ``Plan``, whole. It uses nothing of a pool but the view that
 ``ResourcePoolImplementation`` describes, so that it works on the pools of sites; that must stay so.

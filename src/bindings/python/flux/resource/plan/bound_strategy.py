@@ -171,7 +171,7 @@ class BoundStrategy(Strategy):
         if found is None or found >= promise.start:  # None only where looks are limited
             return promise.start
         self.withdraw(jobid)
-        start = profile.earliest(request, found)
+        start = profile.search_anew(request, found)
         if start < promise.start:
             end = start + length_of(request)
             promise = BoundPromise(start, end, request, profile.bind(request, start, end))

@@ -268,9 +268,10 @@ class Effort:
     A pass over a long queue asks it again and again, and so many passes would take as much more
     time. Therefore what it may take in all is limited: a change of the pool, which is what passes
     are made for, earns STEPS_PER_CHANGE of them, and what is not needed is saved, up to
-    MAX_PACKING_STEPS. That many there are at first, too. Where they are used up, promises stay on
-    the ranks they are bound to: a request may then start later than it could, and no promise is
-    broken.
+    MAX_PACKING_STEPS. That many there are at first, too. What a pass does beside, to make promises
+    earlier, is counted in such steps as well. Where they are used up, promises stay on the ranks and
+    at the times that they have, until the job of one can start at once: it may then start later
+    than it could, and no promise is broken.
 
     Attributes:
         left (int): steps that may be taken

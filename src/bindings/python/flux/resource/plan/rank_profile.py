@@ -31,7 +31,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from flux.resource.plan.bookings import Bookings
-from flux.resource.plan.lacks import Lacks
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.packing import Effort, Item, deal, pack, taken, too_few
 from flux.resource.plan.promise import Booking, BoundPromise, length_of
@@ -61,11 +60,11 @@ MAX_RANKS_FOR_ALL_WAYS = 64
 #: ``packing.Effort``).
 STEPS_PER_ITEM = 10
 STEPS_PER_ITEM_MOVED = 100
+#: What it takes to take a promise out and search for it anew, where others may be bound again for it, in
+#: such steps: some 0.4 ms, which after most changes of the pool is for nothing.
+STEPS_PER_SEARCH = 400
 #: Looks at single ranks that a look at a time takes usually, or less.
 WORK_PER_LOOK = 16
-#: Ranks that a promise lacks are counted up to this, so that it is not looked at again before so many
-#: came free; to count them, so many more ranks are asked.
-MAX_LACK = 8
 #: Shapes of which it is remembered what they take at least, as many as a queue has at a time.
 MAX_REMEMBERED_SHAPES = 4096
 #: With more promises than this, a new one is not made earlier by binding others again: that would
@@ -105,11 +104,12 @@ class RankProfile:
         self._started_ends: dict[int, float] = {}  # by job id, when these end, 0: not known
         self._entered = 0  # how many bookings were entered since all were entered anew
         self._bounds = StartBounds()
+        # Shapes that do not fit from a moment on, and the least end of a span for which that was found.
+        self._vain: dict[Shape, float] = {}
+        self._vain_as_of = -INFINITY
         #: promises that were bound again since one was withdrawn, with the parts they had then
         self.rebound: list[tuple[BoundPromise, list[Part] | None]] = []
         self._changes = 0  # grows with every change of the bookings or the profile
-        # What promises lack to begin earlier, as far as that is known where no steps are left.
-        self._lacks = Lacks()
         # The promise for which an earlier time was searched for last, with the changes there had been; and
         # a time before which there is none.
         self._searched: tuple[BoundPromise, int] | None = None
@@ -164,8 +164,8 @@ class RankProfile:
             _started_ends={},
             _entered=len(promises),
             _bounds=StartBounds(),
+            _vain={},
             rebound=[],
-            _lacks=Lacks(),
             _searched=None,
             _asked=None,
             _seen=pool.generation,
@@ -212,6 +212,7 @@ class RankProfile:
         self._profile = self._profile.followed(pool)
         self._bookings.follow(self._profile)
         self._bounds = StartBounds()
+        self._vain.clear()
         self.effort.earn()
         if before is not self._profile.inventory:
             self._least.clear()
@@ -221,10 +222,8 @@ class RankProfile:
             and self._sums.ranks == self._known_up
         ):
             self._sums.follow(self._profile)
-            self._tell_lacks()
         else:
             self._sums = None
-            self._lacks.forget()
         self._changes += 1
         self.rebound.clear()
         # The jobs that were started through the plan are among those that run, now.
@@ -236,24 +235,6 @@ class RankProfile:
             self._enter_all()  # to be rid of times that are long past
         elif not all(self._bookings.remove(booking) for booking in started):
             self._enter_all()
-
-    def _tell_lacks(self) -> None:
-        """The profile has followed the pool: tell what came free, and what was taken."""
-        profile, lacks = self._profile, self._lacks
-        if profile.changed_ranks is None:
-            lacks.forget()
-            return
-        base = profile.inventory.key_base
-        for record in profile.gone:
-            ranks = sum([popcount(mask) for mask, _ in pairs(record[1:])])
-            lacks.freed(-INFINITY, record[0] or INFINITY, ranks)
-        for record in profile.come:
-            cores = gpus = 0
-            for mask, units in pairs(record[1:]):
-                more = divmod(profile.inventory.key(units), base)
-                cores += popcount(mask) * more[0]
-                gpus += popcount(mask) * more[1]
-            lacks.taken(-INFINITY, record[0] or INFINITY, cores, gpus)
 
     def _forget_kept(self) -> None:
         """After a change of the pool that the profile has yet to follow: promises may be lost, unless
@@ -302,7 +283,7 @@ class RankProfile:
             self.sync()
 
     def _enter_all(self) -> None:
-        self._lacks.forget()
+        self._vain.clear()
         self._bookings = Bookings(self._profile)
         self._entered = 0
         for booking in self._started:
@@ -330,7 +311,6 @@ class RankProfile:
             if span is not None:
                 self._summed[promise] = span
                 self._sums.add(span)
-                self._lacks.taken(*span)
 
     def is_kept(self, promise: BoundPromise) -> bool:
         """Whether it is known that a promise is not lost. O(1)."""
@@ -340,15 +320,13 @@ class RankProfile:
         """Count out a promise that is no longer among those of the plan."""
         self._changes += 1
         self._kept.discard(promise)
-        self._lacks.gone(promise)
-        ranks = sum([popcount(mask) for mask, _ in promise.parts or ()])
-        self._lacks.freed(promise.start, promise.end, ranks)
         span = self._summed.pop(promise, None)
         if span is not None and self._sums is not None:
             self._sums.remove(span)
         if not self._bookings.remove(promise):
             self._enter_all()
         self._bounds.released(promise.start)
+        self._vain.clear()
 
     def started(self, jobid: int, now: float) -> None:
         """Count in a job that the pool has just started, as the only thing that changed."""
@@ -396,6 +374,8 @@ class RankProfile:
         small = self._is_small()
         for _ in range(MAX_PROMISES_TO_REBIND if small else 2):
             if small:
+                if self.effort.left <= 0:
+                    break
                 start = self._first_with_enough(request.shape, start, length, found, INFINITY)
             if start >= found:
                 break
@@ -407,8 +387,8 @@ class RankProfile:
     def earlier(self, promise: BoundPromise, now: float, looks: float = INFINITY) -> float | None:
         """First time at which a promise fits instead of where it is; its start if there is none.
 
-        The promise stays in meanwhile: what it keeps counts for it from its start on. Times later
-        than the first are looked at as long as there are steps for that (see ``packing.Effort``).
+        The promise stays in meanwhile: what it keeps counts for it from its start on. Where no steps are
+        left (see ``packing.Effort``), no time is looked at but now.
 
         Args:
             looks (float): at most so many times later than the first are looked at now, fewer where a
@@ -421,80 +401,101 @@ class RankProfile:
         request = promise.request
         shape, before = request.shape, promise.start
         length = length_of(request)
-        soonest = INFINITY
+        effort, bookings = self.effort, self._bookings
+        if not self._pool.countable(shape):
+            return min(now, before)
+        self.renew_profile()
+        if effort.left <= 0:
+            return now if self._fits_now_instead(promise, now) else before
         if self._searched == (promise, self._changes):
             start = max(now, self._searched_until)
         else:
-            start = soonest = self.soonest(request, now)
+            start = self.soonest(request, now)
             if start >= before:
                 return before
-            if not self._pool.countable(shape) or self._may_rebind(len(self._promises) - 1):
+            if self._may_rebind(len(self._promises) - 1):
                 return self._first_by_sums(shape, start, length, before)
-            self.renew_profile()
-            if self.effort.left <= 0 and self._lacks.stays(promise, start):
-                return before
         self.looks += 1
-        effort, bookings = self.effort, self._bookings
         most, limit = looks, bookings.work + looks * WORK_PER_LOOK
         while True:
             start = self._first_by_sums(shape, start, length, before)
             if start >= before:
                 return before
-            lack, until = self._lack_instead(promise, start, start + length)
-            if not lack:
+            if self._fits_instead(promise, start, start + length):
                 return start
-            if effort.left <= 0:
-                if start == soonest > now:
-                    self._note_lack(promise, start, until, lack)
-                return before
             if looks <= 0 or (looks < most and bookings.work > limit):
                 return None
             looks -= 1
-            effort.spend(STEPS_PER_ITEM)
+            effort.spend(STEPS_PER_ITEM * len(self._promises))  # a look is at what they all keep
+            if effort.left <= 0:
+                return before
             start = min(bookings.ends.after(start), self._profile.next_end_after(start))
             self._searched, self._searched_until = (promise, self._changes), start
+
+    def search_anew(self, request: ResourceRequest, start: float) -> float:
+        """As ``earliest()``, for a request whose promise was just taken out: where others may be bound
+        again for it, that takes steps, so that it is not done for each promise after each end."""
+        rebinds = self._may_rebind(len(self._promises))
+        found = self.earliest(request, start)
+        if rebinds:
+            self.effort.spend(STEPS_PER_SEARCH)
+        return found
 
     def end_search(self) -> None:
         """What was found of an earlier time for a promise is of no more use: the next search begins
         anew."""
         self._searched = None
 
-    def _lack_instead(self, promise: BoundPromise, start: float, end: float) -> tuple[int, float]:
-        """How many ranks a promise lacks, at least, to be for a span that begins before it does now; 0:
-        none, it fits. And by when it lacks them."""
+    def _fits_now_instead(self, promise: BoundPromise, now: float) -> bool:
+        """Whether a promise fits from now on instead of where it is. O(1) where too little is free, or
+        where the same did not fit for as long a moment ago."""
+        request, before = promise.request, promise.start
+        shape = request.shape
+        end = now + length_of(request)
+        until = min(end, before)
+        if self._vain_as_of != now:
+            self._vain_as_of = now
+            self._vain.clear()
+        if until >= self._vain.get(shape, INFINITY):
+            return False
+        if not self.is_free(shape):
+            self._vain[shape] = now
+            return False
+        self.looks += 1
+        if not (self._enough_in_all(shape, now, until) and self.fits(request, now, until)):
+            self._vain[shape] = until
+            return False
+        return end <= before or self._fits_instead(promise, now, end)
+
+    def _fits_instead(self, promise: BoundPromise, start: float, end: float) -> bool:
+        """Whether a promise fits in a span that begins before it does now."""
         shape = promise.request.shape
         before = promise.start
         least = self._least_ranks(shape)
-        ranks = popcount(self._room_alone(shape, start))
-        if ranks < least:
-            return least - ranks, end
+        if popcount(self._room_alone(shape, start)) < least:
+            return False
         if start <= self.now() and not self.is_free(shape):
-            return 1, end
-        small = self._is_small()  # see _useless_below()
-        useless = 0 if small else max(1, least - MAX_LACK)
+            return False
         until = min(end, before)
-        room = self._room(shape, start, until, useless)
-        ranks = popcount(room)
-        if ranks < least:
-            return least - ranks, until
+        room = self._room(shape, start, until, least)
+        if popcount(room) < least:
+            return False
         if end <= before:
-            return 0 if self._enough(shape, room, start, end) else 1, until
+            return self._enough(shape, room, start, end)
         own = 0
         for mask, _ in promise.parts or ():
             own |= mask
-        if small:
-            room &= self._room(shape, before, end) | own
-        else:  # of the others only those matter that it does not have already
-            apart = room & ~own
-            room &= own
-            need, missing = Need.of(shape), max(0, least - popcount(room))
-            room |= self._bookings.leaving(apart, need, before, end, missing)
+        # Of the others only those matter that it does not have already.
+        apart = room & ~own
+        room &= own
+        need, missing = Need.of(shape), max(0, least - popcount(room))
+        room |= self._bookings.leaving(apart, need, before, end, missing)
         ranks = popcount(room)
         if ranks < least:
-            return least - ranks, end
+            return False
         left = shape.slot_count.min
         if shape.node_count is not None or ranks >= left:
-            return 0, end
+            return True
         base = self._profile.inventory.key_base
         one = shape.slot_size * base + shape.gpu_per_slot
         kept = {
@@ -505,21 +506,11 @@ class RankProfile:
             later = slots_on(*self._bookings.least(rank, before, end), shape)
             left -= min(slots, later + kept.get(rank, 0))
             if left <= 0:
-                return 0, end
-        return 1, end
-
-    def _note_lack(self, promise: BoundPromise, start: float, until: float, ranks: int) -> None:
-        """Note what a promise lacks to begin at the first time at which it might; see ``lacks.py``."""
-        if not self._is_small():  # there, a look decides what later ones cost: _useless_below()
-            _, cores, gpus = self._least_of(promise.request.shape)
-            left = self._sums_now().least(start, min(until, promise.start))
-            self._lacks.note(promise, start, until, ranks, left[0] - cores, left[1] - gpus)
+                return True
+        return False
 
     def _first_by_sums(self, shape: Shape, start: float, length: float, before: float) -> float:
         """A time before which a promise that begins at ``before`` can be no earlier."""
-        self.renew_profile()
-        if not self._pool.countable(shape):
-            return start
         return min(before, self._first_with_enough(shape, start, length, before, before))
 
     def _may_rebind(self, promises: int) -> bool:
@@ -567,9 +558,9 @@ class RankProfile:
             if shape.within is not None and not self._together(shape, start, end):
                 return False
             return self._simulate(request, start, end) is not None
-        useless = self._useless_below(shape)
-        room = self._room(shape, start, end, useless)
-        return popcount(room) >= useless and self._enough(shape, room, start, end)
+        least = self._least_ranks(shape)
+        room = self._room(shape, start, end, least)
+        return popcount(room) >= least and self._enough(shape, room, start, end)
 
     def lost(self, promise: BoundPromise, now: float) -> bool:
         """True if the ranks of a promise will not have what it needs when it starts, or now if that
@@ -641,7 +632,6 @@ class RankProfile:
         if start == INFINITY:
             return start
         profile, leaving, need = self._profile, self._bookings.leaving, track.need
-        useless = 0 if self._is_small() else count  # see _useless_below()
         room = track.at(start) & ranks
         next_end = profile.next_end_after(start)  # of a running job
         ends = self._bookings.ends.times
@@ -649,7 +639,7 @@ class RankProfile:
         while start < until:
             if (
                 popcount(room) >= count
-                and popcount(leaving(room, need, start, start + length, useless)) >= count
+                and popcount(leaving(room, need, start, start + length, count)) >= count
             ):
                 return start
             following = ends[place] if place < len(ends) else INFINITY
@@ -689,14 +679,6 @@ class RankProfile:
             self._asked = asked
             self._answer = room
         return self._answer
-
-    def _useless_below(self, shape: Shape) -> int:
-        """Fewer ranks with room than this are of no use to a shape, and need not be known exactly.
-
-        0 on a pool where all ways to bind promises are looked through: how many steps that takes
-        depends on what ranks were asked before, and so would which attempts are given up.
-        """
-        return 0 if self._is_small() else self._least_ranks(shape)
 
     def _is_small(self) -> bool:
         """Whether all ways to bind promises can be looked through."""

@@ -69,8 +69,6 @@ class RunningProfile:
         swept (int): how many ends were swept over
         changed_ranks (int or None): mask of the ranks on which something changed when it followed the
             pool last; None: it was made anew since
-        gone, come (list): records of the jobs that were gone then, and of those that had come; one that
-            was given another end is in both
     """
 
     def __init__(self, pool: ResourcePoolImplementation) -> None:
@@ -85,8 +83,6 @@ class RunningProfile:
         self.changes = 0
         self.swept = 0
         self.changed_ranks: int | None = None
-        self.gone: list[JobRecord] = []
-        self.come: list[JobRecord] = []
         self._owner = object()
         self._records = pool.records_now()
         self._coming = pool.jobs_by_end()  # the ends not swept over, from the next one on
@@ -181,8 +177,6 @@ class RunningProfile:
                 if not whole:
                     parted |= mask
         self.changed_ranks = changed
-        self.gone = [record for _, record in gone]
-        self.come = [record for _, record in come]
         self._flip(parted)
         for jobid, record in gone:
             self._leave(jobid, record, parted)

@@ -217,18 +217,6 @@ class Sums:
         last = min(bisect_left(self._times, end), self._falling())
         return self._last_short(cores, gpus, first, last) < first
 
-    def least(self, start: float, end: float) -> tuple[int, int]:
-        """The least that is left at a moment of a span."""
-        free, at = self._free(start), bisect_right(self._times, start) - 1
-        cores = free[0] - self._taken_cores[at]
-        gpus = free[1] - self._taken_gpus[at]
-        last = min(bisect_left(self._times, end), self._falling())
-        if at + 1 < last:
-            self._know_left(last)
-            cores = min(cores, min(self._left_cores[at + 1 : last]))
-            gpus = min(gpus, min(self._left_gpus[at + 1 : last]))
-        return cores, gpus
-
     def room_ends(self, cores: int, gpus: int, start: float) -> float:
         """The first moment from ``start`` on at which not so many more are left; infinity: there is
         none."""
