@@ -19,25 +19,35 @@
 
 #include "plan.h"
 
+/* Tests build this with smaller limits. */
+
 /* More than the error of a sum of two times, in seconds. */
 #define ROUNDING 1e-3
 /* Classes of promises by number of units: each has twice as many as the one before. */
 #define SIZES 63
 /* Openings that are passed over with one look. */
+#ifndef OPENINGS_TOGETHER
 #define OPENINGS_TOGETHER 16
+#endif
 /* Openings around which runs for a promise are searched one by one.  Where there are more, one
  * search begins at the first of them.
  */
+#ifndef MAX_LOOKS
 #define MAX_LOOKS 8
+#endif
 /* Openings of a size that are kept at least before it is seen which of them every promise was looked
  * at for; and at most, for promises that were not: each of these is searched for from now on then.
  */
+#ifndef MIN_KEPT
 #define MIN_KEPT 1024
 #define MAX_KEPT 65536
+#endif
 /* The promises of a row are anywhere in memory: so far ahead they are asked for. */
 #define LOOK_AHEAD 8
 /* Openings that are kept until somebody asks. */
+#ifndef MAX_WAITING
 #define MAX_WAITING 4096
+#endif
 /* A promise that was never looked at. */
 #define NEVER UINT64_MAX
 

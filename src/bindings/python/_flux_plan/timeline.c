@@ -15,8 +15,12 @@
 
 #include "plan.h"
 
-/* Steps of a block: smaller blocks make searches longer, larger ones changes. */
+/* Steps of a block: smaller blocks make searches longer, larger ones changes.  Tests build this with
+ * smaller ones.
+ */
+#ifndef STEPS_PER_BLOCK
 #define STEPS_PER_BLOCK 48
+#endif
 
 struct block {
     size_t count;

@@ -5,7 +5,7 @@ Among thousands of promises each end of a job lets hundreds move, one after anot
 the one before it. What that takes is a few additions and comparisons for each, so that nearly all of
 the time goes to the interpreter. ``_flux_plan`` does the same in C, more than ten times as fast;
 ``make`` builds it where there is a compiler. Where it was not built, ``CountTimeline`` and
-``PromiseMoves`` do without. Both give the same answers: ``t/python/resource/test_compiled.py``.
+``PlainMoves`` do without. Both give the same answers: ``t/python/resource/test_compiled.py``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import CountedPromise, length_of
+from flux.resource.plan.promise_moves import PromiseMoves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.counted_profile import CountedProfile, UnitKind
 
 try:
-    from _flux_plan import ffi, lib
+    from _flux_plan import ffi, lib  # type: ignore[attr-defined]
 except ImportError:  # not built, or for another Python
     ffi = lib = None
 
@@ -141,8 +142,8 @@ class CompiledWatch:
             raise MemoryError
 
 
-class CompiledMoves:
-    """As `PromiseMoves`, which describes the methods."""
+class CompiledMoves(PromiseMoves):
+    """In C: a look at each promise of a row, one after another."""
 
     timeline = CompiledTimeline
     per_turn = MOVES_PER_CALL
@@ -150,8 +151,7 @@ class CompiledMoves:
     def __init__(
         self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
     ) -> None:
-        self._promises = promises
-        self._profiles = profiles
+        super().__init__(promises, profiles)
         self._it = _owned(lib.promises_create(), lib.promises_destroy)
         # Whether it has been told of all promises. It is when the first is to move: in most copies of
         # a plan none ever does.
@@ -159,6 +159,11 @@ class CompiledMoves:
         self._places = ffi.new("int64_t[]", MOVES_PER_CALL)
         self._spans = ffi.new("double[]", 2 * MOVES_PER_CALL)
         self._moved = ffi.new("size_t *")
+
+    @property
+    def searches(self) -> int:
+        """How often timelines were searched, for tests of what grows with what."""
+        return int(lib.promises_searches(self._it))
 
     def watch(self, line: CompiledTimeline) -> CompiledWatch:
         return CompiledWatch(self._it, line)

@@ -21,18 +21,15 @@ from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
 
 if TYPE_CHECKING:
-    from typing import Union
+    from typing import Any, Union
 
     from typing_extensions import Self
 
-    from flux.resource.plan.compiled import CompiledMoves, CompiledTimeline, CompiledWatch
+    from flux.resource.plan.compiled import CompiledTimeline
     from flux.resource.plan.count_timeline import CountTimeline
     from flux.resource.plan.promise_moves import PromiseMoves
-    from flux.resource.plan.settled import SettledPromises
     from flux.resource.request import ResourceRequest
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-
-    Moves = Union[PromiseMoves, CompiledMoves]
 
 
 class UnitKind:
@@ -107,8 +104,8 @@ class CountedProfile:
 
     Attributes:
         line (CountTimeline or CompiledTimeline): free units by time.
-        watch (SettledPromises or CompiledWatch): is told where units come free, for promises that
-            could move there.
+        watch (object): is told where units come free, for promises that could move there; see
+            `PromiseMoves.watch`.
         free (int): units that are free now, whatever was promised.
         promises (int): how many promises are counted in.
         open_units (dict): job id to the units of an open promise (``Plan.hold()``).
@@ -135,7 +132,7 @@ class CountedProfile:
     ranks: int
     whole: bool
     line: Union[CountTimeline, CompiledTimeline]
-    watch: Union[SettledPromises, CompiledWatch]
+    watch: Any
     free: int
     promises: int
     open_units: dict[int, int]
@@ -148,12 +145,12 @@ class CountedProfile:
 
     @classmethod
     def of(
-        cls, pool: ResourcePoolImplementation, kind: UnitKind, now: float, moves: Moves
+        cls, pool: ResourcePoolImplementation, kind: UnitKind, now: float, moves: PromiseMoves
     ) -> Self | None:
         """That of a kind of units; None if what runs on their ranks holds parts of units.
 
         Args:
-            moves (PromiseMoves or CompiledMoves): moves promises in this profile and others
+            moves (PromiseMoves): moves promises in this profile and others
         """
         self = cls.__new__(cls)
         self.ranks = kind.ranks
@@ -194,7 +191,7 @@ class CountedProfile:
         self.watch = moves.watch(self.line)
         return self
 
-    def copy(self, moves: Moves) -> Self:
+    def copy(self, moves: PromiseMoves) -> Self:
         """An independent copy; `moves` as for `of`."""
         new = object.__new__(type(self))
         for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):

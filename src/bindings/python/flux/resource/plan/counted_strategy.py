@@ -14,7 +14,7 @@ from flux.resource.plan import compiled
 from flux.resource.plan.counted_profile import CountedDemand, CountedProfile, UnitKind
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import CountedPromise, length_of
-from flux.resource.plan.promise_moves import PromiseMoves
+from flux.resource.plan.promise_moves import PlainMoves
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.masks import popcount, take
 from flux.resource.ResourceCount import ResourceCount
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.compiled import CompiledTimeline
     from flux.resource.plan.count_timeline import CountTimeline
-    from flux.resource.plan.counted_profile import Moves
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.promise_moves import PromiseMoves
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -71,11 +71,11 @@ class CountedStrategy(Strategy):
             new._profiles[kind] = profile.copy(new._moves)
         return new
 
-    def _new_moves(self) -> Moves:
+    def _new_moves(self) -> PromiseMoves:
         """What moves the promises there are by now, in profiles that are to be made yet."""
         if compiled.is_built():
             return compiled.CompiledMoves(self.promises, self._profiles)
-        return PromiseMoves(self.promises, self._profiles)
+        return PlainMoves(self.promises, self._profiles)
 
     # -- following the pool -------------------------------------------------
 

@@ -7,7 +7,8 @@ There are two ways to do that, with the same outcome: the one here, and the comp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.promise import CountedPromise, length_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 FEW_PROMISES = 8
 
 
-class PromiseMoves:
+class PromiseMoves(ABC):
     """Moves promises, and changes the timelines that they are counted in with them.
 
     Args:
@@ -30,45 +31,83 @@ class PromiseMoves:
             is then the one that was made last
         profiles (dict): where these are counted, by the kind of units; they were made with this
             object
+
+    Attributes:
+        timeline (type): the class of the timelines that this works with
+        per_turn (int): for how many jobs `advance_in_turn` takes no longer than a turn of a reactor
+            should
     """
 
-    #: the class of the timelines that this works with
-    timeline = CountTimeline
-    #: for how many jobs `advance_in_turn` takes no longer than a turn of a reactor should
-    per_turn = 128
+    timeline: Any
+    per_turn: int
 
     def __init__(
         self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
     ) -> None:
         self._promises = promises
         self._profiles = profiles
-        # Ids of jobs whose promises stay where they are until units come free near them.
-        self._settled: set[int] = set()
 
-    def watch(self, line: CountTimeline) -> SettledPromises:
+    @abstractmethod
+    def watch(self, line: Any) -> Any:
         """Begin to have promises in a timeline.
 
         Returns:
-            object: is told by ``opened()`` where units come free
+            object: is told by ``opened(start, end, count)`` where so many units have just come free
         """
-        return SettledPromises(line, self._settled)
 
-    def unwatch(self, watch: SettledPromises) -> None:
+    @abstractmethod
+    def unwatch(self, watch: Any) -> None:
         """There are no promises in a timeline any more."""
 
+    @abstractmethod
     def enter(self, jobid: int, promise: CountedPromise) -> None:
         """A job has a promise, or another, that is counted now."""
 
+    @abstractmethod
     def leave(self, jobid: int, profile: CountedProfile) -> None:
         """A job has no promise any more, or is about to have another."""
-        profile.watch.gone(jobid)
 
+    @abstractmethod
     def advance(self, jobid: int, now: float) -> float:
         """Move the promise of a job to the earliest time at which it fits; it starts later than now.
 
         Returns:
             float: when it starts by now, in seconds since the epoch
         """
+
+    @abstractmethod
+    def advance_in_turn(
+        self, jobids: Iterable[int], now: float
+    ) -> tuple[int, list[tuple[int, float]]]:
+        """Move the promises of several jobs; as `Strategy.advance_in_turn`."""
+
+
+class PlainMoves(PromiseMoves):
+    """In Python, with as few looks at promises as can be; see `SettledPromises`."""
+
+    timeline = CountTimeline
+    per_turn = 128
+
+    def __init__(
+        self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
+    ) -> None:
+        super().__init__(promises, profiles)
+        # Ids of jobs whose promises stay where they are until units come free near them.
+        self._settled: set[int] = set()
+
+    def watch(self, line: CountTimeline) -> SettledPromises:
+        return SettledPromises(line, self._settled)
+
+    def unwatch(self, watch: SettledPromises) -> None:
+        pass
+
+    def enter(self, jobid: int, promise: CountedPromise) -> None:
+        pass
+
+    def leave(self, jobid: int, profile: CountedProfile) -> None:
+        profile.watch.gone(jobid)
+
+    def advance(self, jobid: int, now: float) -> float:
         promises = self._promises
         promise = promises[jobid]
         start, length, count = promise.start, promise.end - promise.start, promise.demand.count
@@ -96,7 +135,6 @@ class PromiseMoves:
     def advance_in_turn(
         self, jobids: Iterable[int], now: float
     ) -> tuple[int, list[tuple[int, float]]]:
-        """Move the promises of several jobs; as `Strategy.advance_in_turn`."""
         promises, profiles = self._promises, self._profiles
         settled: Container[int] = self._settled
         for profile in profiles.values():
