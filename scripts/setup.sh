@@ -132,7 +132,7 @@ build() {
         .venv/bin/python -m compileall -q src/bindings src/embedded >>"$log" 2>&1
         done_step "skipped"
         echo "    no autoconf: the embedded instance runs from the source tree as it is,"
-        echo "    without the binding to libhwloc and the man pages."
+        echo "    without the binding to libhwloc, the compiled part of plans and the man pages."
         return
     fi
     have=$(cat .venv/.complete-* 2>/dev/null; for tool in jq pkg-config gcc; do command -v $tool; done
@@ -144,7 +144,7 @@ build() {
         fi &&
         if [ ! -x config.status ] || [ configure -nt config.status ] || [ "$(cat .cache/configured 2>/dev/null)" != "$have" ]; then
             # Parts that could not be built before may be possible now.
-            rm -f .cache/configured doc/man-stamp src/bindings/python/hwloc-stamp
+            rm -f .cache/configured doc/man-stamp src/bindings/python/hwloc-stamp src/bindings/python/plan-stamp
             ./configure --with-flux=no $CONFIGURE_ARGS >.cache/configure.out 2>&1 ||
                 { cat .cache/configure.out; false; }
         fi

@@ -58,6 +58,15 @@ test_expect_success GREENLET 'it goes on without libhwloc, and says what is lost
 	(cd wanthwloc && test_must_fail configure --with-flux=no --enable-hwloc PKG_CONFIG=false >out) &&
 	grep "enable-hwloc" wanthwloc/configure.out
 '
+test_expect_success GREENLET 'it goes on without a compiler, and says what is lost' '
+	mkdir nocc &&
+	(cd nocc && configure --with-flux=no CC=/no/such/cc) &&
+	grep "no C compiler (/no/such/cc)" nocc/configure.out &&
+	grep "the compiled part of plans (" nocc/configure.out &&
+	mkdir wantcc &&
+	(cd wantcc && test_must_fail configure --with-flux=no --enable-compiled-plan CC=/no/such/cc >out) &&
+	grep "enable-compiled-plan: no C compiler" wantcc/configure.out
+'
 test_expect_success GREENLET 'make, beside the source: nothing is written into that' '
 	{ make -C build >make.out 2>&1 || { cat make.out; false; }; } &&
 	find src -name __pycache__ -prune -o -print | sort >src.after &&
@@ -78,7 +87,7 @@ test_expect_success GREENLET 'make install with DESTDIR' '
 test_expect_success GREENLET 'nothing was installed outside DESTDIR and prefix, no test, no build script' '
 	find dest -type f ! -path "dest/opt/sched/*" >outside &&
 	test_must_be_empty outside &&
-	find dest -name "test_*" -o -path "*_flux_hwloc*" -name build.py >unwanted &&
+	find dest -name "test_*" -o -name build.py -o -name extension.py -o -name "*.[ch]" >unwanted &&
 	test_must_be_empty unwanted
 '
 if grep -qs "Sphinx: man pages" build/configure.out; then test_set_prereq SPHINX; fi

@@ -30,8 +30,8 @@ TREES = {
     "src/modules": "modules",
     "src/jobtap/examples": "jobtap/examples",
 }
-#: Not in a wheel: it is C, to be compiled for one Python.
-LEFT_OUT = "_flux_hwloc"
+#: Not in a wheel: they are C, to be compiled for one Python. All goes without them.
+LEFT_OUT = ("_flux_hwloc", "_flux_plan")
 
 
 def _project():
@@ -84,7 +84,7 @@ def _files():
             inner = path.relative_to(base)
             if (
                 path.is_file()
-                and LEFT_OUT not in path.as_posix()
+                and not any(name in path.as_posix() for name in LEFT_OUT)
                 and "__pycache__" not in inner.parts
                 and path.suffix not in (".pyc", ".so", ".o")
                 and not path.name.endswith(("-stamp", "~"))

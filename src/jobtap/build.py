@@ -14,17 +14,18 @@ FLUX_CORE_LIBS. Nothing is written outside DIR and a temporary directory.
 is missing; 2 usage.
 """
 
-import argparse
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 import sysconfig
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "bindings"))
+
+import extension  # noqa: E402
+
 NAME = "python.so"
+PACKAGES = ("flux-core", "jansson")
 
 CDEF = """
 typedef struct flux_plugin flux_plugin_t;
@@ -92,21 +93,11 @@ def flux_flags():
     them."""
     cflags, libs = os.environ.get("FLUX_CORE_CFLAGS"), os.environ.get("FLUX_CORE_LIBS")
     if cflags is None and libs is None:
-        cflags, libs = pkg_config("--cflags"), pkg_config("--libs")
+        cflags = extension.pkg_config("--cflags", *PACKAGES)
+        libs = extension.pkg_config("--libs", *PACKAGES)
         if cflags is None or libs is None:
             return None
     return shlex.split(cflags or ""), shlex.split(libs or "")
-
-
-def pkg_config(what, packages=("flux-core", "jansson")):
-    tool = os.environ.get("PKG_CONFIG", "pkg-config")
-    try:
-        done = subprocess.run(
-            [tool, what, *packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.decode().strip()
 
 
 def shared_library():
@@ -130,39 +121,17 @@ def shared_library():
 def missing():
     """Find out whether python.so can be built here: returns None, or a text that says what is
     missing."""
-    try:
-        import cffi  # noqa: F401
-    except ImportError:
-        return f"{sys.executable} has no cffi (pip install cffi, or python3-cffi)"
-    if sys.version_info >= (3, 12):
-        try:
-            import setuptools  # noqa: F401
-        except ImportError:
-            return f"{sys.executable} has no setuptools, which cffi needs from Python 3.12 on"
+    problem = extension.missing()
+    if problem:
+        return problem
     if shared_library() is None:
         return f"{sys.executable} has no shared library (build it with --enable-shared, or install libpython3)"
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    if not shutil.which(compiler[0]):
-        return f"no C compiler ({compiler[0]})"
-    for package in ("flux-core", "jansson"):
-        if "FLUX_CORE_LIBS" not in os.environ and pkg_config("--cflags", [package]) is None:
+    for package in PACKAGES:
+        if "FLUX_CORE_LIBS" not in os.environ and extension.pkg_config("--cflags", package) is None:
             return f"pkg-config does not know {package}: install its development files, or add the directory of {package}.pc to PKG_CONFIG_PATH"
     cflags, _ = flux_flags()
-    includes = ["-I" + sysconfig.get_paths()["include"]]
-    for header, package in (
-        ("Python.h", "python3-dev"),
-        ("jansson.h", "libjansson-dev"),
-        ("flux/jobtap.h", "flux-core"),
-    ):
-        source = f"#include <{header}>\n".encode()
-        done = subprocess.run(
-            compiler + includes + cflags + ["-x", "c", "-fsyntax-only", "-"],
-            input=source,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        if done.returncode:
+    for header, package in (("jansson.h", "libjansson-dev"), ("flux/jobtap.h", "flux-core")):
+        if not extension.compiles(f"#include <{header}>\n", cflags):
             return f"{header} cannot be compiled (package {package})"
     return None
 
@@ -201,44 +170,21 @@ def builder(args):
     return ffi
 
 
-def build(args):
-    """Compile the plugin and move it into the output directory. Returns its path."""
-    ffi = builder(args)
-    os.makedirs(args.output_dir, exist_ok=True)
-    target = os.path.join(args.output_dir, NAME)
-    with tempfile.TemporaryDirectory() as tmp:
-        made = ffi.compile(tmpdir=tmp, target="python.*", verbose=not args.quiet)
-        # A job manager may have loaded the old file, which must not be changed: write the new one
-        # beside it and rename.
-        shutil.copy2(made, target + ".new")
-        os.replace(target + ".new", target)
-    return target
-
-
 def main(argv=None):
-    parser = argparse.ArgumentParser(description="Build the jobtap plugin python.so")
+    parser = extension.parser("Build the jobtap plugin python.so", HERE)
     source = os.path.join(os.path.dirname(HERE), "bindings", "python")
-    parser.add_argument("--output-dir", metavar="DIR", default=HERE)
     parser.add_argument(
         "--overlay", metavar="DIR", default=source, help="the bindings of the source tree"
     )
     parser.add_argument("--installed-overlay", metavar="DIR", help="where they will be installed")
     parser.add_argument("--bindings", metavar="DIR", help="the bindings of flux-core")
-    parser.add_argument("--check", action="store_true", help="only say whether it can be built")
-    parser.add_argument("--quiet", action="store_true")
     args = parser.parse_args(argv)
-    problem = missing()
-    if problem:
-        print(f"{NAME}: not built: {problem}", file=sys.stderr)
-        return 1
-    if args.check:
-        if not args.quiet:
-            print(f"{NAME}: can be built with {sys.executable}")
-        return 0
-    made = build(args)
-    if not args.quiet:
-        print(made)
-    return 0
+
+    def make():
+        verbose = not args.quiet
+        return extension.build(builder(args), args.output_dir, NAME, verbose, target="python.*")
+
+    return extension.run(NAME, args, missing(), make)
 
 
 if __name__ == "__main__":

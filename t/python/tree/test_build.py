@@ -29,9 +29,10 @@ def buildable():
 
 
 def test_one_file_in_the_directory_that_was_named(buildable, tmp_path):
-    source = tmp_path / "source"
-    source.mkdir()
+    source = tmp_path / "python" / "source"
+    source.mkdir(parents=True)
     script = shutil.copy(SCRIPT, source / "build.py")
+    shutil.copy(SCRIPT.parents[2] / "extension.py", tmp_path)
     source.chmod(0o555)
     try:
         done = build("--output-dir", str(tmp_path / "out" / "deep"), script=script)

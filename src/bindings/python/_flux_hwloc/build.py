@@ -18,13 +18,14 @@ The installed module is one file: put it where ``flux.resource`` is found (it is
 top-level name, and only when there is XML to read).
 """
 
-import argparse
 import os
 import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+
+import extension  # noqa: E402
 
 NAME = "_flux_hwloc"
 
@@ -110,20 +111,9 @@ def hwloc_flags(cflags=None, libs=None):
     cflags = cflags if cflags is not None else os.environ.get("HWLOC_CFLAGS")
     libs = libs if libs is not None else os.environ.get("HWLOC_LIBS")
     if cflags is None and libs is None:
-        cflags, libs = pkg_config("--cflags"), pkg_config("--libs")
+        cflags = extension.pkg_config("--cflags", "hwloc")
+        libs = extension.pkg_config("--libs", "hwloc")
     return shlex.split(cflags or ""), shlex.split(libs or "-lhwloc")
-
-
-def pkg_config(what):
-    """Output of ``pkg-config WHAT hwloc``, or None where that does not work."""
-    tool = os.environ.get("PKG_CONFIG", "pkg-config")
-    try:
-        done = subprocess.run(
-            [tool, what, "hwloc"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.decode().strip()
 
 
 def builder(cflags, libs):
@@ -138,74 +128,27 @@ def builder(cflags, libs):
 
 def missing(cflags, libs):
     """None if the extension can be built here, else one sentence that says what to install."""
-    try:
-        import cffi  # noqa: F401
-    except ImportError:
-        return f"{sys.executable} has no cffi (pip install cffi, or python3-cffi)"
-    if sys.version_info >= (3, 12):
-        try:
-            import setuptools  # noqa: F401
-        except ImportError:
-            return f"{sys.executable} has no setuptools, which cffi needs from Python 3.12 on"
-    compiler = shlex.split(os.environ.get("CC", "cc"))
-    if not shutil.which(compiler[0]):
-        return f"no C compiler ({compiler[0]})"
-    with tempfile.TemporaryDirectory() as tmp:
-        path = os.path.join(tmp, "probe.c")
-        with open(path, "w", encoding="utf-8") as probe:
-            probe.write(
-                "#include <Python.h>\n" + SOURCE + "int main (void) "
-                "{ return hwloc_get_api_version () + flux_hwloc_local_memory (0); }\n"
-            )
-        import sysconfig
-
-        include = "-I" + sysconfig.get_paths()["include"]
-        command = compiler + cflags + [include, path, "-o", os.path.join(tmp, "probe")] + libs
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-        )
-    text = done.stdout.decode(errors="replace")
-    if done.returncode == 0:
-        return None
-    if "Python.h" in text:
-        return "the Python headers are missing (python3-dev)"
-    return "libhwloc 2.x or its headers are missing (libhwloc-dev)"
-
-
-def build(output_dir, cflags, libs, verbose=False):
-    """Compile, and move the extension into ``output_dir``. Returns its path."""
-    ffi = builder(cflags, libs)
-    os.makedirs(output_dir, exist_ok=True)
-    with tempfile.TemporaryDirectory() as tmp:
-        made = ffi.compile(tmpdir=tmp, verbose=verbose)
-        # A reader may be importing the old one: put the new one beside it, then rename.
-        target = os.path.join(output_dir, os.path.basename(made))
-        shutil.copy2(made, target + ".new")
-        os.replace(target + ".new", target)
-    return target
+    program = (
+        "#include <Python.h>\n" + SOURCE + "int main (void) "
+        "{ return hwloc_get_api_version () + flux_hwloc_local_memory (0); }\n"
+    )
+    problem = extension.missing()
+    if problem is None and not extension.compiles(program, cflags, libs):
+        problem = "libhwloc 2.x or its headers are missing (libhwloc-dev)"
+    return problem
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description="Build the libhwloc binding")
-    here = os.path.dirname(os.path.abspath(__file__))
-    parser.add_argument("--output-dir", metavar="DIR", default=os.path.dirname(here))
+    parser = extension.parser("Build the libhwloc binding", os.path.dirname(HERE))
     parser.add_argument("--cflags", help="compiler flags for libhwloc")
     parser.add_argument("--libs", help="linker flags for libhwloc")
-    parser.add_argument("--check", action="store_true", help="only say whether it can be built")
-    parser.add_argument("--quiet", action="store_true")
     args = parser.parse_args(argv)
     cflags, libs = hwloc_flags(args.cflags, args.libs)
-    problem = missing(cflags, libs)
-    if problem:
-        print(f"{NAME}: not built: {problem}", file=sys.stderr)
-        return 1
-    if args.check:
-        print(f"{NAME}: can be built")
-        return 0
-    path = build(args.output_dir, cflags, libs)
-    if not args.quiet:
-        print(path)
-    return 0
+
+    def make():
+        return extension.build(builder(cflags, libs), args.output_dir)
+
+    return extension.run(NAME, args, missing(cflags, libs), make)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Annotator:
         self._clock = clock
         self._forecast = forecast
         self._errors = errors
-        self._wanted = wanted
+        self.is_wanted = wanted
         self._told: dict[int, _Told] = {}  # by job id
         #: heap of (time, job id, job): when the quiet time of jobs is over
         self._quiet: list[tuple[float, int, PendingJob]] = []
@@ -118,7 +118,7 @@ class Annotator:
         if when is None and not self._has_estimate(job.jobid):
             return  # nothing to take back; of most jobs of a deep queue there never is
         told = self._of(job)
-        if not self._wanted:
+        if not self.is_wanted:
             # A simulation for start times reads the first promise of each job, to check that it was
             # kept.
             if kind != "promised" or when is None or told.estimate is not None:
@@ -144,7 +144,7 @@ class Annotator:
         """Tell what a job waits for, if it is not quiet; as `show_reason`. Returns whether it was
         told."""
         told = self._of(job)
-        if reason == told.reason or not self._wanted or not self.is_mature(job):
+        if reason == told.reason or not self.is_wanted or not self.is_mature(job):
             return False
         told.reason = reason
         self._tell(job, told, {"reason_pending": reason})

@@ -80,6 +80,12 @@ class OrderedJobs:
             for index in range(bisect_left(block, place) if number == begin else 0, len(block)):
                 yield block[index][2]
 
+    def index(self, job: PendingJob) -> int:
+        """How many jobs are before `job`, which is there.  O(blocks)."""
+        place = (job.order, job.jobid)
+        at = self._block(place)
+        return sum(map(len, self._blocks[:at])) + bisect_left(self._blocks[at], place)
+
     def add(self, entry: Entry) -> int:
         """Put in a job with its place (`entry_of`).
 

@@ -776,6 +776,12 @@ class PolicyScheduler(Scheduler):
             self._wait_limits.promised(job, when if kind == "promised" else None)
         self._annotator.estimate(job, when, kind)
 
+    @property
+    def shows_changes(self) -> bool:
+        """Whether it matters that the estimate of a job changes that was told one. In a simulation for
+        start times nobody asks."""
+        return self._annotator.is_wanted or self._wait_limits.engaged
+
     def estimates(self) -> Iterator[None]:
         """For `forecast`: estimate when each job starts if they start strictly in order.
 

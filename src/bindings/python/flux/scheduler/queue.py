@@ -377,6 +377,7 @@ class Backlog(PendingQueue):
         self._round_began = 0.0
         #: the place at which the round goes on; None: the head
         self._resume: Place | None = None
+        self._row_end: Place | None = None  # of the row behind the job that is examined
         #: effort spent in this step
         self._effort: float = 0
         #: whether the last pass was cut short at the head of the queue
@@ -578,11 +579,15 @@ class Backlog(PendingQueue):
             if refused is None or limit < refused[0]:
                 self._refused[job.signature] = limit, job
 
-    def block_all(self, jobs: Iterable[PendingJob]) -> None:
-        """These jobs were examined and cannot start as things are; that tells nothing of others."""
+    def block_row(self, jobs: list[PendingJob]) -> None:
+        """These jobs, in order, were examined and cannot start as things are; that tells nothing of
+        others. If they are all that there is between the first and the last, the round goes on
+        behind them."""
         epoch = self._epoch
         for job in jobs:
             job.examined_epoch = epoch
+        if jobs and self.jobs.index(jobs[-1]) - self.jobs.index(jobs[0]) == len(jobs) - 1:
+            self._row_end = Place(jobs[-1])
 
     def allow(self) -> None:
         """Something is not kept free any more: what was found of one job of a signature does not
@@ -751,8 +756,9 @@ class Backlog(PendingQueue):
             if examined and self._effort >= EFFORT_PER_TURN:
                 return
             examined = True
+            self._row_end = None
             yield job
-            place = place.following()
+            place = (self._row_end or place).following()
         now = clock()
         self.longest = max(self.longest, now - self._round_began)
         self._resume = None

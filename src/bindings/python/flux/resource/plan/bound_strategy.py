@@ -39,6 +39,7 @@ class BoundStrategy(Strategy):
         running (RunningProfile): of the pool as it was, to be followed; None: there is none
     """
 
+    moves_per_turn = 128
     promises: dict[int, BoundPromise]
 
     def __init__(

@@ -91,6 +91,11 @@ class CountTimeline:
     def __len__(self) -> int:
         return sum([len(block.starts) for block in self.blocks])
 
+    @property
+    def begin(self) -> float:
+        """When the first step begins."""
+        return self.heads[0]
+
     def steps(self) -> list[tuple[float, int]]:
         """List of ``(start, value)``."""
         return [

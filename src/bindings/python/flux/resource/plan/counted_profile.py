@@ -15,21 +15,21 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.plan.settled import SettledPromises
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
 
 if TYPE_CHECKING:
+    from typing import Any, Union
+
     from typing_extensions import Self
 
+    from flux.resource.plan.compiled import CompiledTimeline
+    from flux.resource.plan.count_timeline import CountTimeline
+    from flux.resource.plan.promise_moves import PromiseMoves
     from flux.resource.request import ResourceRequest
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-
-#: Fewer promises are searched one by one: to remember what was found of them costs more.
-FEW_PROMISES = 8
 
 
 class UnitKind:
@@ -103,7 +103,9 @@ class CountedProfile:
     A job that ran past its end is taken to end now. Made by `CountedProfile.of()`.
 
     Attributes:
-        line (CountTimeline): free units by time.
+        line (CountTimeline or CompiledTimeline): free units by time.
+        watch (object): is told where units come free, for promises that could move there; see
+            `PromiseMoves.watch`.
         free (int): units that are free now, whatever was promised.
         promises (int): how many promises are counted in.
         open_units (dict): job id to the units of an open promise (``Plan.hold()``).
@@ -116,6 +118,7 @@ class CountedProfile:
         "ranks",
         "whole",
         "line",
+        "watch",
         "free",
         "promises",
         "open_units",
@@ -124,12 +127,12 @@ class CountedProfile:
         "maybe_overdrawn",
         "_bounds",
         "_released",
-        "_settled",
         "_uniform",
     )
     ranks: int
     whole: bool
-    line: CountTimeline
+    line: Union[CountTimeline, CompiledTimeline]
+    watch: Any
     free: int
     promises: int
     open_units: dict[int, int]
@@ -138,17 +141,16 @@ class CountedProfile:
     _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
     _bounds: StartBounds
     _released: float  # the earliest start of what came free and is not told to the bounds yet
-    _settled: SettledPromises
     _uniform: bool  # the pool has nodes of one kind, and all are counted here
 
     @classmethod
     def of(
-        cls, pool: ResourcePoolImplementation, kind: UnitKind, now: float, settled: set[int]
+        cls, pool: ResourcePoolImplementation, kind: UnitKind, now: float, moves: PromiseMoves
     ) -> Self | None:
         """That of a kind of units; None if what runs on their ranks holds parts of units.
 
         Args:
-            settled (set): job ids of settled promises (`SettledPromises`), of this profile and others
+            moves (PromiseMoves): moves promises in this profile and others
         """
         self = cls.__new__(cls)
         self.ranks = kind.ranks
@@ -185,12 +187,12 @@ class CountedProfile:
                 free += count
             else:
                 gains.append((end, count))
-        self.line = CountTimeline.rising(now, free, gains)
-        self._settled = SettledPromises(self.line, settled)
+        self.line = moves.timeline.rising(now, free, gains)
+        self.watch = moves.watch(self.line)
         return self
 
-    def copy(self, settled: set[int]) -> Self:
-        """An independent copy; `settled` as for `of`."""
+    def copy(self, moves: PromiseMoves) -> Self:
+        """An independent copy; `moves` as for `of`."""
         new = object.__new__(type(self))
         for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):
             setattr(new, name, getattr(self, name))
@@ -199,7 +201,7 @@ class CountedProfile:
         new._jobs = self._jobs.copy()
         new._bounds = StartBounds()
         new._released = INFINITY
-        new._settled = SettledPromises(new.line, settled)
+        new.watch = moves.watch(new.line)
         return new
 
     # -- what runs ----------------------------------------------------------
@@ -254,7 +256,7 @@ class CountedProfile:
             self.free -= count
             if end != INFINITY:
                 self._jobs[jobid] = (end, count)
-            start = max(now, self.line.heads[0])
+            start = max(now, self.line.begin)
             if start < end:
                 self.line.add(start, end, -count)
         return True
@@ -277,7 +279,7 @@ class CountedProfile:
         """
         line = self.line
         line.forget(now)
-        begin = max(now, line.heads[0])
+        begin = max(now, line.begin)
         if gone:
             self._bounds = StartBounds()
         for _, jobid in gone:
@@ -285,7 +287,7 @@ class CountedProfile:
             self.free += count
             if count and end > begin:
                 line.add(begin, end, count)
-                self._settled.opened(begin, end, count)
+                self.watch.opened(begin, end, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
             if not self.started(pool, jobid, now, end):
@@ -303,29 +305,35 @@ class CountedProfile:
         """Count a promise in, even one that can no longer be kept."""
         self.promises += 1
         # When all is counted anew, a promise may have begun, or even be over: its job is late.
-        start = max(start, self.line.heads[0])
+        start = max(start, self.line.begin)
         if start < end:
             self.line.add(start, end, -count)
 
-    def remove(self, jobid: int, start: float, end: float, count: int, now: float) -> None:
+    def remove(self, start: float, end: float, count: int, now: float) -> None:
         """Count a promise out again."""
         self.promises -= 1
-        self._settled.gone(jobid)
-        start = max(start, self.line.heads[0], now)
+        start = max(start, self.line.begin, now)
         if start < end:
             self.line.add(start, end, count)
-            self._settled.opened(start, end, count)
+            self.watch.opened(start, end, count)
+        self.released(start)
+
+    def released(self, start: float) -> None:
+        """Units came free, from a time on at the earliest, where a promise was."""
         self._released = min(self._released, start)
 
-    def move(self, start: float, end: float, to: float, until: float, count: int) -> None:
+    def move(self, start: float, end: float, to: float, until: float, count: int) -> float:
         """Move a promise to an earlier time.
 
         Args:
             start, end (float): the span that it has
             to, until (float): that it is to have; it begins earlier, and not before now
+
+        Returns:
+            float: from then to `end` its units are free now; `end` or later: at no time
         """
         line = self.line
-        to = max(to, line.heads[0])  # later, if the clock was set back
+        to = max(to, line.begin)  # later, if the clock was set back
         if until < start:
             line.add(to, until, -count)
             line.add(start, end, count)
@@ -336,9 +344,8 @@ class CountedProfile:
             elif until > end:  # by the rounding of a sum
                 line.add(end, until, -count)
             start = until
-        if start < end:
-            self._settled.vacated(start, end, count)
-        self._released = min(self._released, start)
+        self.released(start)
+        return start
 
     def overdrawn(self, start: float, end: float) -> bool:
         """True if in a span more was promised than there is."""
@@ -371,31 +378,6 @@ class CountedProfile:
         if from_now:
             self._bounds.learn(None, count, length, found)
         return found
-
-    def earlier(self, jobid: int, count: int, length: float, before: float, now: float) -> float:
-        """First time from now on to which a promise could move that keeps so many units for so long
-        from a time on; infinity if it stays.
-
-        What it keeps itself would be free: a run of free units that reaches its start is long
-        enough. Where there are many promises, a search looks only where units came free since the
-        promise was settled.
-        """
-        if self.promises < FEW_PROMISES:
-            return self.line.first(count + self.kept, length, now, before)
-        beside = self.kept if self.open_units else 0
-        return self._settled.earlier(jobid, count, beside, length, before, now)
-
-    def settle(self, jobid: int, count: int, length: float, start: float, now: float) -> None:
-        """A promise was looked at, and cannot move to an earlier time than its start as things
-        are."""
-        if self.promises < FEW_PROMISES or self.open_units:
-            self._settled.gone(jobid)  # it might, if these were not kept any more
-        else:
-            self._settled.settle(jobid, count, length, start, now)
-
-    def look_again(self, now: float) -> None:
-        """See which promises are not settled any more."""
-        self._settled.look_again(now)
 
     def to_hold(self, pool: ResourcePoolImplementation, count: int) -> int:
         """How many units to keep for a job that waits for jobs without an end.

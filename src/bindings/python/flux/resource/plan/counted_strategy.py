@@ -10,20 +10,24 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING
 
+from flux.resource.plan import compiled
 from flux.resource.plan.counted_profile import CountedDemand, CountedProfile, UnitKind
 from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import CountedPromise, length_of
+from flux.resource.plan.promise_moves import PlainMoves
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.masks import popcount, take
 from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Iterable
 
     from typing_extensions import Self
 
+    from flux.resource.plan.compiled import CompiledTimeline
     from flux.resource.plan.count_timeline import CountTimeline
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.promise_moves import PromiseMoves
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -47,8 +51,7 @@ class CountedStrategy(Strategy):
         self.promises = {}
         self.seen: int | None = None
         self._profiles: dict[UnitKind, CountedProfile] = {}  # no rank in two of them
-        # Ids of jobs whose promises stay where they are until units come free near them.
-        self._settled: set[int] = set()
+        self._moves = self._new_moves()
         self._demands: dict[Shape, CountedDemand | None] = {}  # None: cannot be counted
         self._ends: list[tuple[float, int]] = []  # the pool's jobs by end, as of `seen`
         self._inventory: Inventory | None = None  # the pool's, as of `seen`
@@ -56,16 +59,23 @@ class CountedStrategy(Strategy):
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
-        settled: set[int] = set()
         new.__dict__.update(
             self.__dict__,
             promises=self.promises.copy(),
-            _settled=settled,
-            _profiles={kind: profile.copy(settled) for kind, profile in self._profiles.items()},
+            _profiles={},
             _demands=self._demands.copy(),
             _ends=self._ends[:],
         )
+        new._moves = new._new_moves()
+        for kind, profile in self._profiles.items():
+            new._profiles[kind] = profile.copy(new._moves)
         return new
+
+    def _new_moves(self) -> PromiseMoves:
+        """What moves the promises there are by now, in profiles that are to be made yet."""
+        if compiled.is_built():
+            return compiled.CompiledMoves(self.promises, self._profiles)
+        return PlainMoves(self.promises, self._profiles)
 
     # -- following the pool -------------------------------------------------
 
@@ -91,7 +101,7 @@ class CountedStrategy(Strategy):
     def _count_anew(self) -> bool:
         """Make all profiles anew; False if some promise cannot be counted."""
         self._profiles = {}
-        self._settled.clear()
+        self._moves = self._new_moves()
         for jobid, promise in self.promises.items():
             if not self.accepts(promise.request):
                 return False
@@ -120,7 +130,7 @@ class CountedStrategy(Strategy):
         """Count nothing any more: the promises, which are the caller's to keep from now on."""
         promises, self.promises = self.promises, {}
         self._profiles = {}
-        self._settled.clear()
+        self._moves = self._new_moves()
         return promises
 
     # -- which units --------------------------------------------------------
@@ -141,8 +151,9 @@ class CountedStrategy(Strategy):
             if which.ranks & kind.ranks:
                 if other.promises or other.open_units:
                     return False
+                self._moves.unwatch(other.watch)
                 del self._profiles[which]
-        profile = CountedProfile.of(self._pool, kind, self._pool.clock(), self._settled)
+        profile = CountedProfile.of(self._pool, kind, self._pool.clock(), self._moves)
         if profile is None:
             return False
         self._profiles[kind] = profile
@@ -221,7 +232,7 @@ class CountedStrategy(Strategy):
         return None
 
     def stale(self, now: float) -> list[int]:
-        lines: dict[UnitKind, CountTimeline] = {}
+        lines: dict[UnitKind, CountTimeline | CompiledTimeline] = {}
         stale = []
         for jobid, promise in self.promises.items():
             kind, count = promise.demand.kind, promise.demand.count
@@ -231,7 +242,7 @@ class CountedStrategy(Strategy):
                 continue
             line = lines.get(kind)
             if line is None:
-                fresh = CountedProfile.of(self._pool, kind, now, set())
+                fresh = CountedProfile.of(self._pool, kind, now, self._new_moves())
                 assert fresh is not None
                 line = lines[kind] = fresh.line
             start = max(promise.start, now)
@@ -249,8 +260,8 @@ class CountedStrategy(Strategy):
         profile = self._profiles[demand.kind]
         if profile.room(start, end) < demand.count:
             return False
-        self.promises[jobid] = CountedPromise(start, end, request, demand)
-        profile.enter(start, end, demand.count)
+        self.promises[jobid] = promise = CountedPromise(start, end, request, demand)
+        self._enter(jobid, promise)
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
@@ -267,43 +278,16 @@ class CountedStrategy(Strategy):
         return not profile.overdrawn(max(promise.start, now), promise.end)
 
     def advance(self, jobid: int, now: float) -> float:
-        promise = self.promises[jobid]
-        start, length, demand = promise.start, promise.end - promise.start, promise.demand
-        profile = self._profiles[demand.kind]
-        earlier = profile.earlier(jobid, demand.count, length, start, now)
-        if earlier < start:
-            start, end = earlier, earlier + length_of(promise.request)
-            profile.move(promise.start, promise.end, start, end, demand.count)
-            del self.promises[jobid]  # from now on it is the one that was made last
-            self.promises[jobid] = CountedPromise(start, end, promise.request, demand)
-        profile.settle(jobid, demand.count, length, start, now)
-        return start
+        return self._moves.advance(jobid, now)
 
     def advance_in_turn(
         self, jobids: Iterable[int], now: float
     ) -> tuple[int, list[tuple[int, float]]]:
-        promises, profiles = self.promises, self._profiles
-        settled: Container[int] = self._settled
-        for profile in profiles.values():
-            profile.look_again(now)
-            if profile.maybe_overdrawn or profile.open_units:
-                settled = ()
-        count = 0
-        moved = []
-        for jobid in jobids:
-            if jobid not in settled:
-                promise = promises.get(jobid)
-                if promise is None or promise.is_open or promise.start <= now:
-                    break
-                if profiles[promise.demand.kind].maybe_overdrawn:
-                    break
-                start = self.advance(jobid, now)
-                if start < promise.start:
-                    moved.append((count, start))
-                    if start <= now:
-                        return count + 1, moved
-            count += 1
-        return count, moved
+        return self._moves.advance_in_turn(jobids, now)
+
+    @property
+    def moves_per_turn(self) -> int:  # type: ignore[override]
+        return self._moves.per_turn
 
     def withdraw(self, jobid: int) -> CountedPromise | None:
         promise = self.promises.pop(jobid, None)
@@ -313,8 +297,9 @@ class CountedStrategy(Strategy):
         if promise.is_open:
             profile.open_units.pop(jobid, None)
         else:
+            self._moves.leave(jobid, profile)
             count = promise.demand.count
-            profile.remove(jobid, promise.start, promise.end, count, self._pool.clock())
+            profile.remove(promise.start, promise.end, count, self._pool.clock())
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:
@@ -329,6 +314,7 @@ class CountedStrategy(Strategy):
             profile.open_units[jobid] = profile.to_hold(self._pool, promise.demand.count)
         else:
             profile.enter(promise.start, promise.end, promise.demand.count)
+            self._moves.enter(jobid, promise)
 
     # -- starting now -------------------------------------------------------
 

@@ -506,6 +506,12 @@ class Plan:
             return 0, []
         return strategy.advance_in_turn(jobids, self._pool.clock())
 
+    @property
+    def moves_per_turn(self) -> int:
+        """How many jobs `advance_in_turn()` should be asked for in one turn of a reactor: more could
+        take longer than a turn should. O(1)."""
+        return self._strategy.moves_per_turn
+
     def search_on(self, jobid: int, looks: int) -> bool:
         """Search for an earlier time for a promise, as ``advance()`` does, a part at a time: the search
         may take longer than a turn of the reactor should.

@@ -32,10 +32,13 @@ class Strategy(ABC):
     Attributes:
         promises (Mapping): job id to Promise, in the order in which they were made.
         seen (int or None): generation of the pool that all this is true for; None: of none yet.
+        moves_per_turn (int): for how many jobs `advance_in_turn()` takes no longer than a turn of a
+            reactor should, even if all of their promises move.
     """
 
     promises: Mapping[int, Promise]
     seen: int | None
+    moves_per_turn: int
 
     @abstractmethod
     def copy(self) -> Self:

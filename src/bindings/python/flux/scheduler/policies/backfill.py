@@ -41,15 +41,12 @@ if TYPE_CHECKING:
 #: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
 PROMISE_EFFORT = 12
 
-#: Promises up to which the job of each is examined by itself; how many are moved in a row at once;
-#: and the effort for one that moves, or stays.
+#: Promises up to which the job of each is examined by itself; the effort for a row of as many as may
+#: move in a turn, if all do; and what part of it those take that stay.
 MIN_IN_A_ROW = 8
-MOST_IN_A_ROW = 128
-MOVED_EFFORT = 1.0
-STAYING_EFFORT = 0.1
-#: Effort for one that stays where promises are bound to ranks; and at how many times at which such a
-#: one could start may be looked at in a turn.
-STAYING_ON_RANKS_EFFORT = 1.0
+ROW_EFFORT = 128
+STAYING_PART = 0.1
+#: At how many times at which a promise that is bound to ranks could start may be looked at in a turn.
 LOOKS_PER_TURN = 64
 
 #: Signatures of jobs that may be left out of passes at a time; some may be of jobs that have left.
@@ -487,16 +484,17 @@ class Backfill(PolicyScheduler):
             return  # each is asked about when its turn comes
         counted = self.plan.is_counted
         behind = None if counted else backlog.behind(job)
-        looked, moved = promises.advance_following(job, MOST_IN_A_ROW, behind)
-        staying = len(looked) - len(moved)
-        each = STAYING_EFFORT if counted else STAYING_ON_RANKS_EFFORT
-        backlog.spend(MOVED_EFFORT * len(moved) + each * staying)
+        looked, moved = promises.advance_following(job, behind)
+        # On ranks it takes a look to see that one stays.
+        staying = (len(looked) - len(moved)) * (STAYING_PART if counted else 1)
+        backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
         if moved and moved[-1][1] <= self.now():
             looked.pop()
             moved.pop()
-        backlog.block_all(looked)
-        for other, when in moved:
-            self.show_promise(other, when)
+        backlog.block_row(looked)
+        if self.shows_changes:
+            for other, when in moved:
+                self.show_promise(other, when)
         if not certain:
             for other in looked:
                 self.show_promise(other, promises.when(other))

@@ -30,7 +30,9 @@ class PromiseBook:
 
     def __init__(self) -> None:
         self._jobs: list[PendingJob] = []  # in the order of the queue
-        self._times: dict[int, float | None] = {}
+        self._ids: list[int] = []  # of these
+        self._by_id: dict[int, PendingJob] = {}
+        self._times: dict[int, float] = {}  # infinity: the promise is open
         # Mask of ranks to the jobs that could want these, in order; None: it is to be made.
         self._by_ranks: dict[int, list[PendingJob]] | None = None
         #: ids of the jobs whose promise is open
@@ -60,7 +62,8 @@ class PromiseBook:
         Raises:
             KeyError: it was promised nothing
         """
-        return self._times[job.jobid]
+        when = self._times[job.jobid]
+        return None if when == math.inf else when
 
     def after(self, job: PendingJob) -> list[PendingJob]:
         """The jobs with a promise that come after `job` in the queue."""
@@ -85,10 +88,13 @@ class PromiseBook:
             self._first = min(self._first, when)
         job.exempt = True
         if job not in self:
-            insort(self._jobs, job)
+            place = bisect_left(self._jobs, job)
+            self._jobs.insert(place, job)
+            self._ids.insert(place, job.jobid)
+            self._by_id[job.jobid] = job
             self._by_ranks = None
             self.changes += 1
-        self._times[job.jobid] = when
+        self._times[job.jobid] = math.inf if when is None else when
 
     def advance(self, job: PendingJob) -> float | None:
         """Let a promise move to the earliest time that keeps all others.
@@ -100,21 +106,21 @@ class PromiseBook:
             InsufficientResources: it cannot be kept any more, since a running job was given more
                 time, or ended late, or ranks were lost
         """
-        when = self._times[job.jobid]
+        when = self.when(job)
         if when is not None:
             self._times[job.jobid] = when = self.plan.advance(job.jobid)
             self._first = min(self._first, when)
         return when
 
     def advance_following(
-        self, job: PendingJob, most: int, pending: Iterable[PendingJob] | None = None
+        self, job: PendingJob, pending: Iterable[PendingJob] | None = None
     ) -> tuple[list[PendingJob], list[tuple[PendingJob, float]]]:
         """Let the promises of the jobs right behind `job`, which has one, move as `advance` does, as
-        long as they can surely be kept (`Plan.advance_in_turn`). None may be open.
+        long as they can surely be kept (`Plan.advance_in_turn`), of as many jobs as may be moved in
+        a turn of the reactor. None may be open.
 
         Args:
             job (PendingJob): the job
-            most (int): of so many jobs at most
             pending (iterable): the pending jobs behind `job`, in order: none is moved that is behind
                 one without a promise; None: that does not matter
 
@@ -123,25 +129,23 @@ class PromiseBook:
             is due now, seconds since the epoch. If that has come for one, it is the last of both.
         """
         first = bisect_left(self._jobs, job) + 1
-        behind = self._jobs[first : first + most]
+        behind = self._jobs[first : first + self.plan.moves_per_turn]
         if pending is not None:
             pairs = takewhile(lambda pair: pair[0] is pair[1], zip(behind, pending))
             behind = [other for other, _ in pairs]
-        count, moves = self.plan.advance_in_turn([other.jobid for other in behind])
-        moved = []
-        for place, when in moves:
-            other = behind[place]
-            self._times[other.jobid] = when
-            self._first = min(self._first, when)
-            moved.append((other, when))
+        count, moves = self.plan.advance_in_turn(self._ids[first : first + len(behind)])
+        moved = [(behind[place], when) for place, when in moves]
+        self._times.update([(other.jobid, when) for other, when in moved])
+        self._first = min([self._first, *[when for _, when in moves]])
         return behind[:count], moved
 
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more: it has started, or the promise is revoked."""
         if job in self:
-            del self._times[job.jobid]
+            del self._times[job.jobid], self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
-            del self._jobs[bisect_left(self._jobs, job)]
+            place = bisect_left(self._jobs, job)
+            del self._jobs[place], self._ids[place]
             self._by_ranks = None
             self.changes += 1
             job.exempt = False
@@ -150,6 +154,7 @@ class PromiseBook:
     def reorder(self) -> None:
         """The order of the jobs has changed: sort them again."""
         self._jobs.sort()
+        self._ids = [job.jobid for job in self._jobs]
         self._by_ranks = None
 
     def ranks_changed(self) -> None:
@@ -180,15 +185,15 @@ class PromiseBook:
 
     def next_after(self, now: float) -> float | None:
         """When the first promise after `now` comes due; None: none does. O(promises)."""
-        times = [when for when in self._times.values() if when is not None and when > now]
-        return min(times, default=None)
+        first = min([when for when in self._times.values() if when > now], default=math.inf)
+        return None if first == math.inf else first
 
     def due(self, now: float) -> list[PendingJob]:
         """The jobs whose promised time has come, in order."""
         if self._first > now:
             return []
         self._first = self.next_after(now) or math.inf
-        return [job for job in self._jobs if (self._times[job.jobid] or math.inf) <= now]
+        return sorted([self._by_id[jobid] for jobid, when in self._times.items() if when <= now])
 
 
 class BlockedByRanks:

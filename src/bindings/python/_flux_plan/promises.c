@@ -1,0 +1,670 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later
+ *
+ * Promises that are counted in timelines, and move to earlier times when units come free.
+ *
+ * A *run* is a span in which so many units are free throughout.  A promise moves to an earlier time
+ * if a run begins before its start and lasts for as long as it takes, or up to its start, from where
+ * on it has units of its own.  A promise that was looked at stays where it is until units come free.
+ * Such an *opening* can only make runs that have a part in common with it.  So each promise is looked
+ * at for the openings since its last look, and only the timeline around those that may be enough for
+ * it is searched: flux/resource/plan/settled.py says the same at length, and does it with fewer looks,
+ * which cost more there.  What is not looked at must not be able to move.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+
+/* Tests build this with smaller limits. */
+
+/* More than the error of a sum of two times, in seconds. */
+#define ROUNDING 1e-3
+/* Classes of promises by number of units: each has twice as many as the one before. */
+#define SIZES 63
+/* Openings that are passed over with one look. */
+#ifndef OPENINGS_TOGETHER
+#define OPENINGS_TOGETHER 16
+#endif
+/* Openings around which runs for a promise are searched one by one.  Where there are more, one
+ * search begins at the first of them.
+ */
+#ifndef MAX_LOOKS
+#define MAX_LOOKS 8
+#endif
+/* Openings of a size that are kept at least before it is seen which of them every promise was looked
+ * at for; and at most, for promises that were not: each of these is searched for from now on then.
+ */
+#ifndef MIN_KEPT
+#define MIN_KEPT 1024
+#define MAX_KEPT 65536
+#endif
+/* The promises of a row are anywhere in memory: so far ahead they are asked for. */
+#define LOOK_AHEAD 8
+/* Openings that are kept until somebody asks. */
+#ifndef MAX_WAITING
+#define MAX_WAITING 4096
+#endif
+/* A promise that was never looked at. */
+#define NEVER UINT64_MAX
+
+/* A span in which units came free, and the runs that may have a part in common with it. */
+struct opening {
+    double start, end;    /* such runs neither begin nor end beyond these */
+    double last;          /* they begin before this, where the span ends */
+    int64_t before, most; /* they are of more units than were free before, and of so many at most */
+};
+
+/* What some openings have in common: none begins earlier, none is longer. */
+struct openings_together {
+    double start;
+    double length;
+};
+
+/* Promises of at least so many units, and of less than twice as many. */
+struct size {
+    size_t members;
+    double latest;   /* none of them starts later */
+    double shortest; /* none of them is shorter */
+    /* Openings that may be enough for one of them, in the order in which they came. */
+    struct opening *openings;
+    struct openings_together *together;
+    size_t count, room;
+    uint64_t first;   /* so many came before the first of these */
+    size_t review_at; /* when there are so many, see which are still of use */
+};
+
+/* Units that came free in a span and were not looked at yet: mostly they are in use again when
+ * somebody asks.
+ */
+struct waiting {
+    double start, end;
+    int64_t before;
+};
+
+/* A timeline with promises. */
+struct line {
+    struct timeline *timeline; /* NULL: the number is free */
+    int64_t kept;
+    bool overdrawn;
+    double since;    /* when a promise was looked at last */
+    uint32_t epoch;  /* what was found of a promise in another epoch is void */
+    double released; /* the earliest start of what came free by moves in this row */
+    struct waiting *waiting;
+    size_t waiting_count, waiting_room;
+    struct size sizes[SIZES];
+};
+
+struct promise {
+    bool there;
+    int line;
+    uint32_t epoch;
+    int64_t jobid;
+    int64_t count;
+    double start, end;
+    double length; /* where it moves to: the difference of two times is rounded, this is not */
+    uint64_t seen; /* for so many openings of its size it was looked at */
+};
+
+struct promises {
+    struct line **lines;
+    int line_count;
+    /* By job id, a hash table with linear probing: its room is a power of two and at most half of it
+     * is used.
+     */
+    struct promise *table;
+    size_t count, room;
+    int bits; /* of the room */
+    uint64_t searches;
+};
+
+/* fmin() and fmax(), of numbers: these are calls of a library, which also mind what is none. */
+static inline double first_of (double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static inline double last_of (double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Have room for one more in an array. */
+static int make_room (void **array, size_t count, size_t *room, size_t each)
+{
+    size_t more = *room ? 2 * *room : 16;
+    void *grown;
+
+    if (count < *room)
+        return 0;
+    if (!(grown = realloc (*array, more * each)))
+        return -1;
+    *array = grown;
+    *room = more;
+    return 0;
+}
+
+/* -- the table ------------------------------------------------------------ */
+
+static size_t home_of (const struct promises *promises, int64_t jobid)
+{
+    return ((uint64_t)jobid * UINT64_C (0x9e3779b97f4a7c15)) >> (64 - promises->bits);
+}
+
+/* The place of a job's promise, or the free place where it would be. */
+static size_t place_of (const struct promises *promises, int64_t jobid)
+{
+    size_t place = home_of (promises, jobid);
+
+    while (promises->table[place].there && promises->table[place].jobid != jobid)
+        place = (place + 1) & (promises->room - 1);
+    return place;
+}
+
+static struct promise *find (const struct promises *promises, int64_t jobid)
+{
+    struct promise *promise = &promises->table[place_of (promises, jobid)];
+
+    return promise->there ? promise : NULL;
+}
+
+static int grow_table (struct promises *promises, int bits)
+{
+    struct promise *old = promises->table;
+    size_t old_room = promises->room;
+    struct promise *table = calloc ((size_t)1 << bits, sizeof (*table));
+
+    if (!table)
+        return -1;
+    promises->table = table;
+    promises->bits = bits;
+    promises->room = (size_t)1 << bits;
+    for (size_t i = 0; i < old_room; i++) {
+        if (old[i].there)
+            table[place_of (promises, old[i].jobid)] = old[i];
+    }
+    free (old);
+    return 0;
+}
+
+static void take_out (struct promises *promises, size_t place)
+{
+    struct promise *table = promises->table;
+    size_t mask = promises->room - 1;
+    size_t next = place;
+
+    /* Those behind it that would not be found past a free place move up. */
+    while (table[next = (next + 1) & mask].there) {
+        size_t home = home_of (promises, table[next].jobid);
+
+        if (((next - home) & mask) >= ((next - place) & mask)) {
+            table[place] = table[next];
+            place = next;
+        }
+    }
+    table[place].there = false;
+    promises->count--;
+}
+
+/* -- openings ------------------------------------------------------------- */
+
+static struct size *size_of (struct line *line, int64_t count)
+{
+    return &line->sizes[count > 1 ? 63 - __builtin_clzll ((uint64_t)count) : 0];
+}
+
+static uint64_t openings_so_far (const struct size *size)
+{
+    return size->first + size->count;
+}
+
+/* Nothing is known any more of the promises in a timeline. */
+static void forget (struct line *line)
+{
+    line->epoch++;
+    line->waiting_count = 0;
+    for (int i = 0; i < SIZES; i++) {
+        line->sizes[i].first += line->sizes[i].count;
+        line->sizes[i].count = 0;
+    }
+}
+
+/* Drop the first openings of a size. */
+static void drop_openings (struct size *size, size_t count)
+{
+    count -= count % OPENINGS_TOGETHER;
+    size->count -= count;
+    size->first += count;
+    memmove (size->openings, size->openings + count, size->count * sizeof (size->openings[0]));
+    memmove (size->together,
+             size->together + count / OPENINGS_TOGETHER,
+             (size->count + OPENINGS_TOGETHER - 1) / OPENINGS_TOGETHER * sizeof (size->together[0]));
+}
+
+static int add_opening (struct size *size, const struct opening *opening)
+{
+    struct openings_together *together;
+    double length = opening->end - opening->start;
+
+    if (size->count == MAX_KEPT)
+        drop_openings (size, MAX_KEPT / 2);
+    if (size->count == size->room) {
+        size_t room = size->room ? 2 * size->room : 4 * OPENINGS_TOGETHER;
+        void *grown;
+
+        if (!(grown = realloc (size->openings, room * sizeof (size->openings[0]))))
+            return -1;
+        size->openings = grown;
+        if (!(grown = realloc (size->together,
+                               room / OPENINGS_TOGETHER * sizeof (size->together[0]))))
+            return -1;
+        size->together = grown;
+        size->room = room;
+    }
+    together = &size->together[size->count / OPENINGS_TOGETHER];
+    if (size->count % OPENINGS_TOGETHER == 0) {
+        together->start = opening->start;
+        together->length = length;
+    }
+    else {
+        together->start = first_of (together->start, opening->start);
+        together->length = last_of (together->length, length);
+    }
+    size->openings[size->count++] = *opening;
+    return 0;
+}
+
+/* See which promises an opening may be enough for: a span in which as many as `before` were free
+ * throughout, and `most` are now at some moment.
+ */
+static int consider (struct line *line, double low, double high, int64_t before, int64_t most)
+{
+    struct opening opening = {
+        .start = timeline_begin (line->timeline),
+        .end = INFINITY,
+        .last = high,
+        .before = before,
+        .most = most,
+    };
+
+    if (most <= before)
+        return 0; /* in use again */
+    for (int i = 0; i < SIZES && INT64_C (1) << i <= most; i++) {
+        struct size *size = &line->sizes[i];
+        int64_t least = INT64_C (1) << i;
+
+        /* A run has a moment in common with the opening, so that it ends later than that. */
+        if (!size->members || 2 * least - 1 <= before || size->latest <= low)
+            continue;
+        if (least <= before)
+            least = before + 1;
+        /* More units are free for a part of the time at most for which fewer are. */
+        opening.start = last_of (opening.start, timeline_since (line->timeline, least, low));
+        opening.end = timeline_below (line->timeline, least, high);
+        if (size->shortest > opening.end - opening.start
+            || opening.start + size->shortest > size->latest + ROUNDING)
+            continue;
+        if (add_opening (size, &opening) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Consider the openings that were kept until now. */
+static int take_in (struct line *line, double now)
+{
+    double begin = timeline_begin (line->timeline);
+
+    if (now < line->since || now < begin)
+        forget (line); /* the clock was set back */
+    for (size_t i = 0; i < line->waiting_count; i++) {
+        const struct waiting *one = &line->waiting[i];
+        double low = last_of (one->start, begin);
+        int64_t least, most;
+
+        if (one->end <= begin)
+            continue;
+        timeline_extremes (line->timeline, low, one->end, &least, &most);
+        if (consider (line, low, one->end, one->before, most) < 0)
+            return -1;
+    }
+    line->waiting_count = 0;
+    return 0;
+}
+
+/* Drop the openings of a timeline's sizes that all promises were looked at for, where there are many.
+ * That is a look at each promise, so that it waits until there are twice as many.
+ */
+static void review (struct promises *promises, int number)
+{
+    struct line *line = promises->lines[number];
+    uint64_t seen[SIZES];
+    bool many = false;
+
+    for (int i = 0; i < SIZES; i++) {
+        many = many || line->sizes[i].count > line->sizes[i].review_at;
+        seen[i] = openings_so_far (&line->sizes[i]);
+    }
+    if (!many)
+        return;
+    for (size_t i = 0; i < promises->room; i++) {
+        const struct promise *one = &promises->table[i];
+
+        if (one->there && one->line == number && one->epoch == line->epoch) {
+            size_t of = size_of (line, one->count) - line->sizes;
+            seen[of] = one->seen < seen[of] ? one->seen : seen[of];
+        }
+    }
+    for (int i = 0; i < SIZES; i++) {
+        struct size *size = &line->sizes[i];
+
+        if (seen[i] > size->first)
+            drop_openings (size, seen[i] - size->first);
+        size->review_at = 2 * size->count + MIN_KEPT;
+    }
+}
+
+/* -- moving --------------------------------------------------------------- */
+
+/* The first time from now on to which a promise could move; infinity if it stays. */
+static double earlier (struct promises *promises, const struct promise *promise, double now)
+{
+    struct line *line = promises->lines[promise->line];
+    const struct size *size = size_of (line, promise->count);
+    int64_t count = promise->count;
+    int64_t wanted = count + line->kept;
+    double before = promise->start;
+    double length = promise->end - before;
+    double found, first = INFINITY;
+    const struct opening *looks[MAX_LOOKS];
+    double latest = before + ROUNDING; /* the end of a run that is over before the promise begins */
+    size_t place, stop, many = 0;
+
+    if (promise->seen == NEVER || promise->epoch != line->epoch || promise->seen < size->first) {
+        promises->searches++;
+        return timeline_first (line->timeline, wanted, length, now, before, INFINITY);
+    }
+    found = timeline_since (line->timeline, wanted, before);
+    found = found >= before ? INFINITY : last_of (now, found);
+    for (place = promise->seen - size->first; place < size->count; place = stop) {
+        const struct openings_together *together = &size->together[place / OPENINGS_TOGETHER];
+
+        stop = (place / OPENINGS_TOGETHER + 1) * OPENINGS_TOGETHER;
+        stop = stop < size->count ? stop : size->count;
+        if (together->length < length || together->start + length > latest)
+            continue;
+        for (; place < stop; place++) {
+            const struct opening *one = &size->openings[place];
+            double start = last_of (one->start, now);
+
+            if (one->before < count && count <= one->most && start < found
+                && start + length <= latest && one->end - start >= length) {
+                if (many < MAX_LOOKS)
+                    looks[many] = one;
+                many++;
+                first = first_of (first, start);
+            }
+        }
+    }
+    if (many > MAX_LOOKS) {
+        promises->searches++;
+        return first_of (found,
+                     timeline_first (line->timeline, wanted, length, first, before, INFINITY));
+    }
+    for (size_t i = 0; i < many; i++) {
+        double start = last_of (looks[i]->start, now);
+
+        if (start < found) {
+            promises->searches++;
+            found = first_of (found,
+                          timeline_first (line->timeline,
+                                          wanted,
+                                          length,
+                                          start,
+                                          before,
+                                          looks[i]->last));
+        }
+    }
+    return found;
+}
+
+/* Move a promise to an earlier time. */
+static int move (struct line *line, struct promise *promise, double to)
+{
+    struct timeline *timeline = line->timeline;
+    double start = promise->start;
+    double end = promise->end;
+    double until = to + promise->length;
+    int64_t count = promise->count;
+    int64_t least, most;
+
+    promise->start = to;
+    promise->end = until;
+    if (until < start) {
+        if (timeline_add (timeline, to, until, -count) < 0
+            || timeline_add (timeline, start, end, count) < 0)
+            return -1;
+    }
+    else {
+        if (timeline_add (timeline, to, start, -count) < 0)
+            return -1;
+        if (until < end && timeline_add (timeline, until, end, count) < 0)
+            return -1;
+        if (until > end && timeline_add (timeline, end, until, -count) < 0)
+            return -1; /* later by the rounding of a sum */
+        start = until;
+    }
+    line->released = first_of (line->released, start);
+    if (start < end) {
+        timeline_extremes (timeline, start, end, &least, &most);
+        if (consider (line, start, end, least - count, most) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int64_t promises_advance (struct promises *promises,
+                          const int64_t *jobids,
+                          size_t count,
+                          double now,
+                          int64_t *places,
+                          double *spans,
+                          size_t *moved,
+                          double *released)
+{
+    size_t place = 0;
+
+    *moved = 0;
+    for (int i = 0; i < promises->line_count; i++) {
+        if (promises->lines[i]) {
+            if (take_in (promises->lines[i], now) < 0)
+                return -1;
+            review (promises, i);
+            promises->lines[i]->released = INFINITY;
+        }
+    }
+    while (place < count) {
+        struct promise *promise = find (promises, jobids[place]);
+        struct line *line;
+        double start;
+
+        if (place + LOOK_AHEAD < count)
+            __builtin_prefetch (
+                &promises->table[home_of (promises, jobids[place + LOOK_AHEAD])]);
+        if (!promise || promise->start <= now)
+            break;
+        line = promises->lines[promise->line];
+        if (line->overdrawn)
+            break;
+        start = earlier (promises, promise, now);
+        if (start < promise->start) {
+            if (move (line, promise, start) < 0)
+                return -1;
+            places[*moved] = place;
+            spans[2 * *moved] = promise->start;
+            spans[2 * *moved + 1] = promise->end;
+            (*moved)++;
+        }
+        /* It might, if units were not kept any more. */
+        promise->seen = line->kept ? NEVER : openings_so_far (size_of (line, promise->count));
+        promise->epoch = line->epoch;
+        line->since = now;
+        place++;
+        if (promise->start <= now)
+            break;
+    }
+    for (int i = 0; i < promises->line_count; i++) {
+        if (promises->lines[i])
+            released[i] = promises->lines[i]->released;
+    }
+    return place;
+}
+
+/* -- promises ------------------------------------------------------------- */
+
+struct promises *promises_create (void)
+{
+    struct promises *promises = calloc (1, sizeof (*promises));
+
+    if (promises && grow_table (promises, 4) < 0) {
+        free (promises);
+        return NULL;
+    }
+    return promises;
+}
+
+void promises_drop_line (struct promises *promises, int number)
+{
+    struct line *line = promises->lines[number];
+
+    if (!line)
+        return;
+    for (int i = 0; i < SIZES; i++) {
+        free (line->sizes[i].openings);
+        free (line->sizes[i].together);
+    }
+    free (line->waiting);
+    free (line);
+    promises->lines[number] = NULL;
+}
+
+void promises_destroy (struct promises *promises)
+{
+    if (!promises)
+        return;
+    for (int i = 0; i < promises->line_count; i++)
+        promises_drop_line (promises, i);
+    free (promises->lines);
+    free (promises->table);
+    free (promises);
+}
+
+int promises_add_line (struct promises *promises, struct timeline *timeline)
+{
+    struct line *line = calloc (1, sizeof (*line));
+    struct line **lines;
+    int number = 0;
+
+    if (!line)
+        return -1;
+    line->timeline = timeline;
+    line->since = -INFINITY;
+    for (int i = 0; i < SIZES; i++) {
+        line->sizes[i].latest = -INFINITY;
+        line->sizes[i].shortest = INFINITY;
+        line->sizes[i].review_at = MIN_KEPT;
+    }
+    while (number < promises->line_count && promises->lines[number])
+        number++;
+    if (number == promises->line_count) {
+        if (!(lines = realloc (promises->lines, (number + 1) * sizeof (*lines)))) {
+            free (line);
+            return -1;
+        }
+        promises->lines = lines;
+        promises->line_count++;
+    }
+    promises->lines[number] = line;
+    return number;
+}
+
+void promises_set_line (struct promises *promises, int number, int64_t kept, bool overdrawn)
+{
+    promises->lines[number]->kept = kept;
+    promises->lines[number]->overdrawn = overdrawn;
+}
+
+int promises_put (struct promises *promises,
+                  int64_t jobid,
+                  int number,
+                  int64_t count,
+                  double start,
+                  double end,
+                  double length)
+{
+    struct size *size = size_of (promises->lines[number], count);
+    struct promise *promise;
+
+    promises_drop (promises, jobid);
+    if (2 * (promises->count + 1) > promises->room && grow_table (promises, promises->bits + 1) < 0)
+        return -1;
+    promise = &promises->table[place_of (promises, jobid)];
+    promise->there = true;
+    promise->line = number;
+    promise->jobid = jobid;
+    promise->count = count;
+    promise->start = start;
+    promise->end = end;
+    promise->length = length;
+    promise->seen = NEVER;
+    promises->count++;
+    size->members++;
+    size->latest = last_of (size->latest, start);
+    size->shortest = first_of (size->shortest, end - start);
+    return 0;
+}
+
+void promises_drop (struct promises *promises, int64_t jobid)
+{
+    size_t place = place_of (promises, jobid);
+    const struct promise *promise = &promises->table[place];
+    struct size *size;
+
+    if (!promise->there)
+        return;
+    size = size_of (promises->lines[promise->line], promise->count);
+    size->members--;
+    if (!size->members) {
+        size->latest = -INFINITY;
+        size->shortest = INFINITY;
+    }
+    take_out (promises, place);
+}
+
+int promises_opened (struct promises *promises, int number, double start, double end, int64_t count)
+{
+    struct line *line = promises->lines[number];
+    struct waiting one = {start, end, 0};
+
+    if (!promises->count)
+        return 0; /* whatever is promised later is looked at first */
+    if (line->waiting_count == MAX_WAITING)
+        forget (line);
+    if (make_room ((void **)&line->waiting,
+                   line->waiting_count,
+                   &line->waiting_room,
+                   sizeof (one)) < 0)
+        return -1;
+    /* Runs of as many as were free there before do not become longer. */
+    one.before = timeline_least (line->timeline, start, end) - count;
+    line->waiting[line->waiting_count++] = one;
+    return 0;
+}
+
+uint64_t promises_searches (const struct promises *promises)
+{
+    return promises->searches;
+}

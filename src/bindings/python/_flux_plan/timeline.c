@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later
+ *
+ * A number for every moment, such as how many units are free: a step function of time.
+ *
+ * The steps are kept in blocks that know their extremes, as in flux/resource/plan/count_timeline.py,
+ * where the reasons are.  The heads and extremes of blocks are in arrays of their own, so that a
+ * search that passes over blocks reads nothing else.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+
+/* Steps of a block: smaller blocks make searches longer, larger ones changes.  Tests build this with
+ * smaller ones.
+ */
+#ifndef STEPS_PER_BLOCK
+#define STEPS_PER_BLOCK 48
+#endif
+
+struct block {
+    size_t count;
+    int64_t plus; /* added to all values */
+    double starts[STEPS_PER_BLOCK + 1];
+    int64_t values[STEPS_PER_BLOCK + 1];
+};
+
+struct timeline {
+    size_t count;          /* of blocks; there is at least one, and none is empty */
+    size_t room;           /* for so many */
+    double *heads;         /* when the first step of each block begins */
+    int64_t *least, *most; /* the extremes of each */
+    struct block **blocks;
+};
+
+/* How many of some ascending times are not later than a time. */
+static size_t until_time (const double *times, size_t count, double time)
+{
+    size_t low = 0;
+
+    while (low < count) {
+        size_t middle = (low + count) / 2;
+        if (times[middle] <= time)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+/* How many of some ascending times are earlier than a time. */
+static size_t before_time (const double *times, size_t count, double time)
+{
+    size_t low = 0;
+
+    while (low < count) {
+        size_t middle = (low + count) / 2;
+        if (times[middle] < time)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+/* The place of the block that a time is in; the first, if it is before all. */
+static size_t block_of (const struct timeline *line, double time)
+{
+    size_t after = until_time (line->heads, line->count, time);
+
+    return after ? after - 1 : 0;
+}
+
+/* The place of the step of a block that a time is in; the first, if it is before all. */
+static size_t step_of (const struct block *block, double time)
+{
+    size_t after = until_time (block->starts, block->count, time);
+
+    return after ? after - 1 : 0;
+}
+
+/* Find the extremes of some steps. */
+static void measure_steps (const struct block *block,
+                           size_t first,
+                           size_t stop,
+                           int64_t *least,
+                           int64_t *most)
+{
+    int64_t low = block->values[first];
+    int64_t high = low;
+
+    for (size_t i = first + 1; i < stop; i++) {
+        int64_t value = block->values[i];
+        low = value < low ? value : low;
+        high = value > high ? value : high;
+    }
+    *least = low + block->plus;
+    *most = high + block->plus;
+}
+
+/* Find the extremes of a block again, some of whose steps have changed. */
+static void measure (struct timeline *line, size_t at)
+{
+    struct block *block = line->blocks[at];
+
+    measure_steps (block, 0, block->count, &line->least[at], &line->most[at]);
+}
+
+/* Have room for one block more. */
+static int make_room (struct timeline *line)
+{
+    size_t room = line->room ? 2 * line->room : 8;
+    void *grown;
+
+    if (line->count < line->room)
+        return 0;
+    if (!(grown = realloc (line->heads, room * sizeof (line->heads[0]))))
+        return -1;
+    line->heads = grown;
+    if (!(grown = realloc (line->least, room * sizeof (line->least[0]))))
+        return -1;
+    line->least = grown;
+    if (!(grown = realloc (line->most, room * sizeof (line->most[0]))))
+        return -1;
+    line->most = grown;
+    if (!(grown = realloc (line->blocks, room * sizeof (line->blocks[0]))))
+        return -1;
+    line->blocks = grown;
+    line->room = room;
+    return 0;
+}
+
+/* Put a block before the one at a place. */
+static int insert_block (struct timeline *line, size_t at, struct block *block)
+{
+    size_t behind = line->count - at;
+
+    if (make_room (line) < 0)
+        return -1;
+    memmove (&line->heads[at + 1], &line->heads[at], behind * sizeof (line->heads[0]));
+    memmove (&line->least[at + 1], &line->least[at], behind * sizeof (line->least[0]));
+    memmove (&line->most[at + 1], &line->most[at], behind * sizeof (line->most[0]));
+    memmove (&line->blocks[at + 1], &line->blocks[at], behind * sizeof (line->blocks[0]));
+    line->heads[at] = block->starts[0];
+    line->blocks[at] = block;
+    line->count++;
+    measure (line, at);
+    return 0;
+}
+
+/* Take out some blocks from a place on. */
+static void remove_blocks (struct timeline *line, size_t at, size_t count)
+{
+    size_t behind = line->count - at - count;
+
+    for (size_t i = at; i < at + count; i++)
+        free (line->blocks[i]);
+    memmove (&line->heads[at], &line->heads[at + count], behind * sizeof (line->heads[0]));
+    memmove (&line->least[at], &line->least[at + count], behind * sizeof (line->least[0]));
+    memmove (&line->most[at], &line->most[at + count], behind * sizeof (line->most[0]));
+    memmove (&line->blocks[at], &line->blocks[at + count], behind * sizeof (line->blocks[0]));
+    line->count -= count;
+}
+
+static void insert_step (struct block *block, size_t place, double start, int64_t value)
+{
+    size_t behind = block->count - place;
+
+    memmove (&block->starts[place + 1], &block->starts[place], behind * sizeof (double));
+    memmove (&block->values[place + 1], &block->values[place], behind * sizeof (int64_t));
+    block->starts[place] = start;
+    block->values[place] = value;
+    block->count++;
+}
+
+static void remove_steps (struct block *block, size_t place, size_t count)
+{
+    size_t behind = block->count - place - count;
+
+    memmove (&block->starts[place], &block->starts[place + count], behind * sizeof (double));
+    memmove (&block->values[place], &block->values[place + count], behind * sizeof (int64_t));
+    block->count -= count;
+}
+
+/* Make a step begin at a time, which is not before the first step.  Sets *at to the place of its
+ * block.
+ */
+static int cut (struct timeline *line, double time, size_t *at)
+{
+    struct block *block, *other;
+    size_t place, half;
+
+    *at = block_of (line, time);
+    block = line->blocks[*at];
+    place = step_of (block, time);
+    if (block->starts[place] == time)
+        return 0;
+    insert_step (block, place + 1, time, block->values[place]);
+    if (block->count <= STEPS_PER_BLOCK)
+        return 0;
+    half = block->count / 2;
+    if (!(other = malloc (sizeof (*other))))
+        goto error;
+    other->count = block->count - half;
+    other->plus = block->plus;
+    memcpy (other->starts, &block->starts[half], other->count * sizeof (double));
+    memcpy (other->values, &block->values[half], other->count * sizeof (int64_t));
+    if (insert_block (line, *at + 1, other) < 0)
+        goto error;
+    block->count = half;
+    measure (line, *at);
+    if (time >= other->starts[0])
+        (*at)++;
+    return 0;
+error:
+    free (other);
+    remove_steps (block, place + 1, 1);
+    return -1;
+}
+
+/* Drop the step that begins at a time if it has the value of the one before. */
+static void join (struct timeline *line, double time)
+{
+    size_t at = block_of (line, time);
+    struct block *block = line->blocks[at];
+    size_t place = before_time (block->starts, block->count, time);
+    const struct block *before;
+
+    if (place > 0) {
+        if (block->values[place - 1] == block->values[place])
+            remove_steps (block, place, 1);
+        return;
+    }
+    if (at == 0)
+        return;
+    before = line->blocks[at - 1];
+    if (before->values[before->count - 1] + before->plus != block->values[0] + block->plus)
+        return;
+    if (block->count == 1) {
+        remove_blocks (line, at, 1);
+        return;
+    }
+    remove_steps (block, 0, 1);
+    line->heads[at] = block->starts[0];
+    measure (line, at);
+}
+
+struct timeline *timeline_create (double start, int64_t value)
+{
+    struct timeline *line = calloc (1, sizeof (*line));
+    struct block *block = malloc (sizeof (*block));
+
+    if (line && block) {
+        block->count = 1;
+        block->plus = 0;
+        block->starts[0] = start;
+        block->values[0] = value;
+        if (insert_block (line, 0, block) == 0)
+            return line;
+    }
+    free (block);
+    timeline_destroy (line);
+    return NULL;
+}
+
+struct timeline *timeline_copy (const struct timeline *line)
+{
+    struct timeline *copy = calloc (1, sizeof (*copy));
+
+    if (!copy)
+        return NULL;
+    for (size_t at = 0; at < line->count; at++) {
+        struct block *block = malloc (sizeof (*block));
+
+        if (!block)
+            goto error;
+        *block = *line->blocks[at];
+        if (insert_block (copy, at, block) < 0) {
+            free (block);
+            goto error;
+        }
+    }
+    return copy;
+error:
+    timeline_destroy (copy);
+    return NULL;
+}
+
+void timeline_destroy (struct timeline *line)
+{
+    if (!line)
+        return;
+    for (size_t at = 0; at < line->count; at++)
+        free (line->blocks[at]);
+    free (line->heads);
+    free (line->least);
+    free (line->most);
+    free (line->blocks);
+    free (line);
+}
+
+size_t timeline_length (const struct timeline *line)
+{
+    size_t length = 0;
+
+    for (size_t at = 0; at < line->count; at++)
+        length += line->blocks[at]->count;
+    return length;
+}
+
+void timeline_steps (const struct timeline *line, double *starts, int64_t *values)
+{
+    for (size_t at = 0; at < line->count; at++) {
+        const struct block *block = line->blocks[at];
+
+        for (size_t i = 0; i < block->count; i++) {
+            *starts++ = block->starts[i];
+            *values++ = block->values[i] + block->plus;
+        }
+    }
+}
+
+double timeline_begin (const struct timeline *line)
+{
+    return line->heads[0];
+}
+
+/* Add a number to a span that begins and ends between the steps of one block, which has room. */
+static void add_within (struct block *block, double start, double end, int64_t delta)
+{
+    size_t first = before_time (block->starts, block->count, start);
+    size_t last;
+
+    if (block->starts[first] != start)
+        insert_step (block, first, start, block->values[first - 1]);
+    last = first + before_time (&block->starts[first], block->count - first, end);
+    if (block->starts[last] != end)
+        insert_step (block, last, end, block->values[last - 1]);
+    for (size_t place = first; place < last; place++)
+        block->values[place] += delta;
+    if (block->values[last] == block->values[last - 1])
+        remove_steps (block, last, 1);
+    if (block->values[first] == block->values[first - 1])
+        remove_steps (block, first, 1);
+}
+
+int timeline_add (struct timeline *line, double start, double end, int64_t delta)
+{
+    size_t first, last;
+    struct block *block;
+
+    start = fmax (start, line->heads[0]);
+    if (!(start < end))
+        return 0;
+    first = block_of (line, start);
+    block = line->blocks[first];
+    if (start > block->starts[0] && end < block->starts[block->count - 1]
+        && block->count + 2 <= STEPS_PER_BLOCK) {
+        add_within (block, start, end, delta); /* as most spans are */
+        measure (line, first);
+        return 0;
+    }
+    if (cut (line, start, &first) < 0)
+        return -1;
+    if (isinf (end))
+        last = line->count - 1;
+    else if (cut (line, end, &last) < 0) {
+        join (line, start);
+        return -1;
+    }
+    for (size_t at = first; at <= last; at++) {
+        size_t place, stop;
+
+        block = line->blocks[at];
+        if (start <= line->heads[at] && (at < last || isinf (end))) {
+            block->plus += delta;
+            line->least[at] += delta;
+            line->most[at] += delta;
+            continue;
+        }
+        place = before_time (block->starts, block->count, start);
+        stop = before_time (block->starts, block->count, end);
+        if (place == stop)
+            continue;
+        for (; place < stop; place++)
+            block->values[place] += delta;
+        measure (line, at);
+    }
+    if (!isinf (end))
+        join (line, end);
+    join (line, start);
+    return 0;
+}
+
+void timeline_forget (struct timeline *line, double time)
+{
+    size_t at = block_of (line, time);
+    struct block *block;
+    size_t place;
+
+    if (at > 0)
+        remove_blocks (line, 0, at);
+    block = line->blocks[0];
+    place = step_of (block, time);
+    if (place > 0) {
+        remove_steps (block, 0, place);
+        line->heads[0] = block->starts[0];
+        measure (line, 0);
+    }
+}
+
+int64_t timeline_at (const struct timeline *line, double time)
+{
+    const struct block *block = line->blocks[block_of (line, time)];
+
+    return block->values[step_of (block, time)] + block->plus;
+}
+
+int64_t timeline_before (const struct timeline *line, double time)
+{
+    const struct block *block = line->blocks[before_time (line->heads, line->count, time) - 1];
+    size_t place = before_time (block->starts, block->count, time);
+
+    return block->values[place - 1] + block->plus;
+}
+
+double timeline_after (const struct timeline *line, double time)
+{
+    size_t at = until_time (line->heads, line->count, time);
+    const struct block *block;
+    size_t place;
+
+    if (at == 0)
+        return line->heads[0];
+    block = line->blocks[at - 1];
+    place = until_time (block->starts, block->count, time);
+    if (place < block->count)
+        return block->starts[place];
+    return at < line->count ? line->heads[at] : INFINITY;
+}
+
+void timeline_extremes (const struct timeline *line,
+                        double start,
+                        double end,
+                        int64_t *least,
+                        int64_t *most)
+{
+    size_t at = block_of (line, start);
+    const struct block *block = line->blocks[at];
+    size_t stop = before_time (line->heads, line->count, end);
+    size_t last = stop > at ? stop - 1 : at; /* the block that the span ends in */
+    size_t place = step_of (block, start);
+    int64_t low, high;
+
+    if (at == last) {
+        stop = before_time (block->starts, block->count, end);
+        measure_steps (block, place, stop > place ? stop : place + 1, least, most);
+        return;
+    }
+    measure_steps (block, place, block->count, least, most);
+    while (++at < last) {
+        *least = line->least[at] < *least ? line->least[at] : *least;
+        *most = line->most[at] > *most ? line->most[at] : *most;
+    }
+    block = line->blocks[last];
+    measure_steps (block, 0, before_time (block->starts, block->count, end), &low, &high);
+    *least = low < *least ? low : *least;
+    *most = high > *most ? high : *most;
+}
+
+int64_t timeline_least (const struct timeline *line, double start, double end)
+{
+    int64_t least, most;
+
+    timeline_extremes (line, start, end, &least, &most);
+    return least;
+}
+
+double timeline_since (const struct timeline *line, int64_t value, double time)
+{
+    size_t at = before_time (line->heads, line->count, time);
+    const struct block *block;
+    size_t place;
+
+    if (at == 0)
+        return -INFINITY;
+    block = line->blocks[--at];
+    place = before_time (block->starts, block->count, time);
+    while (true) {
+        while (place > 0) {
+            if (block->values[place - 1] + block->plus < value)
+                return time;
+            time = block->starts[--place];
+        }
+        while (at > 0 && line->least[at - 1] >= value)
+            time = line->heads[--at];
+        if (at == 0)
+            return -INFINITY;
+        block = line->blocks[--at];
+        place = block->count;
+    }
+}
+
+double timeline_below (const struct timeline *line, int64_t value, double start)
+{
+    size_t at = block_of (line, start);
+    size_t place = step_of (line->blocks[at], start);
+
+    while (true) {
+        const struct block *block = line->blocks[at];
+
+        for (; place < block->count; place++) {
+            if (block->values[place] + block->plus < value)
+                return fmax (start, block->starts[place]);
+        }
+        while (++at < line->count && line->least[at] >= value)
+            ;
+        if (at == line->count)
+            return INFINITY;
+        place = 0;
+    }
+}
+
+double timeline_first (const struct timeline *line,
+                       int64_t value,
+                       double length,
+                       double start,
+                       double limit,
+                       double until)
+{
+    size_t at = block_of (line, start);
+    size_t place = step_of (line->blocks[at], start);
+    bool inside; /* a run that begins at `since` has not ended yet */
+    double since = start;
+
+    if (start >= limit)
+        return INFINITY;
+    /* The step that `start` is in counts from `start` on, not from where it begins. */
+    inside = line->blocks[at]->values[place] + line->blocks[at]->plus >= value;
+    place++;
+    for (; at < line->count; at++, place = 0) {
+        const struct block *block = line->blocks[at];
+        double head = line->heads[at];
+
+        if (inside) {
+            if (head >= limit || head - since >= length)
+                break;
+        }
+        else if (head >= limit || head >= until)
+            break;
+        if (line->least[at] >= value) {
+            if (!inside) {
+                inside = true;
+                since = head;
+            }
+            continue;
+        }
+        if (line->most[at] < value) {
+            inside = false;
+            continue;
+        }
+        for (; place < block->count; place++) {
+            if (block->values[place] + block->plus >= value) {
+                if (!inside) {
+                    inside = true;
+                    since = block->starts[place];
+                }
+            }
+            else if (inside) {
+                double time = block->starts[place];
+
+                if (time - since >= length || time >= limit)
+                    return since < limit ? since : INFINITY;
+                inside = false;
+            }
+        }
+    }
+    return inside && since < limit ? since : INFINITY;
+}

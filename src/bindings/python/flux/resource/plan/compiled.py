@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The compiled part of plans: timelines of counts, and promises that move in them.
+
+Among thousands of promises each end of a job lets hundreds move, one after another, each because of
+the one before it. What that takes is a few additions and comparisons for each, so that nearly all of
+the time goes to the interpreter. ``_flux_plan`` does the same in C, more than ten times as fast;
+``make`` builds it where there is a compiler. Where it was not built, ``CountTimeline`` and
+``PlainMoves`` do without. Both give the same answers: ``t/python/resource/test_compiled.py``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from flux.resource.plan.mask_timeline import INFINITY
+from flux.resource.plan.promise import CountedPromise, length_of
+from flux.resource.plan.promise_moves import PromiseMoves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Self
+
+    from flux.resource.plan.counted_profile import CountedProfile, UnitKind
+
+try:
+    from _flux_plan import ffi, lib  # type: ignore[attr-defined]
+except ImportError:  # not built, or for another Python
+    ffi = lib = None
+
+#: How many promises are moved by one call in C.
+MOVES_PER_CALL = 512
+
+
+def is_built() -> bool:
+    """Whether the compiled part can be used."""
+    return lib is not None
+
+
+class CompiledTimeline:
+    """As `CountTimeline`, which describes the methods.
+
+    Args:
+        start (float): its first moment, seconds since the epoch
+        value (int): its value from then on
+    """
+
+    __slots__ = ("it",)
+
+    def __init__(self, start: float, value: int) -> None:
+        self.it = _owned(lib.timeline_create(start, value), lib.timeline_destroy)
+
+    @classmethod
+    def rising(cls, start: float, value: int, gains: Iterable[tuple[float, int]]) -> Self:
+        self = cls(start, value)
+        for time, gain in gains:
+            self.add(time, INFINITY, gain)
+        return self
+
+    def copy(self) -> Self:
+        new = object.__new__(type(self))
+        new.it = _owned(lib.timeline_copy(self.it), lib.timeline_destroy)
+        return new
+
+    def __len__(self) -> int:
+        return int(lib.timeline_length(self.it))
+
+    def steps(self) -> list[tuple[float, int]]:
+        count = lib.timeline_length(self.it)
+        starts, values = ffi.new("double[]", count), ffi.new("int64_t[]", count)
+        lib.timeline_steps(self.it, starts, values)
+        return list(zip(ffi.unpack(starts, count), ffi.unpack(values, count)))
+
+    @property
+    def begin(self) -> float:
+        return lib.timeline_begin(self.it)  # type: ignore[no-any-return]
+
+    def add(self, start: float, end: float, delta: int) -> None:
+        if lib.timeline_add(self.it, start, end, delta):
+            raise MemoryError
+
+    def forget(self, time: float) -> None:
+        lib.timeline_forget(self.it, time)
+
+    def at(self, time: float) -> int:
+        return lib.timeline_at(self.it, time)  # type: ignore[no-any-return]
+
+    def before(self, time: float) -> int:
+        return lib.timeline_before(self.it, time)  # type: ignore[no-any-return]
+
+    def after(self, time: float) -> float:
+        return lib.timeline_after(self.it, time)  # type: ignore[no-any-return]
+
+    def least(self, start: float, end: float) -> int:
+        return lib.timeline_least(self.it, start, end)  # type: ignore[no-any-return]
+
+    def extremes(self, start: float, end: float) -> tuple[int, int]:
+        found = ffi.new("int64_t[2]")
+        lib.timeline_extremes(self.it, start, end, found, found + 1)
+        return found[0], found[1]
+
+    def since(self, value: int, time: float) -> float:
+        return lib.timeline_since(self.it, value, time)  # type: ignore[no-any-return]
+
+    def below(self, value: int, start: float) -> float:
+        return lib.timeline_below(self.it, value, start)  # type: ignore[no-any-return]
+
+    def first(
+        self,
+        value: int,
+        length: float,
+        start: float,
+        limit: float = INFINITY,
+        until: float = INFINITY,
+    ) -> float:
+        return lib.timeline_first(  # type: ignore[no-any-return]
+            self.it, value, length, start, limit, until
+        )
+
+
+class CompiledWatch:
+    """Where units come free in a timeline with promises.
+
+    Attributes:
+        line (CompiledTimeline): the timeline
+        number (int): that of it among those of the moves
+    """
+
+    __slots__ = ("line", "number", "_it")
+
+    def __init__(self, it: Any, line: CompiledTimeline) -> None:
+        self._it = it
+        self.line = line
+        self.number = lib.promises_add_line(it, line.it)
+        if self.number < 0:
+            raise MemoryError
+
+    def opened(self, start: float, end: float, count: int) -> None:
+        """So many units have just come free in a span."""
+        if lib.promises_opened(self._it, self.number, start, end, count):
+            raise MemoryError
+
+
+class CompiledMoves(PromiseMoves):
+    """In C: a look at each promise of a row, one after another."""
+
+    timeline = CompiledTimeline
+    per_turn = MOVES_PER_CALL
+
+    def __init__(
+        self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
+    ) -> None:
+        super().__init__(promises, profiles)
+        self._it = _owned(lib.promises_create(), lib.promises_destroy)
+        # Whether it has been told of all promises. It is when the first is to move: in most copies of
+        # a plan none ever does.
+        self._is_told = False
+        self._places = ffi.new("int64_t[]", MOVES_PER_CALL)
+        self._spans = ffi.new("double[]", 2 * MOVES_PER_CALL)
+        self._moved = ffi.new("size_t *")
+
+    @property
+    def searches(self) -> int:
+        """How often timelines were searched, for tests of what grows with what."""
+        return int(lib.promises_searches(self._it))
+
+    def watch(self, line: CompiledTimeline) -> CompiledWatch:
+        return CompiledWatch(self._it, line)
+
+    def unwatch(self, watch: CompiledWatch) -> None:
+        lib.promises_drop_line(self._it, watch.number)
+
+    def enter(self, jobid: int, promise: CountedPromise) -> None:
+        if self._is_told:
+            self._tell(jobid, promise)
+
+    def leave(self, jobid: int, profile: CountedProfile) -> None:
+        if self._is_told:
+            lib.promises_drop(self._it, jobid)
+
+    def advance(self, jobid: int, now: float) -> float:
+        self._advance(array("q", (jobid,)), now, False)
+        return self._promises[jobid].start
+
+    def advance_in_turn(
+        self, jobids: Iterable[int], now: float
+    ) -> tuple[int, list[tuple[int, float]]]:
+        row = array("q", jobids)
+        count, moved = 0, []
+        while count < len(row):
+            part = row[count : count + MOVES_PER_CALL]
+            done, found = self._advance(part, now, True)
+            moved += [(count + place, start) for place, start in found] if count else found
+            count += done
+            if done < len(part) or (moved and moved[-1][1] <= now):
+                break
+        return count, moved
+
+    def _advance(
+        self, row: array[int], now: float, overdrawn: bool
+    ) -> tuple[int, list[tuple[int, float]]]:
+        """Move the promises of a row of jobs.
+
+        Args:
+            overdrawn (bool): whether it matters that promises may add up to more than there is
+        """
+        if not self._is_told:
+            self._is_told = True
+            for jobid, promise in self._promises.items():
+                self._tell(jobid, promise)
+        it, promises = self._it, self._promises
+        profiles = self._profiles.values()
+        for profile in profiles:
+            overdrawn_here = overdrawn and profile.maybe_overdrawn
+            lib.promises_set_line(it, profile.watch.number, profile.kept, overdrawn_here)
+        released = ffi.new("double[]", 1 + max([one.watch.number for one in profiles]))
+        places, spans = self._places, self._spans
+        jobids = ffi.from_buffer("int64_t[]", row)
+        done = lib.promises_advance(it, jobids, len(row), now, places, spans, self._moved, released)
+        if done < 0:
+            raise MemoryError
+        count = self._moved[0]
+        if not count:
+            return done, []
+        for profile in profiles:
+            profile.released(released[profile.watch.number])
+        places, spans = ffi.unpack(places, count), ffi.unpack(spans, 2 * count)
+        starts, ends = spans[::2], spans[1::2]
+        pop = promises.pop
+        for place, start, end in zip(places, starts, ends):
+            jobid = row[place]
+            old = pop(jobid)
+            promises[jobid] = CountedPromise(start, end, old.request, old.demand)
+        return done, list(zip(places, starts))
+
+    def _tell(self, jobid: int, promise: CountedPromise) -> None:
+        if promise.is_open:
+            return
+        watch = self._profiles[promise.demand.kind].watch
+        count, start, end = promise.demand.count, promise.start, promise.end
+        length = length_of(promise.request)
+        if lib.promises_put(self._it, jobid, watch.number, count, start, end, length):
+            raise MemoryError
+
+
+def _owned(it: Any, destroy: Any) -> Any:
+    """What C has made, to be destroyed when nobody has it any more."""
+    if it == ffi.NULL:
+        raise MemoryError
+    return ffi.gc(it, destroy)

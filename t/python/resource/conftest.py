@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The ways in which plans are made: by the interpreter, and by the compiled part."""
+
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+from shared import SRCDIR
+
+from flux.resource.plan import compiled
+
+BUILD = SRCDIR / "src" / "bindings" / "python" / "_flux_plan" / "build.py"
+#: So that a few promises fill blocks and lists, and go beyond limits.
+SMALL = {
+    "STEPS_PER_BLOCK": 4,
+    "OPENINGS_TOGETHER": 2,
+    "MAX_LOOKS": 1,
+    "MIN_KEPT": 4,
+    "MAX_KEPT": 12,
+    "MAX_WAITING": 3,
+}
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory):
+    """The compiled part, built with small limits."""
+    where = tmp_path_factory.mktemp("plan")
+    flags = " ".join(f"-D{name}={value}" for name, value in SMALL.items())
+    env = {**os.environ, "CFLAGS": flags}
+    command = [sys.executable, "-B", str(BUILD), "--output-dir", str(where)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    if done.returncode:
+        pytest.skip(done.stderr.strip())
+    loader = importlib.machinery.ExtensionFileLoader("_flux_plan", done.stdout.strip())
+    module = importlib.util.module_from_spec(
+        importlib.util.spec_from_file_location("_flux_plan", loader.path, loader=loader)
+    )
+    loader.exec_module(module)
+    return module
+
+
+def use(way, request, monkeypatch):
+    """Have plans that are made from here on made in a way."""
+    if way == "interpreted":
+        monkeypatch.setattr(compiled, "lib", None)
+    elif way == "compiled":
+        if not compiled.is_built():
+            pytest.skip("_flux_plan is not built: make")
+    else:
+        module = request.getfixturevalue("small")
+        monkeypatch.setattr(compiled, "ffi", module.ffi)
+        monkeypatch.setattr(compiled, "lib", module.lib)
+    return way
+
+
+@pytest.fixture(params=["interpreted", "compiled", "compiled with small limits"])
+def way(request, monkeypatch):
+    """Plans are made in this way."""
+    return use(request.param, request, monkeypatch)
+
+
+@pytest.fixture(params=["compiled", "compiled with small limits"])
+def built(request, monkeypatch):
+    """Plans are made by the compiled part."""
+    return use(request.param, request, monkeypatch)
+
+
+@pytest.fixture
+def interpreted(request, monkeypatch):
+    """Plans are made without the compiled part."""
+    return use("interpreted", request, monkeypatch)

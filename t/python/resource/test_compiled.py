@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The compiled part of plans answers as the Python that it stands for."""
+
+import itertools
+import random
+
+import pytest
+from planned_queue import PlannedQueue
+from pool_model import Ask, R_of
+
+from flux.resource import InsufficientResources, ResourcePool
+from flux.resource.plan import compiled
+from flux.resource.plan.count_timeline import CountTimeline
+from flux.resource.plan.mask_timeline import INFINITY
+
+NOW = 1_700_000_000.0
+
+
+def a_span(rng, begin):
+    start = begin + rng.randrange(120) / 2
+    return start, rng.choice([start + 0.5, start + rng.randrange(1, 200) / 2, INFINITY])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_timeline_gives_the_same_answers(built, seed):
+    rng = random.Random(seed)
+    begin = NOW
+    gains = [(NOW + time, 1) for time in sorted(rng.sample(range(1, 90), 30))]
+    lines = [kind.rising(NOW, 5, gains) for kind in (CountTimeline, compiled.CompiledTimeline)]
+
+    def ask(name, *args, until=INFINITY):
+        expected, answer = (getattr(line, name)(*args) for line in lines)
+        if until == INFINITY or min(expected, answer) < until:  # what comes then need not be found
+            assert answer == expected, (name, args)
+
+    for _ in range(300):
+        if rng.random() < 0.05:
+            begin = max(begin, NOW + rng.randrange(30) / 2)
+            for line in lines:
+                line.forget(begin)
+        start, end = a_span(rng, lines[0].begin)
+        delta = rng.choice([-3, -1, 1, 2])
+        for line in lines:
+            line.add(start, end, delta)
+        if rng.random() < 0.1:
+            old, lines = lines, [line.copy() for line in lines]
+            for line in old:  # the copies are independent
+                line.add(NOW + 100, INFINITY, 7)
+        ask("steps")
+        ask("__len__")
+        assert lines[0].begin == lines[1].begin
+        start, end = a_span(rng, lines[0].begin)
+        value, length = rng.randrange(-8, 14), rng.choice([0.5, 3.0, 20.0, INFINITY])
+        for time in (start, start - 0.25, lines[0].begin - 10):
+            ask("at", time)
+            ask("after", time)
+            ask("since", value, time)
+        ask("before", start + 0.25)
+        ask("least", start, end)
+        ask("least", -INFINITY, INFINITY)
+        ask("extremes", start, end)
+        ask("below", value, start)
+        for limit, until in itertools.product((INFINITY, start + 9, start - 1), (INFINITY, end)):
+            ask("first", value, length, start, limit, until, until=until)
+    assert len(lines[0]) > 20
+
+
+def test_what_is_before_the_first_step_does_not_count(built):
+    line = compiled.CompiledTimeline(NOW, 3)
+    line.add(NOW - 5, NOW + 5, -1)
+    line.add(NOW - 5, NOW - 1, -1)
+    assert line.steps() == [(NOW, 2), (NOW + 5, 3)]
+
+
+class Rows(PlannedQueue):
+    """A queue whose promises move in rows, as in a pass of sched-backfill.
+
+    Each job wants nodes of one half of the pool: these are counted apart.
+    """
+
+    def __init__(self, nodes):
+        self.now = NOW
+        ranks = {rank: (set(range(2)), set()) for rank in range(nodes)}
+        halves = {"fast": set(range(nodes // 2)), "slow": set(range(nodes // 2, nodes))}
+        pool = ResourcePool(R_of(ranks, properties=halves))
+        pool.clock = lambda: self.now
+        super().__init__(pool, pool.plan())
+        self.told = []
+
+    def submit(self, nodes, duration, where):
+        ask = Ask(([nodes], nodes), ([1], 1), 2, 0, False, float(duration))
+        spec = ask.jobspec()
+        spec["attributes"]["system"]["constraints"] = {"properties": [where]}
+        self.enter(spec)
+
+    def hold(self, jobid):
+        self.plan.cancel(jobid)
+        self.plan.hold(jobid, self.requests[jobid])
+
+    def advance(self, most):
+        waiting = sorted(self.plan.promised())
+        while waiting:
+            count, moved = self.plan.advance_in_turn(waiting[:most])
+            self.told.append((count, moved))
+            is_due = bool(moved) and moved[-1][1] <= self.now
+            del waiting[: count - is_due]
+            if waiting and (is_due or count < most):
+                self.look_at(waiting.pop(0))
+
+    def look_at(self, jobid):
+        try:
+            when = self.plan.advance(jobid)
+            self.told.append(when)
+            if when <= self.now and self.start(jobid):
+                self.told.append(jobid)
+        except InsufficientResources:
+            self.told.append("broken")
+            self.plan.cancel(jobid)
+
+
+def a_history(seed):
+    """What the plan of a queue answers in a random history."""
+    rng = random.Random(seed)
+    queue = Rows(24)
+    held = None
+
+    def submit():
+        duration = 0 if rng.random() < 0.01 else rng.choice([5, 10.5, 20, 33, 60, 90])
+        queue.submit(rng.choice([1, 1, 2, 3, 5, 8, 11]), duration, rng.choice(["fast", "slow"]))
+
+    for _ in range(150):
+        submit()
+    for step in range(200):
+        queue.now += rng.choice([0, 0.5, 1, 3])
+        promised, running, what = queue.plan.promised(), queue.running(), rng.random()
+        if what < 0.6 and running:
+            queue.pool.free(rng.choice(running))
+        elif what < 0.7 and promised:
+            for jobid in rng.sample(promised, min(len(promised), 5)):
+                queue.plan.cancel(jobid)
+        elif what < 0.73 and running:
+            jobid = rng.choice(running)
+            queue.pool.update_expiration(jobid, queue.pool.job_end(jobid) + 7)
+        elif what < 0.76 and promised and held is None:
+            held = promised[-1]
+            queue.hold(held)
+        elif what < 0.8 and held is not None:
+            queue.plan.cancel(held)
+            held = None
+        elif what < 0.83 and step > 60:
+            queue.now -= 2  # the clock is set back
+        elif what < 0.87:
+            queue.plan = queue.plan.copy()
+        else:
+            submit()
+        for jobid in queue.running():
+            if queue.pool.job_end(jobid) <= queue.now:
+                queue.pool.free(jobid)
+        queue.advance(rng.choice([1, 7, 1000]))
+        assert queue.plan.is_counted
+        queue.told.append(list(queue.plan.promises().items()))  # also in which order
+        queue.told.append(queue.plan.stale())
+    return queue.told
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_promises_move_alike(built, monkeypatch, seed):
+    told = a_history(seed)
+    assert sum(len(one[1]) for one in told if isinstance(one, tuple)) > 100  # moves
+    monkeypatch.setattr(compiled, "lib", None)
+    for answer, expected in itertools.zip_longest(told, a_history(seed)):
+        assert answer == expected
+
+
+def test_a_row_is_longer_than_a_call(built, monkeypatch):
+    """Parts of a row are as one."""
+    whole = a_history(99)
+    monkeypatch.setattr(compiled, "MOVES_PER_CALL", 3)
+    assert a_history(99) == whole
+
+
+def test_it_goes_on_where_it_was_not_built(interpreted):
+    plan = Rows(4).plan
+    assert not compiled.is_built()
+    assert not any(isinstance(one, compiled.CompiledMoves) for one in vars(plan._counted).values())
+
+
+def test_no_memory(built, monkeypatch):
+    """What C cannot do for lack of memory is an exception."""
+
+    class NoMemory:
+        def __getattr__(self, name):
+            real = getattr(lib, name)
+            if name in ("timeline_create", "timeline_copy", "promises_create"):
+                return lambda *args: compiled.ffi.NULL
+            if name.endswith(("_add", "_put", "_opened", "_advance", "_add_line")):
+                return lambda *args: -1
+            return real
+
+    lib = compiled.lib
+    line = compiled.CompiledTimeline(NOW, 3)
+    monkeypatch.setattr(compiled, "lib", NoMemory())
+    with pytest.raises(MemoryError):
+        compiled.CompiledTimeline(NOW, 3)
+    with pytest.raises(MemoryError):
+        line.copy()
+    with pytest.raises(MemoryError):
+        line.add(NOW, NOW + 1, 1)
+    with pytest.raises(MemoryError):
+        compiled.CompiledMoves({}, {})
