@@ -68,7 +68,7 @@ class Plan:
     such time that is looked at, and on busy pools an attempt to bind promises differently, which
     takes milliseconds at most. All these attempts together grow with the changes of the pool, not
     with jobs or promises: where their steps are used up (``packing.Effort``), promises stay on the
-    ranks they are bound to, and are made earlier only as far as a short look goes. Then a start may
+    ranks and at the times that they have, until the job of one can start at once. Then a start may
     be later than the earliest possible; no promise is broken.
 
     Args:
