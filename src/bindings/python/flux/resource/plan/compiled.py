@@ -214,7 +214,7 @@ class CompiledMoves(PromiseMoves):
         for profile in profiles:
             overdrawn_here = overdrawn and profile.maybe_overdrawn
             lib.promises_set_line(it, profile.watch.number, profile.kept, overdrawn_here)
-        released = ffi.new("double[]", 1 + max([one.watch.number for one in profiles]))
+        released = ffi.new("double[]", 1 + max([one.watch.number for one in profiles], default=0))
         places, spans = self._places, self._spans
         jobids = ffi.from_buffer("int64_t[]", row)
         done = lib.promises_advance(it, jobids, len(row), now, places, spans, self._moved, released)
