@@ -341,7 +341,8 @@ class Watch:
         if before is not None and latest is not None and latest > before + 0.001:
             if self.bound or jobid not in self.void:
                 raise Violation(f"job {jobid} was to start by {before}, and then by {latest}")
-        self.void.discard(jobid)
+        if latest != before:  # not by another annotation, which was on its way when it became void
+            self.void.discard(jobid)
         if latest is None:
             self.latest.pop(jobid, None)
         else:

@@ -179,6 +179,16 @@ def test_a_row_is_longer_than_a_call(built, monkeypatch):
     assert a_history(99) == whole
 
 
+def test_jobs_without_a_promise(way):
+    """A row ends before the first of them."""
+    queue = Rows(4)
+    assert queue.plan.advance_in_turn([7]) == (0, [])
+    queue.submit(2, 50, "fast")
+    queue.submit(2, 50, "fast")
+    queue.submit(1, 50, "fast")
+    assert queue.plan.advance_in_turn([2, 7, 3]) == (1, [])
+
+
 def test_it_goes_on_where_it_was_not_built(interpreted):
     plan = Rows(4).plan
     assert not compiled.is_built()

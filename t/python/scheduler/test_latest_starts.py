@@ -285,6 +285,17 @@ def test_a_job_behind_one_without_a_limit_has_no_latest_start_until_it_ends(rig)
     assert rig.started() == [1, 2]
 
 
+def test_a_job_behind_one_without_a_limit_has_a_latest_start_as_soon_as_that_is_canceled(rig):
+    """Else one that comes later would be promised its time, in vain."""
+    rig.alloc(3, whole(2))  # has two nodes from the end of job 2 on, for ever
+    rig.alloc(4, whole(3, 50))
+    rig.settle()
+    assert "t_latest" in sched(rig)[3] and "t_latest" not in sched(rig).get(4, {})
+    rig.cancel(3)
+    rig.settle()
+    assert sched(rig)[4]["t_latest"] == rig.begin + HOUR + 50
+
+
 def test_queues_without_a_common_node_do_not_hold_up_each_other():
     rig = rig_with("within=1h")
     rig.alloc(1, jobspec(1, nodes=2, cores=4, duration=100, constraints={"ranks": ["0-1"]}))

@@ -360,6 +360,26 @@ def test_what_another_has_for_some_of_the_time_is_kept_for_the_rest(module):
     assert listed(rig)["long"]["short"] == 0
 
 
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("names", [("one", "two"), ("two", "one")])
+@pytest.mark.parametrize("ends", ["by itself", "given up"])
+def test_what_another_gives_back_is_taken_at_once(module, names, ends):
+    """Whichever of two was made first: nobody else may have it in between."""
+    rig = make(module, nodes=4)
+    for name in names:
+        if name == "one":
+            reserve(rig, "one", 0, 10, nodes=4, users=[0])
+        else:
+            reserve(rig, "two", 5, 200, nodes=2, users=[0])
+    rig.wait(6)
+    assert (listed(rig)["two"]["short"], listed(rig)["two"]["held"]) == (2, 0)
+    if ends == "by itself":
+        rig.wait(5)
+    else:
+        assert rig.ask("sched.unreserve", {"name": "one"})[0] == 0
+    assert (listed(rig)["two"]["short"], listed(rig)["two"]["held"]) == (0, 2)
+
+
 def test_as_many_jobs_are_named_as_have_to_end():
     rig = make("sched-fifo")
     for jobid, limit in enumerate([500, 400, 300, 0], 1):

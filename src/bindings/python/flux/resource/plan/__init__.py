@@ -16,8 +16,10 @@ Which file to open:
 - ``packing.py``: whether promises can be bound to ranks in another way, to make room.
 - ``tokens.py``: what is on no rank, such as licences. ``claims.py``: who may not be on a rank with whom.
 - ``believed_ends.py``: a pool for a plan of a scheduler's own beliefs of ends.
-- ``start_bounds.py``: what earlier searches tell about later ones. ``settled.py``: which promises
-  that are counted stay where they are when units come free.
+- ``promise_moves.py``: how counted promises move to earlier times, and ``settled.py``: which stay
+  where they are when units come free. ``compiled.py``: these moves and the timelines of numbers in C
+  (``_flux_plan``), where that was built.
+- ``start_bounds.py``: what earlier searches tell about later ones.
 
 What others rely on: ``Plan``, whole. It uses nothing of a pool but the view that
 ``ResourcePoolImplementation`` describes, so that it works on the pools of sites; that must stay so.

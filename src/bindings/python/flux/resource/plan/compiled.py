@@ -46,10 +46,10 @@ class CompiledTimeline:
         value (int): its value from then on
     """
 
-    __slots__ = ("it",)
+    __slots__ = ("cdata",)
 
     def __init__(self, start: float, value: int) -> None:
-        self.it = _owned(lib.timeline_create(start, value), lib.timeline_destroy)
+        self.cdata = _owned(lib.timeline_create(start, value), lib.timeline_destroy)
 
     @classmethod
     def rising(cls, start: float, value: int, gains: Iterable[tuple[float, int]]) -> Self:
@@ -60,51 +60,51 @@ class CompiledTimeline:
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
-        new.it = _owned(lib.timeline_copy(self.it), lib.timeline_destroy)
+        new.cdata = _owned(lib.timeline_copy(self.cdata), lib.timeline_destroy)
         return new
 
     def __len__(self) -> int:
-        return int(lib.timeline_length(self.it))
+        return int(lib.timeline_length(self.cdata))
 
     def steps(self) -> list[tuple[float, int]]:
-        count = lib.timeline_length(self.it)
+        count = lib.timeline_length(self.cdata)
         starts, values = ffi.new("double[]", count), ffi.new("int64_t[]", count)
-        lib.timeline_steps(self.it, starts, values)
+        lib.timeline_steps(self.cdata, starts, values)
         return list(zip(ffi.unpack(starts, count), ffi.unpack(values, count)))
 
     @property
     def begin(self) -> float:
-        return lib.timeline_begin(self.it)  # type: ignore[no-any-return]
+        return lib.timeline_begin(self.cdata)  # type: ignore[no-any-return]
 
     def add(self, start: float, end: float, delta: int) -> None:
-        if lib.timeline_add(self.it, start, end, delta):
+        if lib.timeline_add(self.cdata, start, end, delta):
             raise MemoryError
 
     def forget(self, time: float) -> None:
-        lib.timeline_forget(self.it, time)
+        lib.timeline_forget(self.cdata, time)
 
     def at(self, time: float) -> int:
-        return lib.timeline_at(self.it, time)  # type: ignore[no-any-return]
+        return lib.timeline_at(self.cdata, time)  # type: ignore[no-any-return]
 
     def before(self, time: float) -> int:
-        return lib.timeline_before(self.it, time)  # type: ignore[no-any-return]
+        return lib.timeline_before(self.cdata, time)  # type: ignore[no-any-return]
 
     def after(self, time: float) -> float:
-        return lib.timeline_after(self.it, time)  # type: ignore[no-any-return]
+        return lib.timeline_after(self.cdata, time)  # type: ignore[no-any-return]
 
     def least(self, start: float, end: float) -> int:
-        return lib.timeline_least(self.it, start, end)  # type: ignore[no-any-return]
+        return lib.timeline_least(self.cdata, start, end)  # type: ignore[no-any-return]
 
     def extremes(self, start: float, end: float) -> tuple[int, int]:
         found = ffi.new("int64_t[2]")
-        lib.timeline_extremes(self.it, start, end, found, found + 1)
+        lib.timeline_extremes(self.cdata, start, end, found, found + 1)
         return found[0], found[1]
 
     def since(self, value: int, time: float) -> float:
-        return lib.timeline_since(self.it, value, time)  # type: ignore[no-any-return]
+        return lib.timeline_since(self.cdata, value, time)  # type: ignore[no-any-return]
 
     def below(self, value: int, start: float) -> float:
-        return lib.timeline_below(self.it, value, start)  # type: ignore[no-any-return]
+        return lib.timeline_below(self.cdata, value, start)  # type: ignore[no-any-return]
 
     def first(
         self,
@@ -115,7 +115,7 @@ class CompiledTimeline:
         until: float = INFINITY,
     ) -> float:
         return lib.timeline_first(  # type: ignore[no-any-return]
-            self.it, value, length, start, limit, until
+            self.cdata, value, length, start, limit, until
         )
 
 
@@ -127,18 +127,18 @@ class CompiledWatch:
         number (int): that of it among those of the moves
     """
 
-    __slots__ = ("line", "number", "_it")
+    __slots__ = ("line", "number", "_cdata")
 
-    def __init__(self, it: Any, line: CompiledTimeline) -> None:
-        self._it = it
+    def __init__(self, cdata: Any, line: CompiledTimeline) -> None:
+        self._cdata = cdata
         self.line = line
-        self.number = lib.promises_add_line(it, line.it)
+        self.number = lib.promises_add_line(cdata, line.cdata)
         if self.number < 0:
             raise MemoryError
 
     def opened(self, start: float, end: float, count: int) -> None:
         """So many units have just come free in a span."""
-        if lib.promises_opened(self._it, self.number, start, end, count):
+        if lib.promises_opened(self._cdata, self.number, start, end, count):
             raise MemoryError
 
 
@@ -152,7 +152,7 @@ class CompiledMoves(PromiseMoves):
         self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
     ) -> None:
         super().__init__(promises, profiles)
-        self._it = _owned(lib.promises_create(), lib.promises_destroy)
+        self._cdata = _owned(lib.promises_create(), lib.promises_destroy)
         # Whether it has been told of all promises. It is when the first is to move: in most copies of
         # a plan none ever does.
         self._is_told = False
@@ -163,13 +163,13 @@ class CompiledMoves(PromiseMoves):
     @property
     def searches(self) -> int:
         """How often timelines were searched, for tests of what grows with what."""
-        return int(lib.promises_searches(self._it))
+        return int(lib.promises_searches(self._cdata))
 
     def watch(self, line: CompiledTimeline) -> CompiledWatch:
-        return CompiledWatch(self._it, line)
+        return CompiledWatch(self._cdata, line)
 
     def unwatch(self, watch: CompiledWatch) -> None:
-        lib.promises_drop_line(self._it, watch.number)
+        lib.promises_drop_line(self._cdata, watch.number)
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
         if self._is_told:
@@ -177,7 +177,7 @@ class CompiledMoves(PromiseMoves):
 
     def leave(self, jobid: int, profile: CountedProfile) -> None:
         if self._is_told:
-            lib.promises_drop(self._it, jobid)
+            lib.promises_drop(self._cdata, jobid)
 
     def advance(self, jobid: int, now: float) -> float:
         self._advance(array("q", (jobid,)), now, False)
@@ -209,15 +209,17 @@ class CompiledMoves(PromiseMoves):
             self._is_told = True
             for jobid, promise in self._promises.items():
                 self._tell(jobid, promise)
-        it, promises = self._it, self._promises
+        cdata, promises = self._cdata, self._promises
         profiles = self._profiles.values()
         for profile in profiles:
             overdrawn_here = overdrawn and profile.maybe_overdrawn
-            lib.promises_set_line(it, profile.watch.number, profile.kept, overdrawn_here)
-        released = ffi.new("double[]", 1 + max([one.watch.number for one in profiles]))
+            lib.promises_set_line(cdata, profile.watch.number, profile.kept, overdrawn_here)
+        released = ffi.new("double[]", 1 + max([one.watch.number for one in profiles], default=0))
         places, spans = self._places, self._spans
         jobids = ffi.from_buffer("int64_t[]", row)
-        done = lib.promises_advance(it, jobids, len(row), now, places, spans, self._moved, released)
+        done = lib.promises_advance(
+            cdata, jobids, len(row), now, places, spans, self._moved, released
+        )
         if done < 0:
             raise MemoryError
         count = self._moved[0]
@@ -240,12 +242,12 @@ class CompiledMoves(PromiseMoves):
         watch = self._profiles[promise.demand.kind].watch
         count, start, end = promise.demand.count, promise.start, promise.end
         length = length_of(promise.request)
-        if lib.promises_put(self._it, jobid, watch.number, count, start, end, length):
+        if lib.promises_put(self._cdata, jobid, watch.number, count, start, end, length):
             raise MemoryError
 
 
-def _owned(it: Any, destroy: Any) -> Any:
+def _owned(cdata: Any, destroy: Any) -> Any:
     """What C has made, to be destroyed when nobody has it any more."""
-    if it == ffi.NULL:
+    if cdata == ffi.NULL:
         raise MemoryError
-    return ffi.gc(it, destroy)
+    return ffi.gc(cdata, destroy)

@@ -722,6 +722,7 @@ class Backfill(PolicyScheduler):
     def leaves(self, job: PendingJob) -> None:
         if self.ranked is not None:
             self.forget(job)
+            self.released()  # what was kept for it may be promised to others
         else:
             self.leave_place(job)
 

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+import sys
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
@@ -13,6 +15,10 @@ from flux.scheduler.requests import PendingJob
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+
+#: How many of the promises that come due next are known.
+NEAR_TIMES = 64
+MAX_TIME = sys.float_info.max
 
 
 class PromiseBook:
@@ -39,6 +45,10 @@ class PromiseBook:
         self.open_ids: set[int] = set()
         #: no promise comes due before this, seconds since the epoch
         self._first = math.inf
+        # Those that come due by a time, and some that do not, so that few have to be looked at for
+        # the first of all.
+        self._near: set[int] = set()
+        self._near_until = -math.inf
         #: grows when a job gets its first promise, or has none any more
         self.changes = 0
 
@@ -85,7 +95,7 @@ class PromiseBook:
         else:
             self.plan.reserve(job.jobid, job.resource_request, when)
             self.open_ids.discard(job.jobid)
-            self._first = min(self._first, when)
+            self._comes_due([(job.jobid, when)])
         job.exempt = True
         if job not in self:
             place = bisect_left(self._jobs, job)
@@ -109,7 +119,7 @@ class PromiseBook:
         when = self.when(job)
         if when is not None:
             self._times[job.jobid] = when = self.plan.advance(job.jobid)
-            self._first = min(self._first, when)
+            self._comes_due([(job.jobid, when)])
         return when
 
     def advance_following(
@@ -135,8 +145,10 @@ class PromiseBook:
             behind = [other for other, _ in pairs]
         count, moves = self.plan.advance_in_turn(self._ids[first : first + len(behind)])
         moved = [(behind[place], when) for place, when in moves]
-        self._times.update([(other.jobid, when) for other, when in moved])
-        self._first = min([self._first, *[when for _, when in moves]])
+        if moved:
+            times = [(other.jobid, when) for other, when in moved]
+            self._times.update(times)
+            self._comes_due(times)
         return behind[:count], moved
 
     def drop(self, job: PendingJob) -> None:
@@ -144,6 +156,7 @@ class PromiseBook:
         if job in self:
             del self._times[job.jobid], self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
+            self._near.discard(job.jobid)
             place = bisect_left(self._jobs, job)
             del self._jobs[place], self._ids[place]
             self._by_ranks = None
@@ -184,8 +197,14 @@ class PromiseBook:
         )
 
     def next_after(self, now: float) -> float | None:
-        """When the first promise after `now` comes due; None: none does. O(promises)."""
-        first = min([when for when in self._times.values() if when > now], default=math.inf)
+        """When the first promise after `now` comes due; None: none does. O(promises), once while
+        `NEAR_TIMES` of them come due."""
+        if now >= self._near_until or len(self._near) > 4 * NEAR_TIMES:
+            self._find_near(now)
+        first = self._first_near(now)
+        if first > self._near_until:
+            self._find_near(now)
+            first = self._first_near(now)
         return None if first == math.inf else first
 
     def due(self, now: float) -> list[PendingJob]:
@@ -193,7 +212,26 @@ class PromiseBook:
         if self._first > now:
             return []
         self._first = self.next_after(now) or math.inf
-        return sorted([self._by_id[jobid] for jobid, when in self._times.items() if when <= now])
+        return sorted([self._by_id[jobid] for jobid in self._near if self._times[jobid] <= now])
+
+    def _first_near(self, now: float) -> float:
+        """When the first of those that are near comes due after `now`; infinity: none does."""
+        times = [self._times[jobid] for jobid in self._near]
+        return min([when for when in times if when > now], default=math.inf)
+
+    def _find_near(self, now: float) -> None:
+        """Find out which promises come due next. O(promises)."""
+        to_come = [when for when in self._times.values() if now < when < math.inf]
+        self._near_until = max(heapq.nsmallest(NEAR_TIMES, to_come), default=math.inf)
+        until = min(self._near_until, MAX_TIME)
+        self._near = {jobid for jobid, when in self._times.items() if when <= until}
+
+    def _comes_due(self, times: list[tuple[int, float]]) -> None:
+        """Promises, by job id, come due at some times, of which there is at least one."""
+        self._first = min(self._first, min([when for _, when in times]))
+        if self._first <= self._near_until:
+            until = self._near_until
+            self._near.update([jobid for jobid, when in times if when <= until])
 
 
 class BlockedByRanks:

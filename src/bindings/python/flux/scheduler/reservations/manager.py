@@ -182,6 +182,7 @@ class ReservationManager:
         self._counted()
         self.future.withdraw(entry)
         self.active.dismiss(entry)
+        self.refill()  # others may have waited for what it gives back
         # A promise from the end of its window on would come due when nothing else happens.
         self._host.replan()
         self._wake()
@@ -279,10 +280,12 @@ class ReservationManager:
             return False
         now = self._host.now()
         changed = surprise = False
+        # All windows that are over end first: others may have waited for what they give back.
         for entry in self.entries.values():
             while entry.window is not None and entry.window.end <= now:
                 changed = True
                 self._end_window(entry, now)
+        for entry in self.entries.values():
             if entry.window is not None and not entry.active and entry.window.start <= now:
                 changed = True
                 entry.begin()
