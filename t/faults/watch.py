@@ -84,6 +84,8 @@ class Watch:
         self.preempting = preempting
         self.faults = 0  # counted by the driver: what excuses a scheduler
         self.recorded = set()  # ids of jobs that are to make way, as the KVS has it
+        #: (endpoint, matchtag) of commits without an answer -> what it has then, if they do not fail
+        self.recording = {}
         self.preempted = {}  # jobid -> [(victim, its ranks, faults then)] of those ended for it
         self.books = None
         self.jobs = {}  # jobid -> job of the history, filled in by the driver
@@ -115,7 +117,7 @@ class Watch:
         topic = msg.topic
         if msg.type == 1:
             if topic == "kvs.commit":
-                self._commit(msg.body)
+                self._commit(msg)
             elif topic == "log.append":
                 self._logged(msg.body)
             elif topic == "job-manager.raise":
@@ -125,7 +127,9 @@ class Watch:
                 if handler:
                     handler(msg.body)
         elif msg.type == 2 and not msg.errnum:
-            if topic == "resource.acquire":
+            if topic == "kvs.commit":
+                self._stored(endpoint, msg.matchtag)
+            elif topic == "resource.acquire":
                 self._acquire(msg.body)
             elif topic == "sched.alloc":
                 self._answer(msg.body)
@@ -134,6 +138,7 @@ class Watch:
         elif msg.type == 2 and topic == "job-manager.sched-hello":
             self._hello_end()
         elif msg.type == 2 and topic == "kvs.commit" and self.holds_sched(endpoint):
+            self.recording.pop((endpoint, msg.matchtag), None)
             first, when = self.commit_failed
             retry = self.kernel.now() - when < LONGEST_RETRY
             self.commit_failed = (first if retry else self.kernel.turns, self.kernel.now())
@@ -264,8 +269,8 @@ class Watch:
 
     # -- the scheduler ---------------------------------------------------------------------------
 
-    def _commit(self, body):
-        for op in body.get("ops", ()):
+    def _commit(self, msg):
+        for op in msg.body.get("ops", ()):
             if op[0] == "put" and op[1].startswith("job.") and op[1].endswith(".R"):
                 jobid = int(op[1][4:-2].replace(".", ""), 16)
                 R = json.loads(op[2])
@@ -274,16 +279,25 @@ class Watch:
 
             elif op[0] == "put" and op[1] == PREEMPTIONS:
                 stored = json.loads(op[2])
-                self.recorded = {one["id"] for one in stored.get("borrowers", ())}
+                jobids = {one["id"] for one in stored.get("borrowers", ())}
                 for one in stored["preemptions"]:
-                    self.recorded.update(victim["id"] for victim in one["victims"])
+                    jobids.update(victim["id"] for victim in one["victims"])
+                self.recording[msg.sender, msg.matchtag] = jobids
+
+    def _stored(self, endpoint, matchtag):
+        """A commit has not failed. What a scheduler that crashed had asked for is known by now, too."""
+        jobids = self.recording.pop((endpoint, matchtag), None)
+        if jobids is not None:
+            self.recorded = jobids
+            self.recording = {key: one for key, one in self.recording.items() if key[0] is endpoint}
 
     def _raised(self, body):
         """An exception: perhaps one that ends a job to make way."""
         if body["type"] != "preempt" or body["severity"] != 0:
             return
         victim = body["id"]
-        if victim not in self.recorded:
+        gone = [one for (asker, _), one in self.recording.items() if not self.holds_sched(asker)]
+        if not any(victim in one for one in (self.recorded, *gone)):
             raise Violation(f"job {victim} is ended to make way, and there is no record of it")
         taker = int(JobID(body["note"].split()[2]))
         ranks = {resource[0] for resource in self.books.held.get(victim, ())}
