@@ -436,8 +436,8 @@ class Driver:
 
         One that started before the window made it short if it is on nodes that would have been enough.
         One that started in it should have been kept off: a node on which it is alone was the
-        reservation's; one that others leave in the window was to be, but until then the job may use the
-        rest. Of those that others keep beyond the window, as many rests are kept as nodes are missing,
+        reservation's; one that others leave in the window was to be, if not enough others are left by
+        then, but until then the job may use the rest. Of those that others keep beyond the window, as many rests are kept as nodes are missing,
         and new jobs may have the others.
         """
         seen, until = self.beside[jobid]
@@ -447,14 +447,31 @@ class Driver:
             free = len(wanted - busy)
             return free >= one["nodes"] > free - len(on - busy)
         end = self.watch.ends.get(jobid, 0) or float("inf")
-        if any(until.get(rank, 0) < min(end, one["end"]) for rank in on):
-            return True
+        for rank in on:
+            left = until.get(rank, 0)
+            if left < min(end, one["end"]):
+                others = [other for other in wanted - on if self._busy_until(other, one) <= left]
+                if len(others) < one["nodes"]:
+                    return True
         rests = set()
         for other, ranks in strangers.items():
             seen, until = self.beside[other]
             if seen > one["start"]:
                 rests |= {rank for rank in ranks & wanted if until.get(rank, 0) >= one["end"]}
         return len(rests) > max(len(wanted) - one["nodes"], 0)
+
+    def _busy_until(self, rank, one):
+        """When a rank is whole by all limits; 0 if a reservation has it, or nobody."""
+        if rank in ids(one["ranks"] or ""):
+            return 0
+        return max(
+            [
+                self.watch.ends.get(jobid, 0) or float("inf")
+                for jobid, held in self.watch.books.held.items()
+                if any(resource[0] == rank for resource in held)
+            ],
+            default=0,
+        )
 
     def _wanted(self, one, listed):
         """Ranks that a reservation would take if it could, and that are no other's for that time."""
