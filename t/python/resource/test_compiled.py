@@ -201,7 +201,7 @@ def test_no_memory(built, monkeypatch):
     class NoMemory:
         def __getattr__(self, name):
             real = getattr(lib, name)
-            if name in ("timeline_create", "timeline_copy", "promises_create"):
+            if name in ("timeline_create", "timeline_rising", "timeline_copy", "promises_create"):
                 return lambda *args: compiled.ffi.NULL
             if name.endswith(("_add", "_put", "_opened", "_advance", "_add_line")):
                 return lambda *args: -1
@@ -212,6 +212,8 @@ def test_no_memory(built, monkeypatch):
     monkeypatch.setattr(compiled, "lib", NoMemory())
     with pytest.raises(MemoryError):
         compiled.CompiledTimeline(NOW, 3)
+    with pytest.raises(MemoryError):
+        compiled.CompiledTimeline.rising(NOW, 3, [(NOW + 1, 1)])
     with pytest.raises(MemoryError):
         line.copy()
     with pytest.raises(MemoryError):

@@ -13,6 +13,11 @@
 struct timeline;
 
 struct timeline *timeline_create (double start, int64_t value);
+struct timeline *timeline_rising (double start,
+                                  int64_t value,
+                                  const double *times,
+                                  const int64_t *gains,
+                                  size_t count);
 struct timeline *timeline_copy (const struct timeline *line);
 void timeline_destroy (struct timeline *line);
 

@@ -267,6 +267,23 @@ struct timeline *timeline_create (double start, int64_t value)
     return NULL;
 }
 
+struct timeline *timeline_rising (double start,
+                                  int64_t value,
+                                  const double *times,
+                                  const int64_t *gains,
+                                  size_t count)
+{
+    struct timeline *line = timeline_create (start, value);
+
+    for (size_t i = 0; line && i < count; i++) {
+        if (timeline_add (line, times[i], INFINITY, gains[i]) < 0) {
+            timeline_destroy (line);
+            line = NULL;
+        }
+    }
+    return line;
+}
+
 struct timeline *timeline_copy (const struct timeline *line)
 {
     struct timeline *copy = calloc (1, sizeof (*copy));

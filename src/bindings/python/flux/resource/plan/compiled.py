@@ -53,9 +53,12 @@ class CompiledTimeline:
 
     @classmethod
     def rising(cls, start: float, value: int, gains: Iterable[tuple[float, int]]) -> Self:
-        self = cls(start, value)
-        for time, gain in gains:
-            self.add(time, INFINITY, gain)
+        pairs = list(gains)
+        times = ffi.from_buffer("double[]", array("d", [time for time, _ in pairs]))
+        counts = ffi.from_buffer("int64_t[]", array("q", [gain for _, gain in pairs]))
+        cdata = lib.timeline_rising(start, value, times, counts, len(pairs))
+        self = object.__new__(cls)
+        self.cdata = _owned(cdata, lib.timeline_destroy)
         return self
 
     def copy(self) -> Self:
