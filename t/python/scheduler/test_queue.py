@@ -170,6 +170,22 @@ class Request:
     finalized = False
 
 
+@pytest.mark.parametrize("behind", [20, 21])
+def test_a_round_goes_on_behind_a_row_and_passes_over_nobody(behind):
+    """A policy that examines job 19 blocks a row that begins right behind it, or one job later."""
+    backlog, pending = backlog_of(60)
+    backlog.wake(0.0)
+    examined = []
+    for one in backlog.to_examine(lambda: 0.0):
+        if one is not None:
+            examined.append(one.jobid)
+            backlog.block(one)
+            if one.jobid == 19:
+                backlog.block_row(one, [pending[jobid] for jobid in range(behind, 50)])
+    row = set(range(behind, 50))
+    assert sorted(examined) == [jobid for jobid in sorted(pending) if jobid not in row]
+
+
 def backlog_of(count):
     backlog = Backlog()
     jobs = {jobid: PendingJob(jobid, 16, 0.0, Request(), None) for jobid in range(1, count + 1)}

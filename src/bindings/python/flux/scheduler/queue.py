@@ -579,14 +579,14 @@ class Backlog(PendingQueue):
             if refused is None or limit < refused[0]:
                 self._refused[job.signature] = limit, job
 
-    def block_row(self, jobs: list[PendingJob]) -> None:
-        """These jobs, in order, were examined and cannot start as things are; that tells nothing of
-        others. If they are all that there is between the first and the last, the round goes on
-        behind them."""
+    def block_row(self, first: PendingJob, jobs: list[PendingJob]) -> None:
+        """Jobs behind `first`, the one that is examined, were examined as well, in order, and cannot
+        start as things are; that tells nothing of others. If nobody else is between `first` and the
+        last of them, the round goes on behind that one."""
         epoch = self._epoch
         for job in jobs:
             job.examined_epoch = epoch
-        if jobs and self.jobs.index(jobs[-1]) - self.jobs.index(jobs[0]) == len(jobs) - 1:
+        if jobs and self.jobs.index(jobs[-1]) - self.jobs.index(first) == len(jobs):
             self._row_end = Place(jobs[-1])
 
     def allow(self) -> None:

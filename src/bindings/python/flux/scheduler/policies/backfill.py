@@ -491,7 +491,7 @@ class Backfill(PolicyScheduler):
         if moved and moved[-1][1] <= self.now():
             looked.pop()
             moved.pop()
-        backlog.block_row(looked)
+        backlog.block_row(job, looked)
         if self.shows_changes:
             for other, when in moved:
                 self.show_promise(other, when)
