@@ -437,8 +437,8 @@ class Driver:
         One that started before the window made it short if it is on nodes that would have been enough.
         One that started in it should have been kept off: a node on which it is alone was the
         reservation's; one that others leave in the window was to be, if not enough others are left by
-        then, but until then the job may use the rest. Of those that others keep beyond the window, as many rests are kept as nodes are missing,
-        and new jobs may have the others.
+        then, but until then the job may use the rest. Of those that others keep beyond the window, as
+        many rests are kept as nodes are missing, and new jobs may have the others.
         """
         seen, until = self.beside[jobid]
         on = strangers[jobid] & wanted

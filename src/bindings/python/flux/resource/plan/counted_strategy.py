@@ -233,6 +233,7 @@ class CountedStrategy(Strategy):
 
     def stale(self, now: float) -> list[int]:
         lines: dict[UnitKind, CountTimeline | CompiledTimeline] = {}
+        moves = self._new_moves()  # none moves: the lines are thrown away
         stale = []
         for jobid, promise in self.promises.items():
             kind, count = promise.demand.kind, promise.demand.count
@@ -242,7 +243,7 @@ class CountedStrategy(Strategy):
                 continue
             line = lines.get(kind)
             if line is None:
-                fresh = CountedProfile.of(self._pool, kind, now, self._new_moves())
+                fresh = CountedProfile.of(self._pool, kind, now, moves)
                 assert fresh is not None
                 line = lines[kind] = fresh.line
             start = max(promise.start, now)
