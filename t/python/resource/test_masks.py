@@ -193,6 +193,31 @@ def test_encode(hosts, text):
     assert encode_pieces([piece for host in hosts for piece in name_pieces(host)]) == text
 
 
+number = st.integers(0, 120)
+elements = st.one_of(
+    names,
+    st.builds(
+        lambda prefix, low, more, width, suffix: f"{prefix}[{low:0{width}d}-{low + more}]{suffix}",
+        st.one_of(prefixes, st.sampled_from(["n0", "n1", "1", "x12345678901234567"])),
+        number,
+        number,
+        st.integers(1, 3),
+        st.sampled_from(["", "", "-ib", "0", "n0"]),
+    ),
+)
+
+
+@example(["n[0-11]", "n0[8-9]", "n1[0-1]"], ["n[00-11]"])
+@example(["n0", "n0", "n1"], ["n[0-1]"])
+@given(st.lists(elements, min_size=1, max_size=6), st.lists(elements, max_size=6))
+def test_hosts_are_found_as_if_all_were_listed(there, wanted):
+    hosts = list(Hostlist(",".join(there)))
+    table = HostNames(mask_of(range(2, 2 + len(hosts))), there)
+    among = set(Hostlist(",".join(wanted)))
+    found = members(table.find(",".join(wanted)))
+    assert found == [2 + n for n, host in enumerate(hosts) if host in among]
+
+
 @pytest.mark.parametrize(
     "text",
     ["n[", "n]", "n[]", "n[1,,2]", "n[2-1]", "n[a]", "n[1-2-3]", "n[1][2]", "a b", "n[1[2]]", "é", "a\n", None, 7, "n[1-9999999]",

@@ -11,6 +11,7 @@ MAX_HOSTS = 1 << 20
 _CHARS = r"[!-+\--Z\\^-~]"  # printable, without space , [ ]
 _EXPR = re.compile(rf"({_CHARS}*)(?:\[([0-9,-]*)\]({_CHARS}*))?")
 _ELEMENT = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_REST = re.compile(r"(?:\[[^\]]*\]|[^\[\],])*")
 _TRAILING = re.compile(r"[0-9]{1,18}\Z")
 
 
@@ -25,6 +26,23 @@ def decode(text, limit=MAX_HOSTS):
         ValueError: malformed, or more than ``limit`` names.
     """
     hosts = []
+    for prefix, low, high, width, suffix in ranges(text):
+        if high - low >= limit - len(hosts):
+            raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
+        if width is None:
+            hosts.append(prefix)
+        else:
+            hosts += [f"{prefix}{i:0{width}d}{suffix}" for i in range(low, high + 1)]
+    return hosts
+
+
+def ranges(text):
+    """Yield the names of a hostlist without expanding it: prefix, first and last number, how wide
+    they are printed at least (None: it is one name, the prefix), and suffix.
+
+    Raises:
+        ValueError: malformed.
+    """
     pos, end = 0, len(text)
     while pos < end:
         if text[pos] == ",":
@@ -32,29 +50,26 @@ def decode(text, limit=MAX_HOSTS):
             continue
         match = _EXPR.match(text, pos)
         stop = match.end()
-        if stop < end and text[stop] == "[" and match.group(2) is not None:
+        prefix, idlist, suffix = match.groups()
+        if stop < end and text[stop] == "[" and idlist is not None:
             # Only the first range of a name is one: the rest belongs to the name, as with the host's library.
-            last = re.compile(r"(?:\[[^\]]*\]|[^\[\],])*").match(text, stop).end()
-            hosts += [name + text[stop:last] for name in decode(match.group(), limit - len(hosts))]
-            pos = last + 1
-            continue
-        if stop < end and text[stop] != ",":
+            last = _REST.match(text, stop).end()
+            suffix += text[stop:last]
+            stop = last
+        elif stop < end and text[stop] != ",":
             raise ValueError(
                 f"hostlist {quote(text)}: unexpected {text[stop]!r} at position {stop}"
             )
-        prefix, idlist, suffix = match.groups()
         if idlist is None:
-            hosts.append(prefix)
+            yield prefix, 0, 0, None, ""
         else:
-            _expand(hosts, text, prefix, idlist, suffix, limit)
-        if len(hosts) > limit:
-            raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
+            for low, high, width in _numbers(text, idlist):
+                yield prefix, low, high, width, suffix
         pos = stop + 1
-    return hosts
 
 
-def _expand(hosts, text, prefix, idlist, suffix, limit):
-    """Append the names of one bracket group."""
+def _numbers(text, idlist):
+    """Yield the ranges in the brackets of a hostlist."""
     for element in idlist.split(","):
         match = _ELEMENT.fullmatch(element)
         if not match:
@@ -64,13 +79,7 @@ def _expand(hosts, text, prefix, idlist, suffix, limit):
         hi = lo if high is None else int(high)
         if hi < lo:
             raise ValueError(f"hostlist {quote(text)}: range {quote(element)} descends")
-        if hi - lo >= limit - len(hosts):
-            raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
-        if low[0] == "0" and len(low) > 1:
-            pad = len(low)
-            hosts += [f"{prefix}{i:0{pad}d}{suffix}" for i in range(lo, hi + 1)]
-        else:
-            hosts += [f"{prefix}{i}{suffix}" for i in range(lo, hi + 1)]
+        yield lo, hi, len(low) if low[0] == "0" and len(low) > 1 else 0
 
 
 def split(name):

@@ -8,10 +8,9 @@ it is evaluated once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.hosts import name_pieces
+from flux.resource.pool.hosts import look_ups
 from flux.resource.pool.masks import clip_idset, intervals, quote
 
 if TYPE_CHECKING:
@@ -22,6 +21,14 @@ Terms = tuple[str, tuple[Any, ...]]
 
 #: Levels of and/or/not in each other. More is an error rather than a deep recursion.
 MAX_DEPTH = 128
+#: Terms of a constraint: its values, the ranges of names in its hostlists, and text by its length.
+#: More is an error: a guest may ask about any constraint, and each term costs microseconds.
+MAX_TERMS = 10000
+#: Characters that count as a term: the ranges of an idset are many, and cost little each.
+TERM_CHARACTERS = 64
+#: The operators, and those of them whose values are constraints.
+OPERATORS = frozenset(("and", "or", "not", "properties", "hostlist", "ranks"))
+LOGIC = frozenset(("and", "or", "not"))
 #: Characters a property name must not contain (RFC 20).
 ILLEGAL_IN_PROPERTIES = frozenset("!&'\"^`|()")
 
@@ -33,66 +40,68 @@ def parse_constraint(constraint: Any) -> Terms | None:
         constraint: parsed JSON: an object ``{operator: [values...]}`` or None.
 
     Raises:
-        ValueError: not a constraint; the text names the operator and value.
+        ValueError: not a constraint, or more than `MAX_TERMS`; the text names the operator and
+            value.
     """
     if constraint is None:
         return None
-    terms = _parse(constraint, 0)
+    terms = _Reader().read(constraint, 0)
     return terms if terms != ("and", ()) else None
 
 
-def _parse(constraint: Any, depth: int) -> Terms:
-    if not isinstance(constraint, dict):
-        raise ValueError(f"constraint must be an object, got {quote(constraint)}")
-    if depth > MAX_DEPTH:
-        raise ValueError(f"constraint is nested more than {MAX_DEPTH} levels deep")
-    unknown = [name for name in constraint if name not in _PARSERS]
-    if unknown:
-        raise ValueError(f"unknown constraint operator(s): {quote(unknown)}")
-    terms = []
-    for name, values in constraint.items():
-        if name == "ranks" and isinstance(values, str):
-            values = [values]
-        if not isinstance(values, (list, tuple)):
-            raise ValueError(f"'{name}' operand must be a list, got {type(values).__name__}")
-        terms.append(_PARSERS[name](name, values, depth))
-    return terms[0] if len(terms) == 1 else ("and", tuple(terms))
+class _Reader:
+    """Reads one constraint, and counts what its evaluation costs."""
+
+    def __init__(self) -> None:
+        self._left = MAX_TERMS
+
+    def _count(self, terms: int) -> None:
+        self._left -= terms
+        if self._left < 0:
+            raise ValueError(f"constraint of more than {MAX_TERMS} terms")
+
+    def read(self, constraint: Any, depth: int) -> Terms:
+        """Return a constraint, or a part of one, as terms."""
+        if not isinstance(constraint, dict):
+            raise ValueError(f"constraint must be an object, got {quote(constraint)}")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"constraint is nested more than {MAX_DEPTH} levels deep")
+        unknown = [name for name in constraint if name not in OPERATORS]
+        if unknown:
+            raise ValueError(f"unknown constraint operator(s): {quote(unknown)}")
+        terms = []
+        for name, values in constraint.items():
+            if name == "ranks" and isinstance(values, str):
+                values = [values]
+            if not isinstance(values, (list, tuple)):
+                raise ValueError(f"'{name}' operand must be a list, got {type(values).__name__}")
+            self._count(1 + len(values))
+            if name in LOGIC:
+                parts = [self.read(value, depth + 1) for value in values]
+            else:
+                parts = [self._value(name, value) for value in values]
+            terms.append((name, tuple(parts)))
+        return terms[0] if len(terms) == 1 else ("and", tuple(terms))
+
+    def _value(self, name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            self._count(len(value) // TERM_CHARACTERS)
+        if name == "hostlist":
+            for names in look_ups(value):
+                self._count(names)
+        elif name == "ranks":
+            intervals(value)
+        else:
+            _check_property(value)
+        return value
 
 
-def _parse_terms(name: str, values: Sequence[Any], depth: int) -> Terms:
-    return (name, tuple([_parse(value, depth + 1) for value in values]))
-
-
-def _parse_properties(name: str, values: Sequence[Any], depth: int) -> Terms:
-    for value in values:
-        if not isinstance(value, str):
-            raise ValueError(f"property constraint must be a string, got {type(value).__name__}")
-        plain = value[1:] if value[:1] == "^" else value
-        if not plain or not ILLEGAL_IN_PROPERTIES.isdisjoint(plain):
-            raise ValueError(f"property constraint {quote(value)} is not a property name")
-    return (name, tuple(values))
-
-
-def _parse_hostlists(name: str, values: Sequence[Any], depth: int) -> Terms:
-    for value in values:
-        name_pieces(value)
-    return (name, tuple(values))
-
-
-def _parse_ranks(name: str, values: Sequence[Any], depth: int) -> Terms:
-    for value in values:
-        intervals(value)
-    return (name, tuple(values))
-
-
-_PARSERS = {
-    "and": _parse_terms,
-    "or": _parse_terms,
-    "not": _parse_terms,
-    "properties": _parse_properties,
-    "hostlist": _parse_hostlists,
-    "ranks": _parse_ranks,
-}
+def _check_property(value: Any) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"property constraint must be a string, got {type(value).__name__}")
+    plain = value[1:] if value[:1] == "^" else value
+    if not plain or not ILLEGAL_IN_PROPERTIES.isdisjoint(plain):
+        raise ValueError(f"property constraint {quote(value)} is not a property name")
 
 
 def matching_ranks(terms: Terms, inventory: Inventory) -> int:

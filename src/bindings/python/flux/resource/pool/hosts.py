@@ -8,8 +8,8 @@ from R and the R of an allocation is written without expanding the list.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount, quote, runs
@@ -17,15 +17,26 @@ from flux.resource.pool.masks import popcount, quote, runs
 #: Names that a hostlist may stand for, as many as there may be ranks: a short text like
 #: ``n[0-99999999]`` must not cost memory without bound.
 MAX_NAMES = 1 << 20
+#: Characters of a name beside what is in brackets; no host has a longer one.
+MAX_NAME = 255
+#: Digits of a number in a name; what there is more belongs to what precedes it.
+MAX_DIGITS = 18
 
 if TYPE_CHECKING:
     #: ``(prefix, width, low, count)``; see ``name_pieces()``.
     Piece = tuple[str, int | None, int, int]
+    #: What precedes the last number of a name, how many digits that is printed with (0: there is
+    #: none), and what follows it. Two names are the same if their forms and their numbers are.
+    NameForm = tuple[str, int, str]
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")
 _ELEMENT = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _TAIL = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
+_DIGITS = "0123456789"
+_DIGIT = re.compile("[0-9]")
+#: A name read backwards: what follows its last number, the number, what precedes it.
+_BACKWARDS = re.compile(rf"([^0-9]*)([0-9]{{0,{MAX_DIGITS}}})(.*)", re.DOTALL)
 
 
 def _split(text: str) -> list[str]:
@@ -47,31 +58,29 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def name_pieces(text: Any) -> list[Piece]:
-    """Decode a hostlist into pieces ``(prefix, width, low, count)``.
+def _elements(text: Any) -> Iterator[tuple[str, int | None, int, int, str]]:
+    """Decode a hostlist into ``(prefix, width, low, high, suffix)``, one for each name and range.
 
-    A piece stands for ``count`` names, ``prefix`` and the numbers from ``low`` on printed at least
-    ``width`` digits wide; ``width`` is None for one name that does not end in digits.
+    Numbers are printed at least ``width`` digits wide between prefix and suffix; ``width`` is None
+    for a name without brackets, which is the prefix. Costs a look at each element, however many
+    names it stands for.
 
     Raises:
-        ValueError: not a hostlist (RFC 29), or more than 2^20 names.
+        ValueError: not a hostlist (RFC 29).
     """
     if not isinstance(text, str):
         raise ValueError(f"hostlist must be a string, got {quote(text)}")
-    if _PLAIN.fullmatch(text):
-        return [_name_piece(text)]
-    pieces: list[Piece] = []
-    total = 0
     for expr in _split(text):
         if not expr:
             continue
         match = _EXPR.fullmatch(expr)
         if match is None:
             raise ValueError(f"invalid hostlist {quote(text)}")
-        prefix, inner, suffix = match.groups()
-        if inner is None:
-            pieces.append(_name_piece(prefix))
-            total += 1
+        prefix, inner, suffix = match.groups("")
+        if len(prefix) + len(suffix) > MAX_NAME:
+            raise ValueError(f"invalid hostlist {quote(text)}: a name is too long")
+        if match.start(2) < 0:
+            yield prefix, None, 0, 0, ""
             continue
         first_width = None
         for element in inner.split(","):
@@ -82,26 +91,37 @@ def name_pieces(text: Any) -> list[Piece]:
             own = len(low) if low[0] == "0" and len(low) > 1 else 0
             if first_width is None:
                 first_width = own
-            count = int(high or low) - int(low) + 1
-            total += count
-            if count < 1 or total > MAX_NAMES:
-                why = ": too many names" if count > 0 else ""
-                raise ValueError(f"invalid hostlist {quote(text)}{why}")
-            _add_pieces(pieces, prefix, own or first_width, int(low), count, suffix)
-    if total > MAX_NAMES:
-        raise ValueError(f"invalid hostlist {quote(text)}: too many names")
+            if int(high or low) < int(low):
+                raise ValueError(f"invalid hostlist {quote(text)}")
+            yield prefix, own or first_width, int(low), int(high or low), suffix
+
+
+def name_pieces(text: Any) -> list[Piece]:
+    """Decode a hostlist into pieces ``(prefix, width, low, count)``.
+
+    A piece stands for ``count`` names, ``prefix`` and the numbers from ``low`` on printed at least
+    ``width`` digits wide; ``width`` is None for one name that does not end in digits.
+
+    Raises:
+        ValueError: not a hostlist (RFC 29), or more than 2^20 names.
+    """
+    if isinstance(text, str) and _PLAIN.fullmatch(text):
+        return [_name_piece(text)]
+    pieces: list[Piece] = []
+    total = 0
+    for prefix, width, low, high, suffix in _elements(text):
+        total += high - low + 1
+        if total > MAX_NAMES:
+            raise ValueError(f"invalid hostlist {quote(text)}: too many names")
+        if width is None:
+            pieces.append(_name_piece(prefix))
+        elif suffix or prefix[-1:].isdigit():
+            # What the brackets list is not all of the digits at the end of the name.
+            for number in range(low, high + 1):
+                pieces.append(_name_piece(f"{prefix}{number:0{width}d}{suffix}"))
+        else:
+            pieces.append((prefix, width, low, high - low + 1))
     return pieces
-
-
-def _add_pieces(
-    pieces: list[Piece], prefix: str, width: int, low: int, count: int, suffix: str
-) -> None:
-    if suffix or prefix[-1:].isdigit():
-        # What the brackets list is not all of the digits at the end of the name.
-        for number in range(low, low + count):
-            pieces.append(_name_piece(f"{prefix}{number:0{width}d}{suffix}"))
-    else:
-        pieces.append((prefix, width, low, count))
 
 
 def _name_piece(name: str) -> Piece:
@@ -110,6 +130,44 @@ def _name_piece(name: str) -> Piece:
         return (name, None, 0, 1)
     prefix, digits = match.groups()
     return (prefix, len(digits) if digits[0] == "0" and len(digits) > 1 else 0, int(digits), 1)
+
+
+def look_ups(text: Any) -> Iterator[int]:
+    """How many look-ups `HostNames.find` makes for each element of a hostlist.
+
+    Raises:
+        ValueError: not a hostlist.
+    """
+    for _, width, low, high, suffix in _elements(text):
+        yield high - low + 1 if width is not None and _DIGIT.search(suffix) else 1
+
+
+def _spans(
+    prefix: str, width: int | None, low: int, high: int, suffix: str
+) -> Iterator[tuple[NameForm, int, int]]:
+    """An element of a hostlist as ``(form, low, high)``: names of one form, by their numbers."""
+    if width is None:
+        tail, digits, head = [part[::-1] for part in _BACKWARDS.fullmatch(prefix[::-1]).groups()]  # type: ignore[union-attr]
+        number = int(digits or 0)
+        yield (head, len(digits), tail), number, number
+    elif _DIGIT.search(suffix):
+        # The number in brackets is not the last of these names, or not all of its digits.
+        if high - low >= MAX_NAMES:
+            raise ValueError(
+                f"invalid hostlist {quote(f'{prefix}[{low}-{high}]{suffix}')}: too many names"
+            )
+        for number in range(low, high + 1):
+            yield from _spans(f"{prefix}{number:0{width}d}{suffix}", None, 0, 0, "")
+    else:
+        digits = prefix[len(prefix.rstrip(_DIGITS)) :]
+        while low <= high:
+            own = max(width, len(str(low)))
+            last = min(high, 10**own - 1)
+            ahead = digits[-(MAX_DIGITS - own) :] if own < MAX_DIGITS else ""
+            base = int(ahead or 0) * 10**own
+            form = (prefix[: len(prefix) - len(ahead)], len(ahead) + own, suffix)
+            yield form, base + low, base + last
+            low = last + 1
 
 
 def encode_pieces(pieces: Iterable[Piece]) -> str:
@@ -166,11 +224,12 @@ class HostNames:
         ValueError: a bad hostlist, or more or fewer hosts than ranks.
     """
 
-    __slots__ = ("named", "_ranks", "_names", "_pairs")
+    __slots__ = ("named", "_ranks", "_names", "_pairs", "_forms")
 
     def __init__(self, ranks: int, nodelist: Any) -> None:
         self._ranks = ranks
         self._pairs: tuple[list[int], list[Piece]] | None = None
+        self._forms: dict[NameForm, list[_Series]] | None = None
         self.named = nodelist is not None
         names: list[Piece] = []
         self._names = names
@@ -229,30 +288,57 @@ class HostNames:
             ValueError: not a hostlist.
         """
         mask = 0
-        wanted = name_pieces(text)
-        by_prefix: dict[str, list[int]] = {}
-        starts, pieces = self._paired()
-        for at, piece in enumerate(pieces):
-            by_prefix.setdefault(piece[0], []).append(at)
-        for prefix, width, low, count in wanted:
-            for at in by_prefix.get(prefix, ()):
-                _, own_width, first, size = pieces[at]
-                start = starts[at]
-                if width is None or own_width is None:
-                    if width is None and own_width is None:
-                        mask |= 1 << start
-                    continue
-                begin = max(low, first)
-                end = min(low + count, first + size)
-                if begin >= end:
-                    continue
-                if width != own_width:
-                    # 08 and 8 are two hosts; 10 is 10 at any width up to two.
-                    begin = max(begin, 10 ** max(width - 1, own_width - 1, 0))
-                    if begin >= end:
-                        continue
-                mask |= ((1 << (end - begin)) - 1) << (start + begin - first)
+        forms = self._by_form()
+        for element in _elements(text):
+            for form, low, high in _spans(*element):
+                for series in forms.get(form, ()):
+                    mask |= series.between(low, high)
         return mask
+
+    def _by_form(self) -> dict[NameForm, list[_Series]]:
+        """All names, by their forms. O(pieces of names) the first time."""
+        if self._forms is None:
+            forms: dict[NameForm, list[_Series]] = {}
+            for start, (prefix, width, first, count) in zip(*self._paired()):
+                for form, low, high in _spans(prefix, width, first, first + count - 1, ""):
+                    known = forms.setdefault(form, [])
+                    if not known or low < known[-1].highs[-1]:
+                        known.append(_Series())
+                    known[-1].add(start, low, high)
+                    start += high - low + 1
+            self._forms = forms
+        return self._forms
+
+
+class _Series:
+    """Ranks whose names are of one form, in the order of the numbers in them: what is between two
+    numbers is found with two searches, however many names that is.
+    """
+
+    __slots__ = ("lows", "highs", "ranks", "mask")
+
+    def __init__(self) -> None:
+        self.lows: list[int] = []
+        self.highs: list[int] = []
+        self.ranks: list[int] = []  # the first of each run
+        self.mask = 0
+
+    def add(self, rank: int, low: int, high: int) -> None:
+        """A run of ranks is named with the numbers from ``low`` to ``high``."""
+        self.lows.append(low)
+        self.highs.append(high)
+        self.ranks.append(rank)
+        self.mask |= ((1 << (high - low + 1)) - 1) << rank
+
+    def between(self, low: int, high: int) -> int:
+        """Mask of the ranks whose numbers are from ``low`` to ``high``.  O(log runs) and one mask."""
+        first = bisect_left(self.highs, low)
+        last = bisect_right(self.lows, high) - 1
+        if first > last:
+            return 0
+        begin = self.ranks[first] + max(low - self.lows[first], 0)
+        end = self.ranks[last] + min(high, self.highs[last]) - self.lows[last]
+        return self.mask & ((1 << (end - begin + 1)) - 1) << begin
 
 
 def _pair(
