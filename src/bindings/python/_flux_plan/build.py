@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 import extension  # noqa: E402
 
 NAME = "_flux_plan"
-SOURCES = ["timeline.c", "promises.c"]
+SOURCES = ["timeline.c", "promises.c", "availability.c"]
 
 PRELUDE = """
 #include <stdbool.h>
@@ -44,7 +44,7 @@ def builder():
         PRELUDE,
         sources=[os.path.join(HERE, name) for name in SOURCES],
         include_dirs=[HERE],
-        extra_compile_args=["-std=gnu99", "-O2"],
+        extra_compile_args=["-std=gnu99", "-O2", "-Wall", "-Wextra", "-Werror"],
     )
     return ffi
 

@@ -106,3 +106,81 @@ int64_t promises_advance (struct promises *promises,
  * what.
  */
 uint64_t promises_searches (const struct promises *promises);
+
+/* Room on ranks over time, as flux.resource.plan.availability.Availability: what a function answers
+ * is said there at the method of its name.  Masks of ranks are bytes, the lowest rank first.
+ */
+struct availability;
+
+struct demand {
+    int64_t count;
+    const int64_t *each; /* one for each kind of amount */
+    bool per_node;
+    bool whole;
+    const unsigned char *ranks;
+    size_t length; /* of ranks, in bytes */
+};
+
+/* ranks, kinds: how many; totals: the amounts of each rank, one rank after the other; those of a rank
+ * that does not exist are 0.
+ */
+struct availability *availability_create (size_t ranks, size_t kinds, const int64_t *totals);
+struct availability *availability_copy (const struct availability *all);
+void availability_destroy (struct availability *all);
+
+/* What returns the number of a use returns -1 if there is no memory left, and -2 if there is no room. */
+int64_t availability_use (struct availability *all, double start, double end);
+int availability_take (struct availability *all,
+                       int64_t number,
+                       const unsigned char *ranks,
+                       size_t length,
+                       const int64_t *amounts);
+int availability_take_one (struct availability *all,
+                           int64_t number,
+                           size_t rank,
+                           const int64_t *amounts);
+int availability_enter (struct availability *all, int64_t number);
+int availability_leave (struct availability *all, int64_t number);
+void availability_drop (struct availability *all, int64_t number);
+
+size_t availability_parts (const struct availability *all, int64_t number);
+/* ranks, amounts: room for availability_parts() of them */
+void availability_amounts_of (const struct availability *all,
+                              int64_t number,
+                              int64_t *ranks,
+                              int64_t *amounts);
+void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks);
+
+int64_t availability_room (const struct availability *all,
+                           const struct demand *demand,
+                           double start,
+                           double end,
+                           unsigned char *ranks);
+bool availability_overdrawn (const struct availability *all, int64_t number, double since);
+void availability_booked (const struct availability *all,
+                          double start,
+                          double end,
+                          unsigned char *ranks);
+/* Minus infinity: no memory. */
+double availability_earliest (struct availability *all,
+                              const struct demand *demand,
+                              double length,
+                              double after,
+                              double now,
+                              bool may_move);
+int64_t availability_book (struct availability *all,
+                           const struct demand *demand,
+                           double start,
+                           double end,
+                           double now,
+                           bool may_move);
+int availability_can_book (struct availability *all,
+                           const struct demand *demand,
+                           double start,
+                           double end,
+                           double now);
+double availability_enough_until (struct availability *all,
+                                  const int64_t *amounts,
+                                  const unsigned char *ranks,
+                                  size_t length,
+                                  double since);

@@ -1,0 +1,1379 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later
+ *
+ * Room on ranks over time: flux/resource/plan/availability.py, function by function, where the
+ * definitions are.
+ *
+ * Each rank has a line: what all uses together leave of it from each step on.  A question about a span
+ * reads the lines of the ranks in question, most of which have a few steps.  Promises that may be moved
+ * are listed on their ranks as well, so that a question can leave out those that come later in the
+ * order of starts.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+
+#define MAX_KINDS 8
+#define MAX_MOVED 16
+#define MAX_TRIES 4
+
+struct line {
+    size_t count, room; /* steps */
+    double *times;      /* when each begins; that of the first is minus infinity */
+    size_t *marks;      /* how many uses begin or end with each */
+    int64_t *free;      /* what is left, the kinds of each step one after the other */
+    size_t promises, promises_room;
+    int64_t *promised; /* numbers of the promises here that may be moved */
+};
+
+struct part {
+    size_t rank;
+    int64_t amounts[MAX_KINDS];
+};
+
+struct use {
+    bool exists, entered, waits; /* waits: it is in the queue of book() */
+    bool movable;
+    double start, end;
+    uint64_t sequence; /* grows with each use */
+    struct demand demand;
+    int64_t each[MAX_KINDS];
+    size_t count, room;
+    struct part *parts;
+};
+
+struct availability {
+    size_t ranks, kinds;
+    int64_t *totals;
+    struct line *lines;
+    struct use *uses;
+    size_t count, room; /* of uses */
+    int64_t *unused;    /* numbers of uses that do not exist */
+    size_t unused_count;
+    size_t movable; /* promises that are entered and may be moved */
+    uint64_t sequence;
+    struct line sum; /* what some ranks have left together, if that is known */
+    bool summed;
+    unsigned char *summed_ranks;
+    int64_t *scratch; /* units at each step of a line */
+    size_t scratch_room;
+};
+
+/* The place of a promise in the order in which promises are placed. */
+struct order {
+    double start;
+    uint64_t sequence;
+};
+
+static const struct order LAST = {INFINITY, UINT64_MAX}; /* behind all: none is left out */
+static const struct order JOBS = {-INFINITY, 0};         /* before all: all are left out */
+
+static bool is_behind (const struct use *use, struct order order)
+{
+    return use->movable
+           && (use->start > order.start
+               || (use->start == order.start && use->sequence > order.sequence));
+}
+
+static void *grown (void *array, size_t *room, size_t wanted, size_t size)
+{
+    size_t more = *room ? *room : 4;
+
+    while (more < wanted) {
+        if (more > SIZE_MAX / 2 / size)
+            return NULL;
+        more *= 2;
+    }
+    array = realloc (array, more * size);
+    if (array)
+        *room = more;
+    return array;
+}
+
+static bool has (const unsigned char *ranks, size_t length, size_t rank)
+{
+    return rank / 8 < length && (ranks[rank / 8] >> (rank % 8) & 1);
+}
+
+/* -- lines -- */
+
+static int line_reserve (struct line *line, size_t kinds, size_t wanted)
+{
+    size_t room = line->room;
+    double *times;
+    size_t *marks;
+    int64_t *values;
+
+    if (wanted <= room)
+        return 0;
+    times = grown (line->times, &room, wanted, sizeof (double));
+    if (!times)
+        return -1;
+    line->times = times;
+    marks = realloc (line->marks, room * sizeof (size_t));
+    if (!marks)
+        return -1;
+    line->marks = marks;
+    values = realloc (line->free, room * kinds * sizeof (int64_t));
+    if (!values)
+        return -1;
+    line->free = values;
+    line->room = room;
+    return 0;
+}
+
+static void line_clear (struct line *line)
+{
+    free (line->times);
+    free (line->marks);
+    free (line->free);
+    free (line->promised);
+    memset (line, 0, sizeof (*line));
+}
+
+/* The place of the step that a time is in. */
+static size_t step_at (const struct line *line, double time)
+{
+    size_t low = 0, high = line->count;
+
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (line->times[middle] <= time)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The place of the step that begins at a time, which is made if there is none; there is room. */
+static size_t step_from (struct line *line, size_t kinds, double time)
+{
+    size_t at = step_at (line, time);
+
+    if (line->times[at] == time)
+        return at;
+    at++;
+    memmove (line->times + at + 1, line->times + at, (line->count - at) * sizeof (double));
+    memmove (line->marks + at + 1, line->marks + at, (line->count - at) * sizeof (size_t));
+    memmove (line->free + (at + 1) * kinds,
+             line->free + at * kinds,
+             (line->count - at) * kinds * sizeof (int64_t));
+    line->times[at] = time;
+    line->marks[at] = 0;
+    memcpy (line->free + at * kinds, line->free + (at - 1) * kinds, kinds * sizeof (int64_t));
+    line->count++;
+    return at;
+}
+
+/* One use fewer begins or ends with a step, which goes with the last of them. */
+static void line_unmark (struct line *line, size_t kinds, size_t at)
+{
+    if (at == 0 || --line->marks[at])
+        return;
+    memmove (line->times + at, line->times + at + 1, (line->count - at - 1) * sizeof (double));
+    memmove (line->marks + at, line->marks + at + 1, (line->count - at - 1) * sizeof (size_t));
+    memmove (line->free + at * kinds,
+             line->free + (at + 1) * kinds,
+             (line->count - at - 1) * kinds * sizeof (int64_t));
+    line->count--;
+}
+
+/* Enter (sign 1) or take out (-1) a use of amounts for a span. */
+static int line_change (struct line *line,
+                        size_t kinds,
+                        double start,
+                        double end,
+                        const int64_t *amounts,
+                        int sign)
+{
+    size_t first, last, at, kind;
+
+    if (!(start < end))
+        return 0;
+    if (line_reserve (line, kinds, line->count + 2) < 0)
+        return -1;
+    first = step_from (line, kinds, start);
+    last = end < INFINITY ? step_from (line, kinds, end) : line->count;
+    for (at = first; at < last; at++)
+        for (kind = 0; kind < kinds; kind++)
+            line->free[at * kinds + kind] -= sign * amounts[kind];
+    if (sign > 0) {
+        line->marks[first]++;
+        if (last < line->count)
+            line->marks[last]++;
+    } else {
+        if (last < line->count)
+            line_unmark (line, kinds, last);
+        line_unmark (line, kinds, first);
+    }
+    return 0;
+}
+
+static int line_copy (struct line *line, const struct line *from, size_t kinds)
+{
+    memset (line, 0, sizeof (*line));
+    if (line_reserve (line, kinds, from->count) < 0)
+        return -1;
+    line->count = from->count;
+    memcpy (line->times, from->times, from->count * sizeof (double));
+    memcpy (line->marks, from->marks, from->count * sizeof (size_t));
+    memcpy (line->free, from->free, from->count * kinds * sizeof (int64_t));
+    if (from->promises) {
+        line->promised = malloc (from->promises * sizeof (int64_t));
+        if (!line->promised)
+            return -1;
+        memcpy (line->promised, from->promised, from->promises * sizeof (int64_t));
+        line->promises = line->promises_room = from->promises;
+    }
+    return 0;
+}
+
+/* -- life and death -- */
+
+struct availability *availability_create (size_t ranks, size_t kinds, const int64_t *totals)
+{
+    struct availability *all;
+    size_t rank;
+
+    if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 64)
+        return NULL;
+    all = calloc (1, sizeof (*all));
+    if (!all)
+        return NULL;
+    all->ranks = ranks;
+    all->kinds = kinds;
+    all->totals = malloc ((ranks * kinds + 1) * sizeof (int64_t));
+    all->lines = calloc (ranks + 1, sizeof (struct line));
+    all->summed_ranks = calloc (ranks / 8 + 1, 1);
+    if (!all->totals || !all->lines || !all->summed_ranks) {
+        availability_destroy (all);
+        return NULL;
+    }
+    memcpy (all->totals, totals, ranks * kinds * sizeof (int64_t));
+    for (rank = 0; rank < ranks; rank++) {
+        struct line *line = all->lines + rank;
+        if (line_reserve (line, kinds, 2) < 0) {
+            availability_destroy (all);
+            return NULL;
+        }
+        line->count = 1;
+        line->times[0] = -INFINITY;
+        line->marks[0] = 0;
+        memcpy (line->free, totals + rank * kinds, kinds * sizeof (int64_t));
+    }
+    return all;
+}
+
+void availability_destroy (struct availability *all)
+{
+    size_t at;
+
+    if (!all)
+        return;
+    for (at = 0; all->lines && at < all->ranks; at++)
+        line_clear (all->lines + at);
+    for (at = 0; at < all->count; at++) {
+        free (all->uses[at].parts);
+        free ((void *)all->uses[at].demand.ranks);
+    }
+    line_clear (&all->sum);
+    free (all->lines);
+    free (all->totals);
+    free (all->uses);
+    free (all->unused);
+    free (all->summed_ranks);
+    free (all->scratch);
+    free (all);
+}
+
+static int demand_copy (struct use *use, const struct demand *demand, size_t kinds)
+{
+    unsigned char *ranks = malloc (demand->length + 1);
+
+    if (!ranks)
+        return -1;
+    memcpy (ranks, demand->ranks, demand->length);
+    memcpy (use->each, demand->each, kinds * sizeof (int64_t));
+    use->demand = *demand;
+    use->demand.ranks = ranks;
+    use->demand.each = NULL; /* it is in use->each, which moves when the array of uses grows */
+    use->movable = true;
+    return 0;
+}
+
+struct availability *availability_copy (const struct availability *from)
+{
+    struct availability *all;
+    size_t at;
+
+    all = calloc (1, sizeof (*all));
+    if (!all)
+        return NULL;
+    all->ranks = from->ranks;
+    all->kinds = from->kinds;
+    all->movable = from->movable;
+    all->sequence = from->sequence;
+    all->totals = malloc ((from->ranks * from->kinds + 1) * sizeof (int64_t));
+    all->lines = calloc (from->ranks + 1, sizeof (struct line));
+    all->uses = calloc (from->count + 1, sizeof (struct use));
+    all->unused = malloc ((from->count + 1) * sizeof (int64_t));
+    all->summed_ranks = calloc (from->ranks / 8 + 1, 1);
+    if (!all->totals || !all->lines || !all->uses || !all->unused || !all->summed_ranks)
+        goto failed;
+    memcpy (all->totals, from->totals, from->ranks * from->kinds * sizeof (int64_t));
+    memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
+    all->unused_count = from->unused_count;
+    all->room = from->count + 1;
+    for (at = 0; at < from->ranks; at++)
+        if (line_copy (all->lines + at, from->lines + at, from->kinds) < 0)
+            goto failed;
+    for (at = 0; at < from->count; at++) {
+        const struct use *old = from->uses + at;
+        struct use *use = all->uses + at;
+
+        all->count = at + 1;
+        if (!old->exists)
+            continue;
+        *use = *old;
+        use->parts = NULL;
+        use->room = 0;
+        use->demand.ranks = NULL;
+        if (old->movable && demand_copy (use, &(struct demand){.count = old->demand.count,
+                                                               .each = old->each,
+                                                               .per_node = old->demand.per_node,
+                                                               .whole = old->demand.whole,
+                                                               .ranks = old->demand.ranks,
+                                                               .length = old->demand.length},
+                                         from->kinds) < 0)
+            goto failed;
+        use->parts = malloc ((old->count + 1) * sizeof (struct part));
+        if (!use->parts)
+            goto failed;
+        use->room = old->count + 1;
+        memcpy (use->parts, old->parts, old->count * sizeof (struct part));
+    }
+    return all;
+failed:
+    availability_destroy (all);
+    return NULL;
+}
+
+/* -- uses -- */
+
+int64_t availability_use (struct availability *all, double start, double end)
+{
+    struct use *use;
+    int64_t number;
+
+    if (all->unused_count) {
+        number = all->unused[--all->unused_count];
+    } else {
+        if (all->count == all->room) {
+            size_t room = all->room;
+            struct use *uses = grown (all->uses, &room, all->count + 1, sizeof (struct use));
+            int64_t *unused;
+
+            if (!uses)
+                return -1;
+            all->uses = uses;
+            unused = realloc (all->unused, room * sizeof (int64_t));
+            if (!unused)
+                return -1;
+            all->unused = unused;
+            all->room = room;
+        }
+        number = (int64_t)all->count++;
+    }
+    use = all->uses + number;
+    memset (use, 0, sizeof (*use));
+    use->exists = true;
+    use->start = start;
+    use->end = end;
+    use->sequence = ++all->sequence;
+    return number;
+}
+
+int availability_take_one (struct availability *all,
+                           int64_t number,
+                           size_t rank,
+                           const int64_t *amounts)
+{
+    struct use *use = all->uses + number;
+    struct part *part;
+
+    if (rank >= all->ranks)
+        return 0;
+    if (use->count == use->room) {
+        struct part *parts = grown (use->parts, &use->room, use->count + 1, sizeof (struct part));
+        if (!parts)
+            return -1;
+        use->parts = parts;
+    }
+    part = use->parts + use->count++;
+    part->rank = rank;
+    memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
+    return 0;
+}
+
+int availability_take (struct availability *all,
+                       int64_t number,
+                       const unsigned char *ranks,
+                       size_t length,
+                       const int64_t *amounts)
+{
+    size_t byte, bit;
+
+    for (byte = 0; byte < length; byte++)
+        for (bit = 0; ranks[byte] >> bit; bit++)
+            if (ranks[byte] >> bit & 1
+                && availability_take_one (all, number, byte * 8 + bit, amounts) < 0)
+                return -1;
+    return 0;
+}
+
+/* What a use takes of the ranks that are summed up; whether it is on any. */
+static bool sum_of (const struct availability *all, const struct use *use, int64_t *sum)
+{
+    bool any = false;
+    size_t at, kind;
+
+    memset (sum, 0, MAX_KINDS * sizeof (int64_t));
+    for (at = 0; at < use->count; at++)
+        if (has (all->summed_ranks, all->ranks / 8 + 1, use->parts[at].rank)) {
+            any = true;
+            for (kind = 0; kind < all->kinds; kind++)
+                sum[kind] += use->parts[at].amounts[kind];
+        }
+    return any;
+}
+
+static int change (struct availability *all, int64_t number, int sign)
+{
+    struct use *use = all->uses + number;
+    int64_t sum[MAX_KINDS];
+    size_t at;
+
+    if (all->summed && sum_of (all, use, sum)
+        && line_change (&all->sum, all->kinds, use->start, use->end, sum, sign) < 0)
+        return -1;
+    for (at = 0; at < use->count; at++) {
+        struct part *part = use->parts + at;
+        struct line *line = all->lines + part->rank;
+
+        if (line_change (line, all->kinds, use->start, use->end, part->amounts, sign) < 0)
+            return -1;
+        if (!use->movable)
+            continue;
+        if (sign > 0) {
+            if (line->promises == line->promises_room) {
+                int64_t *more = grown (line->promised,
+                                       &line->promises_room,
+                                       line->promises + 1,
+                                       sizeof (int64_t));
+                if (!more)
+                    return -1;
+                line->promised = more;
+            }
+            line->promised[line->promises++] = number;
+        } else {
+            size_t place = 0;
+            while (place < line->promises && line->promised[place] != number)
+                place++;
+            if (place < line->promises)
+                line->promised[place] = line->promised[--line->promises];
+        }
+    }
+    use->entered = sign > 0;
+    if (use->movable)
+        all->movable += sign;
+    return 0;
+}
+
+int availability_enter (struct availability *all, int64_t number)
+{
+    return all->uses[number].entered ? 0 : change (all, number, 1);
+}
+
+int availability_leave (struct availability *all, int64_t number)
+{
+    return all->uses[number].entered ? change (all, number, -1) : 0;
+}
+
+void availability_drop (struct availability *all, int64_t number)
+{
+    struct use *use = all->uses + number;
+
+    free (use->parts);
+    free ((void *)use->demand.ranks);
+    memset (use, 0, sizeof (*use));
+    all->unused[all->unused_count++] = number;
+}
+
+size_t availability_parts (const struct availability *all, int64_t number)
+{
+    return all->uses[number].count;
+}
+
+void availability_amounts_of (const struct availability *all,
+                              int64_t number,
+                              int64_t *ranks,
+                              int64_t *amounts)
+{
+    const struct use *use = all->uses + number;
+    size_t at;
+
+    for (at = 0; at < use->count; at++) {
+        ranks[at] = (int64_t)use->parts[at].rank;
+        memcpy (amounts + at * all->kinds,
+                use->parts[at].amounts,
+                all->kinds * sizeof (int64_t));
+    }
+}
+
+static void mark (unsigned char *ranks, size_t rank)
+{
+    ranks[rank / 8] |= 1 << (rank % 8);
+}
+
+void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks)
+{
+    const struct use *use = all->uses + number;
+    size_t at;
+
+    for (at = 0; at < use->count; at++)
+        mark (ranks, use->parts[at].rank);
+}
+
+/* -- questions -- */
+
+/* What uses leave of a rank at a step of its line, without the promises that are behind a place in the
+ * order.
+ */
+static void free_at (const struct availability *all,
+                     size_t rank,
+                     size_t step,
+                     double time,
+                     struct order order,
+                     int64_t *left)
+{
+    const struct line *line = all->lines + rank;
+    size_t at, kind, part;
+
+    memcpy (left, line->free + step * all->kinds, all->kinds * sizeof (int64_t));
+    if (order.start == INFINITY)
+        return;
+    for (at = 0; at < line->promises; at++) {
+        const struct use *use = all->uses + line->promised[at];
+
+        if (!is_behind (use, order) || use->start > time || use->end <= time)
+            continue;
+        for (part = 0; part < use->count; part++)
+            if (use->parts[part].rank == rank)
+                for (kind = 0; kind < all->kinds; kind++)
+                    left[kind] += use->parts[part].amounts[kind];
+    }
+}
+
+static int64_t units_in (const struct availability *all,
+                         const int64_t *each,
+                         const int64_t *left,
+                         int64_t units)
+{
+    size_t kind;
+
+    for (kind = 0; kind < all->kinds; kind++)
+        if (each[kind]) {
+            if (left[kind] < each[kind])
+                return 0;
+            if (units > 1 && left[kind] / each[kind] < units)
+                units = left[kind] / each[kind];
+        }
+    return units;
+}
+
+/* The amounts of one unit on a rank; NULL: the rank can have none. */
+static const int64_t *unit_on (const struct availability *all,
+                               const struct demand *demand,
+                               size_t rank)
+{
+    const int64_t *total = all->totals + rank * all->kinds;
+    size_t kind;
+
+    for (kind = 0; kind < all->kinds; kind++)
+        if (total[kind] < demand->each[kind])
+            return NULL;
+    return demand->whole ? total : demand->each;
+}
+
+static int64_t most_units (const struct demand *demand)
+{
+    return demand->per_node || demand->whole ? 1 : demand->count;
+}
+
+static int64_t units_on (const struct availability *all,
+                         size_t rank,
+                         const struct demand *demand,
+                         double start,
+                         double end,
+                         struct order order)
+{
+    const struct line *line = all->lines + rank;
+    const int64_t *each = unit_on (all, demand, rank);
+    int64_t left[MAX_KINDS], units = most_units (demand);
+    size_t step;
+
+    if (!each)
+        return 0;
+    if (!line->promises)
+        order = LAST;
+    for (step = step_at (line, start); units && step < line->count; step++) {
+        double time = line->times[step] > start ? line->times[step] : start;
+
+        if (time >= end && time > start)
+            break;
+        if (order.start == INFINITY) {
+            units = units_in (all, each, line->free + step * all->kinds, units);
+        } else {
+            free_at (all, rank, step, time, order, left);
+            units = units_in (all, each, left, units);
+        }
+    }
+    return units;
+}
+
+/* Go on to the next rank of a mask; the number of ranks: there is none. */
+static size_t next_rank (const struct availability *all, const struct demand *demand, size_t rank)
+{
+    while (rank < all->ranks && rank / 8 < demand->length) {
+        unsigned char byte = demand->ranks[rank / 8] >> (rank % 8);
+
+        if (!byte) {
+            rank = (rank / 8 + 1) * 8;
+            continue;
+        }
+        while (!(byte & 1)) {
+            byte >>= 1;
+            rank++;
+        }
+        return rank < all->ranks ? rank : all->ranks;
+    }
+    return all->ranks;
+}
+
+int64_t availability_room (const struct availability *all,
+                           const struct demand *demand,
+                           double start,
+                           double end,
+                           unsigned char *ranks)
+{
+    int64_t sum = 0;
+    size_t rank;
+
+    for (rank = next_rank (all, demand, 0); rank < all->ranks;
+         rank = next_rank (all, demand, rank + 1)) {
+        int64_t units = units_on (all, rank, demand, start, end, LAST);
+
+        if (units && ranks)
+            mark (ranks, rank);
+        sum += units;
+    }
+    return sum;
+}
+
+/* Whether a demand fits beside the uses up to a place in the order. */
+static bool fits (const struct availability *all,
+                  const struct demand *demand,
+                  double start,
+                  double end,
+                  struct order order)
+{
+    int64_t sum = 0;
+    size_t rank;
+
+    for (rank = next_rank (all, demand, 0); rank < all->ranks;
+         rank = next_rank (all, demand, rank + 1)) {
+        sum += units_on (all, rank, demand, start, end, order);
+        if (sum >= demand->count)
+            return true;
+    }
+    return sum >= demand->count;
+}
+
+bool availability_overdrawn (const struct availability *all, int64_t number, double since)
+{
+    const struct use *use = all->uses + number;
+    double start = use->start > since ? use->start : since;
+    size_t at, step, kind;
+
+    for (at = 0; at < use->count; at++) {
+        const struct line *line = all->lines + use->parts[at].rank;
+
+        for (step = step_at (line, start); step < line->count; step++) {
+            if (line->times[step] > start && line->times[step] >= use->end)
+                break;
+            for (kind = 0; kind < all->kinds; kind++)
+                if (line->free[step * all->kinds + kind] < 0)
+                    return true;
+        }
+    }
+    return false;
+}
+
+void availability_booked (const struct availability *all,
+                          double start,
+                          double end,
+                          unsigned char *ranks)
+{
+    size_t at, part;
+
+    for (at = 0; at < all->count; at++) {
+        const struct use *use = all->uses + at;
+
+        if (use->entered && use->start > -INFINITY && use->start < end && start < use->end)
+            for (part = 0; part < use->count; part++)
+                mark (ranks, use->parts[part].rank);
+    }
+}
+
+/* -- heaps: the least of many, one after the other -- */
+
+struct item {
+    double time;
+    int64_t key[MAX_KINDS + 3];
+    int64_t value;
+};
+
+struct heap {
+    size_t count, room, keys;
+    struct item *items;
+};
+
+static bool item_before (const struct heap *heap, const struct item *a, const struct item *b)
+{
+    size_t at;
+
+    if (a->time != b->time)
+        return a->time < b->time;
+    for (at = 0; at < heap->keys; at++)
+        if (a->key[at] != b->key[at])
+            return a->key[at] < b->key[at];
+    return false;
+}
+
+static struct item *heap_append (struct heap *heap)
+{
+    if (heap->count == heap->room) {
+        struct item *items = grown (heap->items,
+                                    &heap->room,
+                                    heap->count + 1,
+                                    sizeof (struct item));
+        if (!items)
+            return NULL;
+        heap->items = items;
+    }
+    return heap->items + heap->count++;
+}
+
+static void heap_sink (struct heap *heap, size_t at)
+{
+    struct item item = heap->items[at];
+
+    for (;;) {
+        size_t child = 2 * at + 1;
+
+        if (child >= heap->count)
+            break;
+        if (child + 1 < heap->count
+            && item_before (heap, heap->items + child + 1, heap->items + child))
+            child++;
+        if (!item_before (heap, heap->items + child, &item))
+            break;
+        heap->items[at] = heap->items[child];
+        at = child;
+    }
+    heap->items[at] = item;
+}
+
+static void heap_make (struct heap *heap)
+{
+    size_t at = heap->count / 2;
+
+    while (at--)
+        heap_sink (heap, at);
+}
+
+static void heap_rise (struct heap *heap, size_t at)
+{
+    struct item item = heap->items[at];
+
+    while (at && item_before (heap, &item, heap->items + (at - 1) / 2)) {
+        heap->items[at] = heap->items[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap->items[at] = item;
+}
+
+static struct item heap_pop (struct heap *heap)
+{
+    struct item first = heap->items[0];
+
+    heap->items[0] = heap->items[--heap->count];
+    if (heap->count)
+        heap_sink (heap, 0);
+    return first;
+}
+
+/* -- searching -- */
+
+/* Append how the units that a rank can hold for a length of time change with their start, from a time on.
+ * Rises have key 0, and are from their time on; falls have key 1, and are after it.  Since differences
+ * of times are rounded, a fall may be told a little late: who finds room looks again.
+ */
+static int append_changes (struct availability *all,
+                           size_t rank,
+                           const struct demand *demand,
+                           double length,
+                           double after,
+                           struct order order,
+                           struct heap *heap)
+{
+    const struct line *line = all->lines + rank;
+    const int64_t *each = unit_on (all, demand, rank);
+    int64_t *units, left[MAX_KINDS], now = 0;
+    size_t first = step_at (line, after), low, high, step;
+
+    if (!each)
+        return 0;
+    if (line->count > all->scratch_room) {
+        units = grown (all->scratch, &all->scratch_room, line->count, sizeof (int64_t));
+        if (!units)
+            return -1;
+        all->scratch = units;
+    }
+    units = all->scratch;
+    if (!line->promises)
+        order = LAST;
+    for (step = first; step < line->count; step++) {
+        free_at (all, rank, step, line->times[step] > after ? line->times[step] : after, order, left);
+        units[step] = units_in (all, each, left, most_units (demand));
+    }
+    /* The span covers the steps from low to high, not included. */
+    low = first;
+    for (high = first + 1; high < line->count && line->times[high] < after + length;)
+        high++;
+    for (;;) {
+        double rise, fall;
+        int64_t least = units[low];
+        bool rises = true;
+        struct item *item;
+
+        for (step = low + 1; step < high; step++)
+            if (units[step] < least)
+                least = units[step];
+        rise = low == first ? after : line->times[low];
+        if (least != now) {
+            if (!(item = heap_append (heap)))
+                return -1;
+            rises = least > now;
+            item->time = rises ? rise : nextafter (line->times[high - 1] - length, INFINITY);
+            item->key[0] = rises ? 0 : 1;
+            item->value = least - now;
+            now = least;
+        }
+        rise = low + 1 < line->count ? line->times[low + 1] : INFINITY;
+        fall = high < line->count ? line->times[high] - length : INFINITY;
+        if (rise == INFINITY && fall == INFINITY)
+            return 0;
+        if (rise <= fall) {
+            low++;
+            if (high <= low)
+                high = low + 1;
+        } else {
+            high++;
+        }
+    }
+}
+
+/* The first time from `after` on at which a demand fits beside the uses up to a place in the order;
+ * infinity: none; minus infinity: no memory.
+ */
+static double search (struct availability *all,
+                      const struct demand *demand,
+                      double length,
+                      double after,
+                      struct order order)
+{
+    struct heap heap = {.keys = 1};
+    double found = INFINITY;
+    int64_t sum = 0;
+    size_t rank;
+
+    if (fits (all, demand, after, after + length, order))
+        return after;
+    for (rank = next_rank (all, demand, 0); rank < all->ranks;
+         rank = next_rank (all, demand, rank + 1))
+        if (append_changes (all, rank, demand, length, after, order, &heap) < 0) {
+            found = -INFINITY;
+            goto done;
+        }
+    heap_make (&heap);
+    while (heap.count) {
+        struct item item = heap_pop (&heap);
+
+        sum += item.value;
+        if (item.value > 0 && sum >= demand->count
+            && (!heap.count || heap.items[0].time > item.time || heap.items[0].value < 0)
+            && fits (all, demand, item.time, item.time + length, order)) {
+            found = item.time;
+            break;
+        }
+    }
+done:
+    free (heap.items);
+    return found;
+}
+
+/* The first end of a use after a time. */
+static double next_end (const struct availability *all, double time)
+{
+    double first = INFINITY;
+    size_t at;
+
+    for (at = 0; at < all->count; at++)
+        if (all->uses[at].entered && all->uses[at].end > time && all->uses[at].end < first)
+            first = all->uses[at].end;
+    return first;
+}
+
+double availability_earliest (struct availability *all,
+                              const struct demand *demand,
+                              double length,
+                              double after,
+                              double now,
+                              bool may_move)
+{
+    double clear = search (all, demand, length, after, LAST);
+    double time;
+    int tries = MAX_TRIES;
+
+    if (!may_move || !all->movable || clear <= after)
+        return clear;
+    time = search (all, demand, length, after, JOBS);
+    if (time == -INFINITY)
+        return time;
+    for (; tries && time < clear; time = next_end (all, time)) {
+        int can;
+
+        if (!fits (all, demand, time, time + length, JOBS))
+            continue;
+        tries--;
+        can = availability_can_book (all, demand, time, time + length, now);
+        if (can)
+            return can < 0 ? -INFINITY : time;
+    }
+    return clear;
+}
+
+/* -- promises -- */
+
+/* Append the ranks on which a promise has room, beside the uses up to a place in the order, with what they
+ * are chosen by.  `given`: the parts that it has already.
+ */
+static int append_candidates (struct availability *all,
+                              const struct use *use,
+                              const struct demand *demand,
+                              double now,
+                              struct order order,
+                              const int64_t *given,
+                              struct heap *heap)
+{
+    int64_t left[MAX_KINDS];
+    size_t rank, kind;
+
+    for (rank = next_rank (all, demand, 0); rank < all->ranks;
+         rank = next_rank (all, demand, rank + 1)) {
+        const struct line *line = all->lines + rank;
+        const int64_t *total = all->totals + rank * all->kinds, *each;
+        int64_t units = units_on (all, rank, demand, use->start, use->end, order);
+        struct item *item;
+        bool busy = false;
+
+        if (given)
+            units -= given[rank];
+        if (units <= 0)
+            continue;
+        if (!(item = heap_append (heap)))
+            return -1;
+        memset (item, 0, sizeof (*item));
+        item->value = units;
+        each = demand->whole ? total : demand->each;
+        free_at (all, rank, step_at (line, now), now, JOBS, left);
+        for (kind = 0; kind < all->kinds; kind++) {
+            busy = busy || left[kind] < each[kind];
+            if (!demand->each[kind])
+                item->key[0] += total[kind];
+        }
+        item->key[1] = !busy;
+        free_at (all, rank, step_at (line, use->start), use->start, JOBS, left);
+        for (kind = 0; kind < all->kinds; kind++)
+            if (demand->each[kind])
+                item->key[2 + all->kinds - 1 - kind] = left[kind];
+        item->key[2 + all->kinds] = -(int64_t)rank;
+    }
+    return 0;
+}
+
+/* Give a promise, which is not entered, ranks beside the uses up to its place in the order; whether there
+ * are any, or -1: no memory.
+ */
+static int place (struct availability *all,
+                  int64_t number,
+                  double now,
+                  struct order order,
+                  bool may_move)
+{
+    struct use *use = all->uses + number;
+    struct demand demand = use->demand;
+    struct heap heap = {.keys = all->kinds + 3};
+    int64_t left = demand.count, *given = NULL, amounts[MAX_KINDS];
+    int pass, result = -1;
+    size_t kind;
+
+    demand.each = use->each;
+    use->count = 0;
+    for (pass = 0; pass < (may_move ? 2 : 1) && left; pass++) {
+        heap.count = 0;
+        if (pass) {
+            size_t at;
+
+            if (!fits (all, &demand, use->start, use->end, order))
+                break;
+            given = calloc (all->ranks + 1, sizeof (int64_t));
+            if (!given)
+                goto done;
+            for (at = 0; at < use->count; at++)
+                given[use->parts[at].rank] = use->parts[at].amounts[MAX_KINDS - 1];
+        }
+        if (append_candidates (all, use, &demand, now, pass ? order : LAST, given, &heap) < 0)
+            goto done;
+        heap_make (&heap);
+        while (left && heap.count) {
+            struct item item = heap_pop (&heap);
+            size_t rank = (size_t)-item.key[2 + all->kinds], at;
+            int64_t units = item.value < left ? item.value : left;
+
+            left -= units;
+            if (given && given[rank]) {
+                for (at = 0; use->parts[at].rank != rank;)
+                    at++;
+                use->parts[at].amounts[MAX_KINDS - 1] += units;
+                continue;
+            }
+            memset (amounts, 0, sizeof (amounts));
+            if (availability_take_one (all, number, rank, amounts) < 0)
+                goto done;
+            use->parts[use->count - 1].amounts[MAX_KINDS - 1] = units;
+        }
+    }
+    result = left == 0;
+    for (size_t at = 0; at < use->count; at++) {
+        struct part *part = use->parts + at;
+        int64_t units = part->amounts[MAX_KINDS - 1];
+
+        for (kind = 0; kind < all->kinds; kind++)
+            part->amounts[kind] = demand.whole ? all->totals[part->rank * all->kinds + kind]
+                                               : units * use->each[kind];
+    }
+done:
+    free (heap.items);
+    free (given);
+    return result;
+}
+
+/* Whether a promise, which is not entered, still has room on its ranks beside the uses up to a place in
+ * the order.
+ */
+static bool holds (const struct availability *all, const struct use *use, struct order order)
+{
+    int64_t left[MAX_KINDS];
+    size_t at, step, kind;
+
+    for (at = 0; at < use->count; at++) {
+        const struct part *part = use->parts + at;
+        const struct line *line = all->lines + part->rank;
+
+        for (step = step_at (line, use->start); step < line->count; step++) {
+            double time = line->times[step] > use->start ? line->times[step] : use->start;
+
+            if (time >= use->end && time > use->start)
+                break;
+            free_at (all, part->rank, step, time, order, left);
+            for (kind = 0; kind < all->kinds; kind++)
+                if (left[kind] < part->amounts[kind])
+                    return false;
+        }
+    }
+    return true;
+}
+
+/* A promise that was moved, with the ranks that it had. */
+struct moved {
+    int64_t number;
+    size_t count, room;
+    struct part *parts;
+};
+
+struct settlement {
+    struct moved moved[MAX_MOVED];
+    size_t count;
+    struct heap waiting; /* promises on ranks that were touched, in their order */
+};
+
+/* Have the promises on the ranks of a use looked at that are behind it in the order. */
+static int await (struct availability *all, struct settlement *settlement, const struct use *use)
+{
+    struct order order = {use->start, use->sequence};
+    size_t at, place;
+
+    for (at = 0; at < use->count; at++) {
+        const struct line *line = all->lines + use->parts[at].rank;
+
+        for (place = 0; place < line->promises; place++) {
+            struct use *other = all->uses + line->promised[place];
+            struct item *item;
+
+            if (other->waits || other == use || other->start >= use->end
+                || !is_behind (other, order))
+                continue;
+            other->waits = true;
+            if (!(item = heap_append (&settlement->waiting)))
+                return -1;
+            memset (item, 0, sizeof (*item));
+            item->time = other->start;
+            item->key[0] = (int64_t)other->sequence;
+            item->value = line->promised[place];
+            heap_rise (&settlement->waiting, settlement->waiting.count - 1);
+        }
+    }
+    return 0;
+}
+
+/* Give ranks again to the promises that wait for it; whether all have some, or -1: no memory. */
+static int settle (struct availability *all, struct settlement *settlement, double now)
+{
+    while (settlement->waiting.count) {
+        struct item item = heap_pop (&settlement->waiting);
+        int64_t number = item.value;
+        struct use *use = all->uses + number;
+        struct order order = {use->start, use->sequence};
+        struct moved *moved;
+        int placed;
+
+        use->waits = false;
+        if (availability_leave (all, number) < 0)
+            return -1;
+        if (holds (all, use, order)) {
+            if (availability_enter (all, number) < 0)
+                return -1;
+            continue;
+        }
+        if (settlement->count == MAX_MOVED) {
+            return availability_enter (all, number) < 0 ? -1 : 0;
+        }
+        moved = settlement->moved + settlement->count++;
+        moved->number = number;
+        moved->count = use->count;
+        moved->room = use->room;
+        moved->parts = use->parts;
+        use->parts = NULL;
+        use->count = use->room = 0;
+        placed = place (all, number, now, order, true);
+        if (placed <= 0)
+            return placed;
+        if (availability_enter (all, number) < 0 || await (all, settlement, use) < 0)
+            return -1;
+    }
+    return 1;
+}
+
+/* Undo what was moved, or (`keep`) forget how it was. */
+static int finish (struct availability *all, struct settlement *settlement, bool keep)
+{
+    int result = 0;
+
+    while (settlement->waiting.count)
+        all->uses[heap_pop (&settlement->waiting).value].waits = false;
+    free (settlement->waiting.items);
+    if (!keep)
+        for (size_t at = settlement->count; at--;)
+            if (availability_leave (all, settlement->moved[at].number) < 0)
+                result = -1;
+    while (settlement->count--) {
+        struct moved *moved = settlement->moved + settlement->count;
+        struct use *use = all->uses + moved->number;
+
+        if (keep) {
+            free (moved->parts);
+            continue;
+        }
+        free (use->parts);
+        use->parts = moved->parts;
+        use->count = moved->count;
+        use->room = moved->room;
+        if (availability_enter (all, moved->number) < 0)
+            result = -1;
+    }
+    return result;
+}
+
+static int64_t book (struct availability *all,
+                     const struct demand *demand,
+                     double start,
+                     double end,
+                     double now,
+                     bool may_move,
+                     bool keep)
+{
+    int64_t number = availability_use (all, start, end);
+    struct settlement settlement = {.waiting = {.keys = 1}};
+    struct order order = {start, 0};
+    struct use *use;
+    int placed;
+
+    if (number < 0)
+        return -1;
+    use = all->uses + number;
+    if (demand_copy (use, demand, all->kinds) < 0) {
+        availability_drop (all, number);
+        return -1;
+    }
+    may_move = may_move && all->movable;
+    placed = place (all, number, now, order, may_move);
+    if (placed > 0 && availability_enter (all, number) < 0)
+        placed = -1;
+    if (placed > 0 && may_move) {
+        uint64_t sequence = use->sequence;
+
+        use->sequence = 0; /* before those that begin with it */
+        placed = await (all, &settlement, use);
+        if (placed >= 0)
+            placed = settle (all, &settlement, now);
+        use->sequence = sequence;
+    }
+    if (finish (all, &settlement, keep && placed > 0) < 0)
+        placed = -1;
+    if (keep && placed > 0)
+        return number;
+    if (availability_leave (all, number) < 0)
+        placed = -1;
+    availability_drop (all, number);
+    return placed < 0 ? -1 : placed ? number : -2;
+}
+
+int64_t availability_book (struct availability *all,
+                           const struct demand *demand,
+                           double start,
+                           double end,
+                           double now,
+                           bool may_move)
+{
+    return book (all, demand, start, end, now, may_move, true);
+}
+
+int availability_can_book (struct availability *all,
+                           const struct demand *demand,
+                           double start,
+                           double end,
+                           double now)
+{
+    int64_t number = book (all, demand, start, end, now, true, false);
+
+    return number == -1 ? -1 : number >= 0;
+}
+
+/* -- all ranks together -- */
+
+static int sum_up (struct availability *all)
+{
+    struct heap heap = {0};
+    struct line *sum = &all->sum;
+    int64_t amounts[MAX_KINDS];
+    size_t at, rank, kind;
+    int result = -1;
+
+    if (line_reserve (sum, all->kinds, 2 * all->count + 2) < 0)
+        return -1;
+    sum->count = 1;
+    sum->times[0] = -INFINITY;
+    sum->marks[0] = 0;
+    memset (sum->free, 0, all->kinds * sizeof (int64_t));
+    for (rank = 0; rank < all->ranks; rank++)
+        if (has (all->summed_ranks, all->ranks / 8 + 1, rank))
+            for (kind = 0; kind < all->kinds; kind++)
+                sum->free[kind] += all->totals[rank * all->kinds + kind];
+    for (at = 0; at < all->count; at++) {
+        const struct use *use = all->uses + at;
+        int end;
+
+        if (!use->entered || !sum_of (all, use, amounts) || !(use->start < use->end))
+            continue;
+        for (end = 0; end < 2; end++) {
+            struct item *item = heap_append (&heap);
+
+            if (!item)
+                goto done;
+            item->time = end ? use->end : use->start;
+            for (kind = 0; kind < all->kinds; kind++)
+                item->key[kind] = end ? amounts[kind] : -amounts[kind];
+        }
+    }
+    heap_make (&heap);
+    while (heap.count) {
+        struct item item = heap_pop (&heap);
+
+        if (item.time == INFINITY)
+            break;
+        if (item.time > sum->times[sum->count - 1]) {
+            memcpy (sum->free + sum->count * all->kinds,
+                    sum->free + (sum->count - 1) * all->kinds,
+                    all->kinds * sizeof (int64_t));
+            sum->marks[sum->count] = 0;
+            sum->times[sum->count++] = item.time;
+        }
+        sum->marks[sum->count - 1]++;
+        for (kind = 0; kind < all->kinds; kind++)
+            sum->free[(sum->count - 1) * all->kinds + kind] += item.key[kind];
+    }
+    all->summed = true;
+    result = 0;
+done:
+    free (heap.items);
+    return result;
+}
+
+double availability_enough_until (struct availability *all,
+                                  const int64_t *amounts,
+                                  const unsigned char *ranks,
+                                  size_t length,
+                                  double since)
+{
+    size_t bytes = all->ranks / 8 + 1, step, kind;
+
+    if (length < bytes)
+        bytes = length;
+    if (!all->summed || memcmp (all->summed_ranks, ranks, bytes)) {
+        memcpy (all->summed_ranks, ranks, bytes);
+        if (sum_up (all) < 0)
+            return -INFINITY;
+    }
+    for (step = step_at (&all->sum, since); step < all->sum.count; step++)
+        for (kind = 0; kind < all->kinds; kind++)
+            if (all->sum.free[step * all->kinds + kind] < amounts[kind])
+                return all->sum.times[step] > since ? all->sum.times[step] : since;
+    return INFINITY;
+}

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Room on ranks over time: the definition, and the compiled part that has to agree with it."""
+
+import math
+import random
+
+import pytest
+
+from flux.resource.plan.availability import Availability, Demand
+
+NOW = 1_700_000_000.0
+
+
+def machine(rng, ranks):
+    """Totals of a machine of one to three kinds of rank."""
+    kinds = rng.sample([(4, 0), (4, 2), (8, 0), (8, 4), (2, 1)], rng.randint(1, 3))
+    return {rank: rng.choice(kinds) for rank in range(ranks)}
+
+
+def a_demand(rng, totals):
+    ranks = sum(1 << rank for rank in totals if rng.random() < 0.8)
+    whole = rng.random() < 0.2
+    per_node = whole or rng.random() < 0.5
+    each = (rng.choice([1, 1, 2, 4]), rng.choice([0, 0, 0, 1, 2]))
+    count = rng.randint(1, max(1, len(totals) // 2 if per_node else len(totals)))
+    return Demand(count, each, per_node, whole, ranks)
+
+
+def a_length(rng):
+    return rng.choice([10.0, 20.5, 35.0, 60.0, 100.0, math.inf])
+
+
+class Both:
+    """The definition and the compiled part, asked the same."""
+
+    def __init__(self, totals, built):
+        self.each = [Availability(totals)]
+        if built:
+            from flux.resource.plan.compiled_availability import CompiledAvailability
+
+            self.each.append(CompiledAvailability(totals))
+        self.numbers = {}  # ours to theirs
+        self.next = 0
+
+    def ask(self, method, *args):
+        answers = [getattr(one, method)(*args) for one in self.each]
+        assert all(answer == answers[0] for answer in answers), (method, args, answers)
+        return answers[0]
+
+    def of(self, method, number, *args):
+        answers = [getattr(one, method)(n, *args) for one, n in zip(self.each, self.numbers[number])]
+        assert all(answer == answers[0] for answer in answers), (method, number, args, answers)
+        return answers[0]
+
+    def make(self, method, *args):
+        answers = [getattr(one, method)(*args) for one in self.each]
+        assert len({answer is None for answer in answers}) == 1, (method, args, answers)
+        if answers[0] is None:
+            return None
+        self.next += 1
+        self.numbers[self.next] = answers
+        return self.next
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_both_give_the_same_answers(built, seed):
+    rng = random.Random(seed)
+    totals = machine(rng, rng.randint(1, 9))
+    both = Both(totals, built)
+    now, running, promises = NOW, [], []
+    for _ in range(60):
+        now += rng.choice([0, 0, 0.5, 5, 20])
+        step = rng.random()
+        demand, length = a_demand(rng, totals), a_length(rng)
+        if step < 0.25:  # a job starts where there is room
+            units, ranks = both.ask("room", demand, now, now + length)
+            chosen = [rank for rank in totals if ranks >> rank & 1][: demand.count]
+            if chosen:
+                number = both.make("create", -math.inf, now + length)
+                for rank in chosen:
+                    both.of("take", number, 1 << rank, totals[rank] if demand.whole else demand.each)
+                both.of("enter", number)
+                running.append(number)
+        elif step < 0.4 and running:
+            number = running.pop(rng.randrange(len(running)))
+            both.of("leave", number)
+            both.of("drop", number)
+        elif step < 0.5 and promises:
+            number = promises.pop(rng.randrange(len(promises)))
+            both.of("leave", number)
+            if rng.random() < 0.5:
+                both.of("enter", number)
+                promises.append(number)
+            else:
+                both.of("drop", number)
+        elif step < 0.55:
+            both.each = [one.copy() for one in both.each]
+        else:
+            may_move = rng.random() < 0.8
+            after = now + rng.choice([0, 0, 7, 40])
+            when = both.ask("earliest", demand, length, after, now, may_move)
+            early = after if rng.random() < 0.5 else now + rng.choice([0, 10, 30])
+            both.ask("can_book", demand, early, early + length, now)
+            start = rng.choice([early, when])
+            if start < math.inf:
+                number = both.make("book", demand, start, start + length, now, may_move)
+                assert number is not None or start != when, "what was found is there"
+                if number is not None:
+                    promises.append(number)
+        for number in running + promises:
+            both.of("ranks_of", number)
+            both.of("amounts_of", number)
+            both.of("overdrawn", number, now)
+        both.ask("room", demand, now + 10, now + 30)
+        both.ask("booked", now + 5, now + 45)
+        amounts = (rng.randint(0, 12), rng.randint(0, 4))
+        both.ask("enough_until", amounts, sum(1 << rank for rank in totals), now)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_booked_is_never_overdrawn(seed):
+    rng = random.Random(seed)
+    totals = machine(rng, 6)
+    here = Availability(totals)
+    booked = []
+    for _ in range(25):
+        demand, length = a_demand(rng, totals), a_length(rng)
+        start = here.earliest(demand, length, NOW, NOW, True)
+        if start < math.inf:
+            booked.append(here.book(demand, start, start + length, NOW, True))
+            assert not any(here.overdrawn(number, NOW) for number in booked)
+
+
+def test_promises_give_way_where_they_find_other_ranks():
+    # Rank 0 has GPUs: the promise without need for them moves to rank 1.
+    here = Availability({0: (4, 1), 1: (4, 0)})
+    job = here.create(-math.inf, NOW + 10)
+    here.take(job, 0b10, (4, 0))
+    here.enter(job)
+    plain = here.book(Demand(1, (4, 0), True, False, 0b11), NOW, NOW + 100, NOW, True)
+    assert here.ranks_of(plain) == 0b01
+    gpus = Demand(1, (4, 1), True, False, 0b11)
+    assert here.earliest(gpus, 50.0, NOW, NOW, False) == NOW + 100
+    assert not here.can_book(gpus, NOW, NOW + 50, NOW)  # the plain one could not begin in time
+    here.leave(plain)
+    here.drop(plain)
+    plain = here.book(Demand(1, (4, 0), True, False, 0b01), NOW + 20, NOW + 120, NOW, True)
+    here.leave(plain)
+    here.drop(plain)
+    plain = here.book(Demand(1, (4, 0), True, False, 0b11), NOW + 20, NOW + 120, NOW, True)
+    assert here.ranks_of(plain) == 0b10  # the rank that fewest others want
+
+
+def test_no_promise_moves_in_time():
+    here = Availability({0: (4,)})
+    first = here.book(Demand(1, (4,), True, False, 1), NOW + 10, NOW + 20, NOW, True)
+    assert here.earliest(Demand(1, (4,), True, False, 1), 30.0, NOW, NOW, True) == NOW + 20
+    assert here.earliest(Demand(1, (4,), True, False, 1), 10.0, NOW, NOW, True) == NOW
+    assert here.ranks_of(first) == 1
+
+
