@@ -48,7 +48,9 @@ class Both:
         return answers[0]
 
     def of(self, method, number, *args):
-        answers = [getattr(one, method)(n, *args) for one, n in zip(self.each, self.numbers[number])]
+        answers = [
+            getattr(one, method)(n, *args) for one, n in zip(self.each, self.numbers[number])
+        ]
         assert all(answer == answers[0] for answer in answers), (method, number, args, answers)
         return answers[0]
 
@@ -78,7 +80,9 @@ def test_both_give_the_same_answers(built, seed):
             if chosen:
                 number = both.make("create", -math.inf, now + length)
                 for rank in chosen:
-                    both.of("take", number, 1 << rank, totals[rank] if demand.whole else demand.each)
+                    both.of(
+                        "take", number, 1 << rank, totals[rank] if demand.whole else demand.each
+                    )
                 both.of("enter", number)
                 running.append(number)
         elif step < 0.4 and running:
@@ -157,5 +161,3 @@ def test_no_promise_moves_in_time():
     assert here.earliest(Demand(1, (4,), True, False, 1), 30.0, NOW, NOW, True) == NOW + 20
     assert here.earliest(Demand(1, (4,), True, False, 1), 10.0, NOW, NOW, True) == NOW
     assert here.ranks_of(first) == 1
-
-

@@ -2,6 +2,7 @@
 """Who may be on a rank together, now: `flux.resource.plan.claims.Claims`."""
 
 import cProfile
+import math
 import pstats
 import random
 
@@ -10,7 +11,6 @@ from pool_model import Ask, R_of
 
 from flux.resource import ResourcePool
 from flux.resource.plan.claims import Claimant, ClaimPlan, Claims
-from flux.resource.plan.mask_timeline import INFINITY
 
 ALL = -1
 
@@ -95,11 +95,11 @@ def test_no_moment_is_searched_twice(others):
         asked.append((start, until))
         if limited is wanted:
             return start
-        return INFINITY  # without the ranks that are closed there are never enough
+        return math.inf  # without the ranks that are closed there are never enough
 
     plan = ClaimPlan(claims, pool.impl)
     assert plan.earliest(wanted, now, now, {}, find) == now + 10 * others
     # The first search is for where it would fit if nothing was claimed.
-    assert asked[0] == (now, INFINITY) and len(asked) == others + 2
+    assert asked[0] == (now, math.inf) and len(asked) == others + 2
     for (_, until), (start, _) in zip(asked[1:], asked[2:]):
         assert until <= start

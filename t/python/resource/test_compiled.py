@@ -2,6 +2,7 @@
 """The compiled part of plans answers as the Python that it stands for."""
 
 import itertools
+import math
 import random
 
 import pytest
@@ -11,14 +12,13 @@ from pool_model import Ask, R_of
 from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.plan import compiled
 from flux.resource.plan.count_timeline import CountTimeline
-from flux.resource.plan.mask_timeline import INFINITY
 
 NOW = 1_700_000_000.0
 
 
 def a_span(rng, begin):
     start = begin + rng.randrange(120) / 2
-    return start, rng.choice([start + 0.5, start + rng.randrange(1, 200) / 2, INFINITY])
+    return start, rng.choice([start + 0.5, start + rng.randrange(1, 200) / 2, math.inf])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -28,9 +28,9 @@ def test_a_timeline_gives_the_same_answers(built, seed):
     gains = [(NOW + time, 1) for time in sorted(rng.sample(range(1, 90), 30))]
     lines = [kind.rising(NOW, 5, gains) for kind in (CountTimeline, compiled.CompiledTimeline)]
 
-    def ask(name, *args, until=INFINITY):
+    def ask(name, *args, until=math.inf):
         expected, answer = (getattr(line, name)(*args) for line in lines)
-        if until == INFINITY or min(expected, answer) < until:  # what comes then need not be found
+        if until == math.inf or min(expected, answer) < until:  # what comes then need not be found
             assert answer == expected, (name, args)
 
     for _ in range(300):
@@ -45,22 +45,22 @@ def test_a_timeline_gives_the_same_answers(built, seed):
         if rng.random() < 0.1:
             old, lines = lines, [line.copy() for line in lines]
             for line in old:  # the copies are independent
-                line.add(NOW + 100, INFINITY, 7)
+                line.add(NOW + 100, math.inf, 7)
         ask("steps")
         ask("__len__")
         assert lines[0].begin == lines[1].begin
         start, end = a_span(rng, lines[0].begin)
-        value, length = rng.randrange(-8, 14), rng.choice([0.5, 3.0, 20.0, INFINITY])
+        value, length = rng.randrange(-8, 14), rng.choice([0.5, 3.0, 20.0, math.inf])
         for time in (start, start - 0.25, lines[0].begin - 10):
             ask("at", time)
             ask("after", time)
             ask("since", value, time)
         ask("before", start + 0.25)
         ask("least", start, end)
-        ask("least", -INFINITY, INFINITY)
+        ask("least", -math.inf, math.inf)
         ask("extremes", start, end)
         ask("below", value, start)
-        for limit, until in itertools.product((INFINITY, start + 9, start - 1), (INFINITY, end)):
+        for limit, until in itertools.product((math.inf, start + 9, start - 1), (math.inf, end)):
             ask("first", value, length, start, limit, until, until=until)
     assert len(lines[0]) > 20
 

@@ -12,8 +12,6 @@ from pool_model import Ask, R_of
 
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
-from flux.resource.plan import bookings
-from flux.resource.plan.rank_profile import RankProfile
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.masks import members, popcount
 
@@ -586,8 +584,7 @@ def test_a_plan_that_lives_long():
             pool.free(100 + number)
         now[0] += 1
     pool.mark_down("3")
-    assert sorted(plan.stale()) == [1, 2]
-    assert len(plan._strategy._profile._bookings.starts.times) < 1000  # of 2,000 that there were
+    assert plan.stale() == [1]  # the other is given other ranks
     for jobid in (1, 2):
         plan.cancel(jobid)
     assert plan.earliest(job(pool, 3, cores=4)) == now[0]
@@ -820,95 +817,3 @@ def test_a_plan_takes_promises_over_from_another():
     assert other.promised() == [-1, -2]
     assert other.promises()[-1] == (NOW + 5, NOW + 15)
     assert other.earliest(job(pool, 1, 1, 2, duration=10.0)) == NOW + 15
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_a_copy_answers_as_a_plan_that_is_made_anew_and_leaves_the_other_alone(seed):
-    """Promises of parts of nodes are bound to ranks; a copy takes over how they are bound, and goes
-    its own way."""
-    rng = random.Random(seed)
-    pool = make_pool([(set(range(8)), {0, 1})] * 6)
-    plan = pool.plan()
-
-    def request():
-        nodes, slots = rng.choice([0, 1, 2, 4]), rng.choice([1, 2, 3])
-        ask = Ask(
-            ([nodes], nodes) if nodes else None,
-            ([slots], slots),
-            rng.choice([1, 2]),
-            rng.choice([0, 0, 1]) if slots < 3 else 0,
-            False,
-            float(rng.choice([5, 10, 30, 100])),
-        )
-        return pool.parse_resource_request(ask.jobspec())
-
-    def fresh(other):
-        """The same promises, bound as they are, in bookings that are made anew."""
-        new = other.copy()
-        strategy = new._strategy
-        strategy._profile = RankProfile(pool.impl, strategy.promises, frozen=True)
-        return new
-
-    def compare(other):
-        asked = [request() for _ in range(6)]
-        expected = [fresh(other).earliest(one) for one in asked]
-        assert [other.copy().earliest(one) for one in asked] == expected
-        return dict(zip(asked, expected))
-
-    jobid = 0
-    for _ in range(40):
-        jobid += 1
-        one = request()
-        try:
-            plan.alloc(jobid, one)
-        except InsufficientResources:
-            when = plan.earliest(one)
-            if when is not None:
-                plan.reserve(jobid, one, when)
-    assert not plan.is_counted and len(plan.promised()) > 5
-    compare(plan)
-    before = plan.promises()
-    known = {one: fresh(plan).earliest(one) for one in [request() for _ in range(6)]}
-    other = plan.copy()
-    for number in list(other.promised())[::2]:
-        other.cancel(number)
-        compare(other)
-    for number in range(1000, 1006):
-        one = request()
-        when = other.earliest(one)
-        if when is not None:
-            other.reserve(number, one, when)
-        compare(other)
-    assert plan.promises() == before
-    assert {one: fresh(plan).earliest(one) for one in known} == known
-    assert {one: plan.copy().earliest(one) for one in known} == known
-    # And when the pool has changed.
-    for running in [job for _, job in pool.jobs_by_end()][:2]:
-        pool.free(running)
-    compare(plan)
-    compare(other)
-
-
-@pytest.mark.parametrize("promises", [10, 40])
-def test_a_copy_of_wide_promises_looks_at_none_of_their_ranks(monkeypatch, promises):
-    """What a copy costs does not grow with the ranks that promises are bound to."""
-    looked = []
-
-    def counting(mask):
-        found = members(mask)
-        looked.append(len(found))
-        return found
-
-    monkeypatch.setattr(bookings, "members", counting)
-    pool = make_pool([(set(range(8)), {0, 1})] * 100)
-    plan = pool.plan()
-    whole = Ask(([100], 100), ([1], 1), 4, 1, False, 100.0, None)
-    plan.alloc(1, pool.parse_resource_request(whole.jobspec()))
-    for number in range(promises):
-        wide = Ask(([50], 50), ([1], 1), 5, 1, False, 10.0 + number, None)
-        one = pool.parse_resource_request(wide.jobspec())
-        plan.reserve(2 + number, one, plan.earliest(one))
-    assert not plan.is_counted and sum(looked) >= 50 * promises
-    del looked[:]
-    assert plan.copy().promises() == plan.promises()
-    assert looked == []

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises of a long queue that move to earlier times: where to, and what it costs to find out."""
 
+import math
 import random
 
 import pytest
@@ -11,7 +12,6 @@ from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.plan import compiled, promise_moves, settled
 from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.counted_strategy import CountedStrategy
-from flux.resource.plan.mask_timeline import INFINITY
 
 NOW = 1_700_000_000.0
 
@@ -167,7 +167,7 @@ def test_timeline_of_counts(per_block):
     """What it says of spans, however its steps are spread over blocks."""
     line = CountTimeline(0.0, STEPS[0][1])
     for (_, before), (time, value) in zip(STEPS, STEPS[1:]):
-        line.add(time, INFINITY, value - before)
+        line.add(time, math.inf, value - before)
     if per_block < 48:
         steps = line.steps()
         line.blocks = [
@@ -190,7 +190,7 @@ def test_timeline_of_counts(per_block):
             since = low
             while since > 0 and at(since - 0.25) >= value:
                 since -= 0.5
-            assert line.since(value, low) == (since or -INFINITY), (value, low)
+            assert line.since(value, low) == (since or -math.inf), (value, low)
         for high in moments:
             if high > low:
                 values = [at(time) for time in moments if low <= time < high]

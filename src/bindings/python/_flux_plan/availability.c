@@ -365,7 +365,10 @@ failed:
 
 /* -- uses -- */
 
-int64_t availability_use (struct availability *all, double start, double end)
+int64_t availability_use (struct availability *all,
+                          double start,
+                          double end,
+                          const struct demand *demand)
 {
     struct use *use;
     int64_t number;
@@ -395,6 +398,10 @@ int64_t availability_use (struct availability *all, double start, double end)
     use->start = start;
     use->end = end;
     use->sequence = ++all->sequence;
+    if (demand && demand_copy (use, demand, all->kinds) < 0) {
+        availability_drop (all, number);
+        return -1;
+    }
     return number;
 }
 
@@ -1239,7 +1246,7 @@ static int64_t book (struct availability *all,
                      bool may_move,
                      bool keep)
 {
-    int64_t number = availability_use (all, start, end);
+    int64_t number = availability_use (all, start, end, demand);
     struct settlement settlement = {.waiting = {.keys = 1}};
     struct order order = {start, 0};
     struct use *use;
@@ -1248,10 +1255,6 @@ static int64_t book (struct availability *all,
     if (number < 0)
         return -1;
     use = all->uses + number;
-    if (demand_copy (use, demand, all->kinds) < 0) {
-        availability_drop (all, number);
-        return -1;
-    }
     may_move = may_move && all->movable;
     placed = place (all, number, now, order, may_move);
     if (placed > 0 && availability_enter (all, number) < 0)

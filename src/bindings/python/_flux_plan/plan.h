@@ -128,8 +128,13 @@ struct availability *availability_create (size_t ranks, size_t kinds, const int6
 struct availability *availability_copy (const struct availability *all);
 void availability_destroy (struct availability *all);
 
-/* What returns the number of a use returns -1 if there is no memory left, and -2 if there is no room. */
-int64_t availability_use (struct availability *all, double start, double end);
+/* demand: NULL for a use that stays where it is.
+ *
+ * What returns the number of a use returns -1 if there is no memory left, and -2 if there is no room. */
+int64_t availability_use (struct availability *all,
+                          double start,
+                          double end,
+                          const struct demand *demand);
 int availability_take (struct availability *all,
                        int64_t number,
                        const unsigned char *ranks,

@@ -379,7 +379,7 @@ static double earlier (struct promises *promises, const struct promise *promise,
     double before = promise->start;
     double length = promise->end - before;
     double found, first = INFINITY;
-    const struct opening *looks[MAX_LOOKS];
+    const struct opening *looks[MAX_LOOKS] = {NULL};
     double latest = before + ROUNDING; /* the end of a run that is over before the promise begins */
     size_t place, stop, many = 0;
 

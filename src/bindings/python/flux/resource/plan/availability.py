@@ -17,7 +17,7 @@ proof and nothing more; they are replaced only by another complete proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -80,22 +80,28 @@ class Availability:
         totals (dict): rank to the amounts it has
     """
 
-    def __init__(self, totals: dict[int, Amounts]) -> None:
+    def __init__(self, totals: Mapping[int, Amounts]) -> None:
         self._totals = totals
         self._uses: dict[int, Use] = {}
         self._next = 0
 
     def copy(self) -> Self:
         """An independent copy with the same uses under the same numbers."""
-        new = copy(self)
-        new._uses = {number: copy(use) for number, use in self._uses.items()}
+        new = type(self)(self._totals)
+        new.__dict__.update(
+            _uses={number: copy(use) for number, use in self._uses.items()}, _next=self._next
+        )
         return new
 
     # -- uses ---------------------------------------------------------------
 
-    def create(self, start: float, end: float) -> int:
-        """A new use without ranks, which does not count yet; its number."""
-        return self._add(Use(start, end))
+    def create(self, start: float, end: float, demand: Demand | None = None) -> int:
+        """A new use without ranks, which does not count yet; its number.
+
+        Args:
+            demand (Demand): of a promise that may be moved; None: it stays where it is
+        """
+        return self._add(Use(start, end, demand))
 
     def _add(self, use: Use) -> int:
         self._next += 1
@@ -317,7 +323,9 @@ class Availability:
     def _free(self, rank: int, time: float, uses: list[Use]) -> Amounts:
         """What some uses leave of a rank at a time."""
         used = [u.where[rank] for u in uses if rank in u.where and u.start <= time < u.end]
-        return tuple(have - sum(one[k] for one in used) for k, have in enumerate(self._totals[rank]))
+        return tuple(
+            have - sum(one[k] for one in used) for k, have in enumerate(self._totals[rank])
+        )
 
     # -- all ranks together -------------------------------------------------
 

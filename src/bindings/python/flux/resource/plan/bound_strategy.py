@@ -1,104 +1,246 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Promises that are bound to ranks, where it matters which ranks a job gets."""
+"""Promises that are bound to ranks, where it matters which ranks a job gets.
+
+That is so with nodes of several kinds, GPUs, constraints, and nodes that jobs share. What a rank has
+free at a time, and whether all promises can be kept, is defined in ``availability.py``. This module
+follows the pool, turns requests into demands and ranks into placements of the pool.
+
+A promise keeps its time until its job can start at once, or the promise is lost. Where placement is no
+matter of counts (containers, hooks of a site), the placement of the pool is asked, on the index as it
+will be and on ranks without any promise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING
 
-from flux.resource.plan.mask_timeline import INFINITY
-from flux.resource.plan.promise import BoundPromise, length_of, ranks_of
-from flux.resource.plan.rank_profile import RankProfile
+from flux.resource.plan import compiled
+from flux.resource.plan.availability import Availability, Demand
+from flux.resource.plan.promise import BoundPromise, length_of
+from flux.resource.plan.room_counts import RoomCounts, free_ranks
 from flux.resource.plan.strategy import Strategy
+from flux.resource.pool.inventory import pairs, selected_ranks
+from flux.resource.pool.masks import members, popcount, take
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from flux.resource.plan.promise import Part, Promise
-    from flux.resource.plan.running_profile import RunningProfile
-    from flux.resource.pool.inventory import Selection
-    from flux.resource.request import ResourceRequest
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+    from flux.resource.plan.availability import Amounts
+    from flux.resource.plan.compiled_availability import CompiledAvailability
+    from flux.resource.plan.promise import Promise
+    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.request import ResourceRequest, Shape
+    from flux.resource.ResourcePoolImplementation import JobRecord, ResourcePoolImplementation
 
-#: Blocks of ends of running jobs that are swept over at once, each in a sixth of a millisecond.
-BLOCKS_AT_ONCE = 12
-#: Promises in a row of which it is not known that they stay: after a long quiet time, or a sweep that
-#: was begun anew, each may be the first with its need, and take some tenths of a millisecond.
-LOOKS_IN_A_ROW = 24
+#: With more promises than this, a new one is not made earlier by moving others to other ranks: that
+#: would be tried for each of a long queue.
+MAX_PROMISES_TO_MOVE = 32
+#: Promises that are looked at in a turn: a look is a count of what is free now.
+LOOKS_PER_TURN = 128
+#: Seconds by which a job may start after its promised start and is still believed to end when it was
+#: promised to. Timers are late by a millisecond, and the next promise on its ranks begins with its end.
+LATE_START_S = 1.0
+#: More units than any pool has.
+ALL_UNITS = 1 << 40
 
 
 class BoundStrategy(Strategy):
-    """Keeps promises as bookings of parts of ranks; see Strategy.
+    """Keeps promises as uses of ranks; see Strategy.
 
     Args:
         pool (ResourcePoolImplementation): with a view.
-        promises (Mapping): job id to Promise: what is to be kept, in whatever way it was before.
-            They are bound in the order of their starts, which succeeds for all that can be kept.
-        seen (int or None): generation of the pool as of which they are true.
-        frozen (bool): never bind a promise again to make room for another one.
-        running (RunningProfile): of the pool as it was, to be followed; None: there is none
     """
 
-    moves_per_turn = 128
+    moves_per_turn = LOOKS_PER_TURN
     promises: dict[int, BoundPromise]
 
-    def __init__(
-        self,
-        pool: ResourcePoolImplementation,
-        promises: Mapping[int, Promise],
-        seen: int | None,
-        frozen: bool,
-        running: RunningProfile | None = None,
-    ) -> None:
+    def __init__(self, pool: ResourcePoolImplementation) -> None:
         self._pool = pool
-        self.seen = seen
-        # All of them from the start: what is yet to be bound must not be forgotten meanwhile.
-        self.promises = {
-            jobid: BoundPromise(one.start, one.end, one.request, None, one.is_open)
-            for jobid, one in promises.items()
-        }
-        self._profile = RankProfile(pool, self.promises, frozen, running)
-        for promise in sorted(self.promises.values(), key=lambda one: one.start):
-            promise.parts = self._parts_for(promise)
-            self._profile.enter(promise)
+        self.seen: int | None = None
+        self.promises = {}
+        #: whether promises stay on the ranks that they have, as in a copy to look ahead with
+        self.frozen = False
+        self._room: Availability | CompiledAvailability
+        self._inventory: Inventory  # the pool's, as of `seen`
+        self._up = 0  # mask of the ranks that were up then
+        # By job id, what it holds until when, and the number of its use.
+        self._jobs: dict[int, tuple[object, int]] = {}
+        #: whether all promises can be kept, as far as they were looked at since something got worse
+        self._sound = True
+        self._withdrawn: list[BoundPromise] = []  # they can be restored until the pool changes
+        self._counts: RoomCounts | None = None  # of the pool as of a generation
+        self._counts_of = -1
+        # Where a job was found a place, and what its promise was, until it starts there.
+        self._placed: tuple[int, float] | None = None
+        self._promised_end: dict[int, float] = {}
+        self._make()
+
+    def adopt(self, promises: Mapping[int, Promise]) -> None:
+        """Keep promises that were counted. They are bound in the order of their starts, which succeeds
+        for all that can be kept; the others stay promises, for their jobs to be told."""
+        if self.seen != self._pool.generation:
+            self.sync()
+        for jobid, promise in promises.items():
+            self.promises[jobid] = BoundPromise(
+                promise.start, promise.end, promise.request, promise.is_open
+            )
+        for bound in sorted(self.promises.values(), key=lambda one: one.start):
+            self._bind_somewhere(bound)
+
+    def clear(self) -> None:
+        """Forget all promises."""
+        for jobid in list(self.promises):
+            self.withdraw(jobid)
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
-        new._pool = self._pool
-        new.seen = self.seen
-        # Promises that are bound again have other parts: each plan has its own.
-        new.promises = {
-            jobid: BoundPromise(one.start, one.end, one.request, one.parts, one.is_open)
-            for jobid, one in self.promises.items()
-        }
-        new._profile = self._profile.copy(new.promises)
+        new.__dict__.update(
+            self.__dict__,
+            promises={},
+            frozen=True,
+            _room=self._room.copy(),
+            _jobs=self._jobs.copy(),
+            _withdrawn=[],
+            _promised_end={},
+        )
+        for jobid, one in self.promises.items():
+            new.promises[jobid] = bound = BoundPromise(one.start, one.end, one.request, one.is_open)
+            bound.room, bound.number = new._room, one.number
         return new
-
-    def _parts_for(self, promise: Promise) -> list[Part]:
-        """Parts to bind a promise to that was counted, or withdrawn."""
-        parts = None
-        if not promise.is_open:
-            parts = self._profile.bind(promise.request, promise.start, promise.end)
-        # What cannot be kept any more stays a promise, for its job to be told.
-        return parts or self._profile.bind_ever(promise.request) or []
-
-    @property
-    def running(self) -> RunningProfile:
-        """What running jobs leave."""
-        return self._profile.running
 
     # -- following the pool -------------------------------------------------
 
+    def _make(self) -> None:
+        """Begin anew with what the pool has and who runs there."""
+        pool = self._pool
+        self._inventory = inventory = pool.inventory
+        self._up = pool.eligible(None)
+        totals = {}
+        for units, mask in inventory.kinds.items():
+            amounts = divmod(inventory.keys[units], inventory.key_base)
+            totals.update(dict.fromkeys(members(mask), amounts))
+        self._room = _availability(totals)
+        self._jobs = {}
+        pool.changes_since(pool.generation)  # from now on it notes them
+        ends = {jobid: end for end, jobid in pool.jobs_by_end()}
+        for jobid, record in pool.records_now().items():
+            self._come(jobid, record, ends.get(jobid, 0.0))
+        self.seen = pool.generation
+
+    def _come(self, jobid: int, record: JobRecord, end: float) -> None:
+        """A job holds something until a time; 0: nobody knows."""
+        inventory, room = self._inventory, self._room
+        number = room.create(-inf, end or inf)
+        for mask, units in pairs(record[1:]):
+            if units:
+                room.take(number, mask, divmod(inventory.key(units), inventory.key_base))
+        room.enter(number)
+        self._jobs[jobid] = record, number
+
+    def _leave(self, jobid: int) -> None:
+        _, number = self._jobs.pop(jobid)
+        self._room.leave(number)
+        self._room.drop(number)
+
     def sync(self) -> bool:
-        self.seen = self._pool.generation
-        self._profile.sync()
+        pool = self._pool
+        self._forget_withdrawn()
+        changes = None
+        if pool.inventory is self._inventory and pool.eligible(None) == self._up:
+            changes = pool.changes_since(self.seen)
+        if changes is None:
+            self._make_again()
+            return True
+        self.seen = pool.generation
+        for jobid, record in changes.items():
+            known = self._jobs.get(jobid)
+            if known is not None and known[0] == record:
+                continue
+            if known is not None:
+                self._leave(jobid)
+            if record is not None:
+                self._come(jobid, record, record[0])
+                self._sound = False
         return True
 
+    def _make_again(self) -> None:
+        """Begin anew, with the promises on the ranks that they had."""
+        kept = [
+            (promise, self._room.amounts_of(promise.number))
+            for promise in self.promises.values()
+            if promise.number is not None
+        ]
+        self._make()
+        room, up = self._room, self._up
+        for promise, amounts in kept:
+            promise.number = None
+            if all(up >> rank & 1 for rank, _ in amounts):
+                self._enter_on(promise, amounts)
+        for promise in self.promises.values():
+            promise.room = room
+        self._sound = False
+
+    def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
+        """Bind a promise to given amounts of ranks, whatever is free."""
+        room = self._room
+        number = room.create(promise.start, promise.end, self._demand_of(promise))
+        for rank, taken in amounts:
+            room.take(number, 1 << rank, taken)
+        room.enter(number)
+        promise.room, promise.number = room, number
+
+    def _demand_of(self, promise: BoundPromise) -> Demand | None:
+        """What a promise may be moved as; None: it stays where it is."""
+        shape = promise.request.shape
+        if promise.is_open or not self._pool.countable(shape):
+            return None
+        return self._demand(shape)
+
     def started(self, jobid: int) -> None:
-        if self.seen is None or self._pool.generation != self.seen + 1:
+        pool = self._pool
+        placed, self._placed = self._placed, None
+        promised_end = self._promised_end.pop(jobid, None)
+        if self.seen is None or pool.generation != self.seen + 1:
             return  # something else happened as well
-        self._profile.started(jobid, self._pool.clock())
-        self.seen = self._pool.generation
+        end, held = pool.job_end(jobid), pool.held(jobid)
+        believed = end
+        if promised_end is not None and 0 <= end - promised_end <= LATE_START_S:
+            believed = promised_end
+        if placed is None or selected_ranks(held) & ~placed[0] or (believed or inf) > placed[1]:
+            self._sound = False
+        self._come(jobid, (end, *held), believed)
+        self.seen = pool.generation
+
+    # -- demands ------------------------------------------------------------
+
+    def _demand(self, shape: Shape, ranks: int = -1) -> Demand:
+        """What a shape asks of ranks at least; of some (a mask) of those that are up."""
+        eligible = self._pool.eligible(shape.match) & ranks
+        if shape.node_count is not None:
+            each = shape.node_cores, shape.node_gpus
+            return Demand(shape.node_count.min, each, True, shape.exclusive, eligible)
+        each = shape.slot_size, shape.gpu_per_slot
+        return Demand(shape.slot_count.min, each, not any(each), False, eligible)
+
+    def _areas(self, shape: Shape) -> Iterator[Demand]:
+        """The demands of which one has to be met; none, if the pool has to be asked for a place."""
+        pool, within = self._pool, shape.within
+        if pool.countable(shape):
+            yield self._demand(shape)
+        elif (
+            within is not None
+            and within.segment == within.most == 1
+            and pool.countable(shape.replace(within=None))
+        ):
+            for mask in within.groups.masks:
+                yield self._demand(shape, mask)
+
+    def _may_move(self) -> bool:
+        """Whether promises may be moved to make a new one earlier."""
+        return not self.frozen and len(self.promises) <= MAX_PROMISES_TO_MOVE
 
     # -- questions ----------------------------------------------------------
 
@@ -106,141 +248,415 @@ class BoundStrategy(Strategy):
         return True
 
     def earliest(
-        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+        self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        return self._profile.earliest(request, start, until)
+        length, may_move = length_of(request), self._may_move()
+        found = [
+            self._room.earliest(demand, length, start, now, may_move)
+            for demand in self._areas(request.shape)
+        ]
+        return min(found) if found else self._first_placed(request, start, until)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        return self._profile.fits(request, start, end)
+        now, room = self._pool.clock(), self._room
+        areas = list(self._areas(request.shape))
+        if not areas:
+            return self._place_at(request, self._index_at(start), start, end) is not None
+        return any(
+            room.room(demand, start, end)[0] >= demand.count
+            or (not self.frozen and room.can_book(demand, start, end, now))
+            for demand in areas
+        )
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        own = self.withdraw(jobid) if jobid is not None else None
+        own = self.promises.get(jobid) if jobid is not None else None
+        if own is not None and own.number is not None:
+            self._room.leave(own.number)
         try:
-            return self.place(request, now, end) is not None
+            return self._find(request, now, end, commit=False) is not None
         finally:
-            if own is not None and jobid is not None:
-                self.restore(jobid, own)
+            if own is not None and own.number is not None:
+                self._room.enter(own.number)
 
     def is_free(self, request: ResourceRequest) -> bool:
         pool = self._pool
         return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
 
+    def may_start(self, request: ResourceRequest) -> bool:
+        shape, pool = request.shape, self._pool
+        if not pool.countable(shape):
+            return True
+        if self._counts is None or self._counts_of != pool.generation:
+            self._counts, self._counts_of = RoomCounts(pool), pool.generation
+        return self._counts.of(shape) >= shape.least_count
+
     def room_ends(self, request: ResourceRequest, now: float) -> float:
-        return self._profile.room_ends(request.shape, now)
+        if not self.may_start(request):
+            return now
+        least = self._least(request.shape)
+        if least is None or not self._sound:
+            return inf
+        return self._room.enough_until(least, self._up, now)
+
+    def _least(self, shape: Shape) -> Amounts | None:
+        """The least amounts that a shape takes in all; None: that is no matter of counts."""
+        if not self._pool.countable(shape):
+            return None
+        demand = self._demand(shape)
+        each = demand.each
+        if demand.whole:
+            inventory = self._inventory
+            sizes = [divmod(key, inventory.key_base) for key in inventory.keys.values()]
+            each = (min(cores for cores, _ in sizes), min(gpus for _, gpus in sizes))
+        return each[0] * demand.count, each[1] * demand.count
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
-        return self._profile.count(request.shape, start, end)
+        shape = request.shape
+        demand = self._demand(shape)._replace(count=ALL_UNITS)
+        units, ranks = self._room.room(demand, start, end)
+        if shape.within is not None and shape.node_count is not None:
+            return shape.within.best([(1, ranks)], units)
+        return units
 
     def next_change(self, request: ResourceRequest, time: float) -> float:
-        return self._profile.next_change(time)
+        return min([p.start for p in self.promises.values() if p.start > time], default=inf)
 
     def ranks_at(self, request: ResourceRequest, start: float, end: float) -> int | None:
-        parts = self._profile.bind(request, start, end)
-        return None if parts is None else ranks_of(parts)
+        trial = self.copy()
+        trial.frozen = self.frozen
+        return trial.promises[0].ranks if trial.reserve(0, request, start, end) else None
 
     def stale(self, now: float) -> list[int]:
-        profile = self._profile
-        profile.renew_profile()
-        return [jobid for jobid, one in self.promises.items() if profile.lost(one, now)]
+        lost = [jobid for jobid in self.promises if not self.keeps(jobid, now)]
+        self._sound = self._sound or not lost
+        return lost
 
     # -- promises -----------------------------------------------------------
 
+    def _bind(self, promise: BoundPromise, may_move: bool) -> bool:
+        """Give a promise ranks at its time, which others may be moved for; whether there are any."""
+        now, request = self._pool.clock(), promise.request
+        promise.room, promise.number = self._room, None
+        areas = list(self._areas(request.shape))
+        for demand in areas:
+            promise.number = self._room.book(demand, promise.start, promise.end, now, may_move)
+            if promise.number is not None:
+                return True
+        if not areas:
+            index = self._index_at(promise.start)
+            placed = self._place_at(request, index, promise.start, promise.end)
+            if placed is not None:
+                self._enter_on(promise, self._all_of(selected_ranks(placed[0])))
+        return promise.number is not None
+
+    def _bind_somewhere(self, promise: BoundPromise) -> None:
+        """Bind a promise at its time, or where it keeps what it needs from others until it is told that
+        it cannot be kept."""
+        if promise.is_open or not self._bind(promise, not self.frozen):
+            amounts = self._soonest(promise.request)
+            if amounts:
+                self._enter_on(promise, amounts)
+            self._sound = False
+
+    def _all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
+        """All that some ranks (a mask) have."""
+        inventory = self._inventory
+        return [
+            (rank, divmod(inventory.keys[units], inventory.key_base))
+            for units, mask in inventory.kinds.items()
+            for rank in members(mask & ranks)
+        ]
+
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        parts = self._profile.bind(request, start, end)
-        if parts is None:
+        promise = BoundPromise(start, end, request, False)
+        if not self._bind(promise, not self.frozen):
             return False
-        self._enter(jobid, BoundPromise(start, end, request, parts), True)
+        self.promises[jobid] = promise
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        parts = self._profile.bind_ever(request)
-        if parts is None:
+        amounts = self._soonest(request)
+        if amounts is None:
             return False
-        self._enter(jobid, BoundPromise(now, INFINITY, request, parts, is_open=True))
+        self.promises[jobid] = promise = BoundPromise(now, inf, request, True)
+        self._enter_on(promise, amounts)
         return True
 
+    def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
+        """What to keep of ranks that are up for a job of which nobody knows when it starts; None: it does
+        not fit there even if they are idle.
+
+        Ranks without other promises come first, then those that come free soonest. Where only one job
+        without an end is in its way, its ranks come before all others: with them, less has to be kept of
+        what is free now.
+        """
+        pool, shape = self._pool, request.shape
+        unused, up = self._inventory.unused(), pool.eligible(shape.match)
+        apart = up & ~self._room.booked(-inf, inf)
+        for eligible in (apart, up):
+            placed = pool.place_request(request, unused, eligible)
+            if placed is not None:
+                break
+        else:
+            return None
+        if not pool.countable(shape):
+            return self._all_of(selected_ranks(placed[0]))
+        inventory = self._inventory
+        if shape.node_count is None:
+            return [
+                (rank, divmod(inventory.key(units), inventory.key_base))
+                for mask, units in pairs(placed[0])
+                for rank in members(mask)
+            ]
+        left = pool.match_mask(request) & eligible
+        chosen = self._ranks_of_endless(left, shape.node_count.min)
+        now = pool.clock()
+        missing = shape.node_count.min - popcount(chosen)
+        demand = self._demand(shape, left & ~chosen)._replace(count=missing)
+        soonest = self._room.earliest(demand, inf, now, now, False) if missing else now
+        last = max([end for end, _ in pool.jobs_by_end()[-1:]], default=now)
+        for time in (now, min(soonest, max(last, now))):
+            ranks = self._room.room(demand, time, inf)[1] & ~chosen
+            chosen |= take(ranks, min(missing, popcount(ranks)))
+            missing = shape.node_count.min - popcount(chosen)
+        ranks = left & ~chosen
+        chosen |= take(ranks, min(missing, popcount(ranks)))
+        if shape.exclusive:
+            return self._all_of(chosen)
+        return [(rank, (shape.node_cores, shape.node_gpus)) for rank in members(chosen)]
+
+    def _ranks_of_endless(self, large: int, most: int) -> int:
+        """At most so many of some ranks (a mask), of those of the only job without an end."""
+        pool = self._pool
+        endless = busy = 0
+        for jobid, end in pool.job_end_times():
+            ranks = selected_ranks(pool.held(jobid)) & large
+            if end:
+                busy |= ranks
+            elif ranks and endless:
+                return 0
+            else:
+                endless |= ranks
+        ranks = endless & ~busy
+        return take(ranks, min(most, popcount(ranks)))
+
     def keeps(self, jobid: int, now: float) -> bool:
-        return not self._profile.lost(self.promises[jobid], now)
+        promise, up = self.promises[jobid], self._up
+        if promise.is_open:
+            return promise.number is not None and not promise.ranks & ~up
+        if promise.end <= now:
+            return False
+        if promise.number is not None:
+            if self._sound:
+                return True
+            request = promise.request
+            if not next(self._areas(request.shape), None):
+                ranks = promise.ranks & self._pool.eligible(request.shape.match)
+                index = self._index_at(max(promise.start, now))
+                return self._pool.place_request(request, index, ranks) is not None
+            if not promise.ranks & ~up and not self._room.overdrawn(promise.number, now):
+                return True
+        return not self.frozen and self._bind_again(promise)
+
+    def _bind_again(self, promise: BoundPromise) -> bool:
+        """Give a promise that was lost other ranks at its time; whether there are any."""
+        before = promise.number
+        if before is not None:
+            self._room.leave(before)
+        if self._bind(promise, True):
+            if before is not None:
+                self._room.drop(before)
+            return True
+        promise.number = before
+        if before is not None:
+            self._room.enter(before)
+        return False
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
-        profile, request = self._profile, promise.request
-        found = profile.earlier(promise, now)
-        profile.end_search()
-        if found is None or found >= promise.start:  # None only where looks are limited
+        request = promise.request
+        if not self.may_start(request):
             return promise.start
-        self.withdraw(jobid)
-        start = profile.search_anew(request, found)
-        if start < promise.start:
-            end = start + length_of(request)
-            promise = BoundPromise(start, end, request, profile.bind(request, start, end))
-        self._enter(jobid, promise, True)  # where it was, it fits as before
-        return promise.start
-
-    def search_on(self, jobid: int, now: float, looks: int) -> bool:
-        profile, promise = self._profile, self.promises[jobid]
-        if profile.is_unswept(promise) and profile.running.extend_in_parts(
-            promise.start, BLOCKS_AT_ONCE
-        ):
-            return True
-        return profile.earlier(promise, now, looks) is None
+        before, start = promise.number, promise.start
+        if before is not None:
+            self._room.leave(before)
+        promise.start, promise.end = now, now + length_of(request)
+        found = self._find(request, now, promise.end, commit=False)
+        if found is not None and self._bind(promise, not self.frozen):
+            if before is not None:
+                self._room.drop(before)
+            return now
+        promise.start, promise.end = start, start + length_of(request)
+        promise.number = before
+        if before is not None:
+            self._room.enter(before)
+        return start
 
     def advance_in_turn(
         self, jobids: Iterable[int], now: float
     ) -> tuple[int, list[tuple[int, float]]]:
-        promises, profile = self.promises, self._profile
-        if not profile.is_renewed:
-            return 0, []
         count = 0
-        last_look = profile.looks + LOOKS_IN_A_ROW
+        if not self._sound:
+            return 0, []
         for jobid in jobids:
-            if profile.looks >= last_look:
-                break
-            promise = promises.get(jobid)
+            promise = self.promises.get(jobid)
             if (
                 promise is None
                 or promise.is_open
                 or promise.start <= now
-                or not profile.is_kept(promise)
-                or profile.is_unswept(promise)
-                or profile.earlier(promise, now, 0) != promise.start
+                or self.may_start(promise.request)
             ):
-                break  # it may move, or be lost, and to find that out takes longer
+                break  # it may move, which takes longer to find out
             count += 1
         return count, []
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)
-        if promise is not None:
-            self._profile.remove(promise)
-        self._profile.rebound.clear()
+        if promise is not None and promise.number is not None:
+            self._room.leave(promise.number)
+            self._withdrawn.append(promise)
+            if not promise.is_open:
+                self._promised_end = {jobid: promise.end}
         return promise
+
+    def _forget_withdrawn(self) -> None:
+        for promise in self._withdrawn:
+            if promise.number is not None:
+                self._room.drop(promise.number)
+                promise.number = None
+        self._withdrawn.clear()
 
     def restore(self, jobid: int, promise: Promise) -> None:
         if not isinstance(promise, BoundPromise):
             # It was withdrawn when promises were counted; meanwhile all others were bound.
-            parts = self._parts_for(promise)
-            promise = BoundPromise(
-                promise.start, promise.end, promise.request, parts, promise.is_open
-            )
-        else:
-            # Since it was withdrawn, others may have been bound to what it was bound to.
-            self._profile.bind_as_before()
-        self._enter(jobid, promise)
-
-    def _enter(self, jobid: int, promise: BoundPromise, fits: bool = False) -> None:
-        """Count a promise in; ``fits`` says that it was just bound where it fits."""
+            promise = BoundPromise(promise.start, promise.end, promise.request, promise.is_open)
         self.promises[jobid] = promise
-        self._profile.enter(promise, fits)
+        if promise.number is None:
+            self._bind_somewhere(promise)
+            return
+        self._withdrawn.remove(promise)
+        self._room.enter(promise.number)
+        if self._room.overdrawn(promise.number, self._pool.clock()):
+            self._sound = False  # another was moved to its ranks meanwhile
 
     # -- starting now -------------------------------------------------------
-
-    def may_start(self, request: ResourceRequest) -> bool:
-        return self._profile.is_free(request.shape)
 
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
-        return self._profile.place_now(request, now, end)
+        found = self._find(request, now, end, commit=True)
+        self._placed = None if found is None else (selected_ranks(found[0]), end)
+        return found
+
+    def _find(
+        self, request: ResourceRequest, now: float, end: float, commit: bool
+    ) -> tuple[Selection, int] | None:
+        """Where a request is placed now, beside all promises; for `commit` others are moved for it."""
+        pool, shape, room = self._pool, request.shape, self._room
+        if not pool.countable(shape):
+            return self._place_at(request, pool.index, now, end)
+        if not self.may_start(request):
+            return None
+        demand = self._demand(shape, free_ranks(pool, shape))
+        units, ranks = room.room(demand, now, end)
+        if units >= demand.count:
+            return pool.place_request(request, self._beside(shape, ranks, now, end), ranks)
+        if self.frozen or not self.promises:
+            return None
+        trial = room if commit else room.copy()
+        number = trial.book(demand, now, end, now, True)
+        if number is None:
+            return None
+        index, amounts = pool.index, trial.amounts_of(number)
+        ranks = trial.ranks_of(number)
+        if not _exact(shape):
+            index = index.copy()
+            for rank, kept in amounts:
+                _reduce(index, rank, kept)
+        trial.leave(number)
+        trial.drop(number)
+        return pool.place_request(request, index, ranks)
+
+    def _beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
+        """The pool's index without what promises need of some ranks."""
+        index = self._pool.index
+        if _exact(shape):
+            return index
+        touched = ranks & self._room.booked(now, end)
+        if touched:
+            index = index.copy()
+            each = shape.slot_size, shape.gpu_per_slot
+            for rank in members(touched):
+                demand = Demand(ALL_UNITS, each, False, False, 1 << rank)
+                slots, _ = self._room.room(demand, now, end)
+                _reduce(index, rank, tuple(slots * need for need in each))
+        return index
+
+    # -- where placement is no matter of counts -----------------------------
+
+    def _place_at(
+        self, request: ResourceRequest, index: RankIndex, start: float, end: float
+    ) -> tuple[Selection, int] | None:
+        """Where the pool places a request at a time, on ranks without any promise in a span."""
+        eligible = self._pool.eligible(request.shape.match) & ~self._room.booked(start, end)
+        return self._pool.place_request(request, index, eligible)
+
+    def _index_at(self, time: float) -> RankIndex:
+        """An index of the units that are free at a time, ids and all."""
+        pool = self._pool
+        index = pool.index.copy()
+        if time > pool.clock():
+            for end, jobid in pool.jobs_by_end():
+                if end > time:
+                    break
+                index.give(pool.held(jobid))
+        return index
+
+    def _first_placed(self, request: ResourceRequest, start: float, until: float) -> float:
+        """The first time from `start` on at which the pool finds a place for a request."""
+        pool, length = self._pool, length_of(request)
+        index = self._index_at(start)
+        ends = [(end, jobid) for end, jobid in pool.jobs_by_end() if end > start]
+        ends += [(one.end, -1) for one in self.promises.values() if start < one.end < inf]
+        ends.sort(reverse=True)
+        held = {jobid: pool.held(jobid) for _, jobid in ends if jobid in self._jobs}
+        time = start
+        while time < until:
+            if self._place_at(request, index, time, time + length) is not None:
+                return time
+            if not ends:
+                break
+            time = ends[-1][0]
+            while ends and ends[-1][0] == time:
+                jobid = ends.pop()[1]
+                if jobid in held:
+                    index.give(held[jobid])
+        return inf
+
+
+def _availability(totals: Mapping[int, Amounts]) -> Availability | CompiledAvailability:
+    if not compiled.is_built():
+        return Availability(totals)
+    from flux.resource.plan.compiled_availability import CompiledAvailability
+
+    return CompiledAvailability(totals)
+
+
+def _reduce(index: RankIndex, rank: int, kept: tuple[int, ...]) -> None:
+    """Leave no more than so many cores and GPUs of a rank in an index."""
+    inventory = index.inventory
+    free = index.free(rank)
+    cores, gpus = free & inventory.core_mask, free >> inventory.shift
+    keep = take(cores, min(kept[0], popcount(cores)))
+    keep |= take(gpus, min(kept[1], popcount(gpus))) << inventory.shift
+    if keep != free:
+        index.take((rank, free ^ keep))
+
+
+def _exact(shape: Shape) -> bool:
+    """Whether room for one node's or slot's need is all that matters about a rank."""
+    if shape.node_count is None:
+        return shape.slot_count.max == 1
+    return shape.slot_count.fixed

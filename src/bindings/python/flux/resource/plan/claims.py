@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping
+from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
-from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.masks import idset_text
 from flux.resource.pool.rank_counts import RankCounts
@@ -247,7 +247,7 @@ class ClaimPlan:
         if found is None:
             ends = dict(self._pool.job_end_times())
             found = self._by_end = [
-                (ends[jobid] or INFINITY, claimant, on)
+                (ends[jobid] or inf, claimant, on)
                 for jobid, (claimant, on) in self._claims.running.items()
                 if jobid in ends
             ]
@@ -313,11 +313,11 @@ class ClaimPlan:
         self, claimant: Claimant, time: float, promises: Mapping[int, Promise]
     ) -> list[float]:
         """The times after `time` at which ranks open for a claimant, ascending."""
-        times = {until for until, _ in self._leavings(claimant) if time < until < INFINITY}
+        times = {until for until, _ in self._leavings(claimant) if time < until < inf}
         times.update(
             promises[other].end
             for other in self.promised
-            if other in promises and time < promises[other].end < INFINITY
+            if other in promises and time < promises[other].end < inf
         )
         return sorted(times)
 
@@ -350,10 +350,10 @@ class ClaimPlan:
         claimant = request.claimant
         assert claimant is not None, "asked for such requests alone"
         length = length_of(request)
-        time = find(request, start, now, INFINITY)
+        time = find(request, start, now, inf)
         times: list[float] | None = None
         tried, step = 0, 1
-        while time < INFINITY:
+        while time < inf:
             closed = self.closed(claimant, time, time + length, promises)
             if times is None:
                 times = self.reopens(claimant, time, promises)
@@ -361,14 +361,14 @@ class ClaimPlan:
             if tried > TIMES_ONE_BY_ONE:
                 step *= 2
             at = min(bisect_right(times, time) + step - 1, len(times) - 1)
-            opens = times[at] if at >= 0 and times[at] > time else INFINITY
+            opens = times[at] if at >= 0 and times[at] > time else inf
             # What would be free later is no matter: more ranks are open by then.
             limited = self.beside(request, closed)
-            found = INFINITY if limited is None else find(limited, time, now, opens)
+            found = inf if limited is None else find(limited, time, now, opens)
             if found <= time:
                 return time
             time = min(found, opens)
-        return INFINITY
+        return inf
 
 
 def only_on(request: ResourceRequest, ranks: int) -> ResourceRequest:

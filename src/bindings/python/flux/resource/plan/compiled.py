@@ -11,9 +11,9 @@ the time goes to the interpreter. ``_flux_plan`` does the same in C, more than t
 from __future__ import annotations
 
 from array import array
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import CountedPromise, length_of
 from flux.resource.plan.promise_moves import PromiseMoves
 
@@ -114,8 +114,8 @@ class CompiledTimeline:
         value: int,
         length: float,
         start: float,
-        limit: float = INFINITY,
-        until: float = INFINITY,
+        limit: float = inf,
+        until: float = inf,
     ) -> float:
         return lib.timeline_first(  # type: ignore[no-any-return]
             self.cdata, value, length, start, limit, until

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING
-
-from flux.resource.plan.mask_timeline import INFINITY
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -150,11 +149,11 @@ class CountTimeline:
             block.changed = True
             return
         first = self._cut(start)
-        last = self._cut(end) if end != INFINITY else len(self.blocks) - 1
+        last = self._cut(end) if end != inf else len(self.blocks) - 1
         for at in range(first, last + 1):
             block = self.blocks[at]
             starts = block.starts
-            if start <= starts[0] and (at < last or end == INFINITY):
+            if start <= starts[0] and (at < last or end == inf):
                 block.plus += delta
                 block.least += delta
                 block.most += delta
@@ -163,7 +162,7 @@ class CountTimeline:
             for place in range(bisect_left(starts, start), bisect_left(starts, end)):
                 values[place] += delta
             block.changed = True
-        if end != INFINITY:
+        if end != inf:
             self._join(end)
         self._join(start)
 
@@ -216,7 +215,7 @@ class CountTimeline:
         place = bisect_right(starts, time)
         if place < len(starts):
             return starts[place]
-        return self.heads[at + 1] if at + 1 < len(self.heads) else INFINITY
+        return self.heads[at + 1] if at + 1 < len(self.heads) else inf
 
     def least(self, start: float, end: float) -> int:
         """The least value from ``start`` to before ``end``, which is later."""
@@ -273,7 +272,7 @@ class CountTimeline:
         heads, blocks = self.heads, self.blocks
         at = bisect_left(heads, time) - 1
         if at < 0:
-            return -INFINITY
+            return -inf
         block = blocks[at]
         starts, values = block.starts, block.values
         wanted = value - block.plus
@@ -296,7 +295,7 @@ class CountTimeline:
                 if values[place] < wanted:
                     return time
                 time = starts[place]
-        return -INFINITY
+        return -inf
 
     def below(self, value: int, start: float) -> float:
         """The first moment, not before a time, at which it is less than ``value``; infinity if there
@@ -318,15 +317,15 @@ class CountTimeline:
                 for place, free in enumerate(block.values):
                     if free < wanted:
                         return block.starts[place]
-        return INFINITY
+        return inf
 
     def first(
         self,
         value: int,
         length: float,
         start: float,
-        limit: float = INFINITY,
-        until: float = INFINITY,
+        limit: float = inf,
+        until: float = inf,
     ) -> float:
         """The first moment from which on it is at least ``value`` for a time.
 
@@ -341,7 +340,7 @@ class CountTimeline:
             float: the moment; infinity if there is none
         """
         if start >= limit:
-            return INFINITY
+            return inf
         heads, blocks = self.heads, self.blocks
         begin = max(0, bisect_right(heads, start) - 1)
         block = blocks[begin]
@@ -376,9 +375,9 @@ class CountTimeline:
                             since = time
                     elif since is not None:
                         if time - since >= length or time >= limit:
-                            return since if since < limit else INFINITY
+                            return since if since < limit else inf
                         since = None
             skip = 0
         if since is None or since >= limit:
-            return INFINITY
+            return inf
         return since

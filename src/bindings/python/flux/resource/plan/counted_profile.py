@@ -12,10 +12,10 @@ as many are free as the sum leaves, and any of them will do.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
@@ -174,7 +174,7 @@ class CountedProfile:
         self.open_units = {}
         self._jobs = {}
         self._bounds = StartBounds()
-        self._released = INFINITY
+        self._released = inf
         gains = []
         for end, jobid in pool.jobs_by_end():
             count = self._units(pool, jobid)
@@ -200,7 +200,7 @@ class CountedProfile:
         new.open_units = self.open_units.copy()
         new._jobs = self._jobs.copy()
         new._bounds = StartBounds()
-        new._released = INFINITY
+        new._released = inf
         new.watch = moves.watch(new.line)
         return new
 
@@ -254,7 +254,7 @@ class CountedProfile:
             return False
         if count:
             self.free -= count
-            if end != INFINITY:
+            if end != inf:
                 self._jobs[jobid] = (end, count)
             start = max(now, self.line.begin)
             if start < end:
@@ -351,7 +351,7 @@ class CountedProfile:
         """True if in a span more was promised than there is."""
         if not self.maybe_overdrawn:
             return False
-        self.maybe_overdrawn = self.line.least(-INFINITY, INFINITY) < 0
+        self.maybe_overdrawn = self.line.least(-inf, inf) < 0
         return self.maybe_overdrawn and self.line.least(start, end) < 0
 
     def room(self, start: float, end: float) -> int:
@@ -370,9 +370,9 @@ class CountedProfile:
     def earliest(self, count: int, length: float, start: float, from_now: bool = False) -> float:
         """First time at which so many units are free for so long; see `CountTimeline.first()`."""
         count += self.kept
-        if self._released < INFINITY:  # many promises move between two searches, mostly
+        if self._released < inf:  # many promises move between two searches, mostly
             self._bounds.released(self._released)
-            self._released = INFINITY
+            self._released = inf
         start = max(start, self._bounds.least(None, count, length))
         found = self.line.first(count, length, start)
         if from_now:

@@ -8,11 +8,11 @@ and when counting is not enough, is in ``counted_profile.py``.
 from __future__ import annotations
 
 from bisect import insort
+from math import inf
 from typing import TYPE_CHECKING
 
 from flux.resource.plan import compiled
 from flux.resource.plan.counted_profile import CountedDemand, CountedProfile, UnitKind
-from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import CountedPromise, length_of
 from flux.resource.plan.promise_moves import PlainMoves
 from flux.resource.plan.strategy import Strategy
@@ -120,7 +120,7 @@ class CountedStrategy(Strategy):
             return  # something else happened as well
         now, end = pool.clock(), pool.job_end(jobid)
         for profile in self._profiles.values():
-            if not profile.started(pool, jobid, now, end or INFINITY):
+            if not profile.started(pool, jobid, now, end or inf):
                 return  # the next call counts anew
         if end:
             insort(self._ends, (end, jobid))
@@ -174,7 +174,7 @@ class CountedStrategy(Strategy):
         return demand.kind, demand.count
 
     def earliest(
-        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+        self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
         demand = self._demands[request.shape]
         assert demand is not None
@@ -270,7 +270,7 @@ class CountedStrategy(Strategy):
         assert demand is not None
         if demand.count > self._profiles[demand.kind].total:
             return False
-        self.restore(jobid, CountedPromise(now, INFINITY, request, demand, is_open=True))
+        self.restore(jobid, CountedPromise(now, inf, request, demand, is_open=True))
         return True
 
     def keeps(self, jobid: int, now: float) -> bool:

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.bound_strategy import BoundStrategy
 from flux.resource.plan.claims import LAST, only_on
 from flux.resource.plan.counted_strategy import CountedStrategy
-from flux.resource.plan.mask_timeline import INFINITY
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.jobid import job_text
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.claims import ClaimPlan
     from flux.resource.plan.promise import Promise
-    from flux.resource.plan.running_profile import RunningProfile
     from flux.resource.plan.strategy import Strategy
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.request import ResourceRequest
@@ -81,12 +80,12 @@ class Plan:
 
     def __init__(self, pool: ResourcePoolImplementation) -> None:
         self._pool = pool
-        # Kept while promises are bound, with what it knows of shapes, to go back to.
+        # Both are kept, with what they know of the pool, since a plan goes from one to the other.
         self._counted = CountedStrategy(pool)
+        self._bound: BoundStrategy | None = None
         self._strategy: Strategy = self._counted
-        # What running jobs left when promises were bound last, for when they are again.
-        self._running: RunningProfile | None = None
         self._frozen = False  # promises stay on the ranks they are bound to
+        self._original: BoundStrategy | None = None  # of a copy, until it binds promises itself
         #: tokens that requests may need beside resources; None: there are none
         self.tokens: TokenPlan | None = None
         #: who may not be on a rank with whom; None: everybody may with all others
@@ -100,10 +99,9 @@ class Plan:
         """
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
-        if self._running is not None:
-            self._running.shared = True
-        counted = self._strategy is self._counted
-        new._strategy = new._counted if counted else self._strategy.copy()
+        new._strategy, new._bound, new._original = new._counted, None, self._bound or self._original
+        if self._bound is not None and self._strategy is self._bound:
+            new._strategy = new._bound = self._bound.copy()
         if self.tokens is not None:
             new.tokens = self.tokens.copy()
         if self.claims is not None:
@@ -157,11 +155,9 @@ class Plan:
 
     def _follow(self) -> Strategy:
         """See what happened to the pool."""
+        if not self._strategy.promises:
+            self._strategy = self._counted
         strategy = self._strategy
-        if not strategy.promises:
-            if isinstance(strategy, BoundStrategy):
-                self._running = strategy.running
-            strategy = self._strategy = self._counted
         return strategy if strategy.sync() else self._bind_all()
 
     def _bind_all(self) -> Strategy:
@@ -170,11 +166,17 @@ class Plan:
         Together with ``_follow()``, which goes back to counting after a change of the pool if
         there is no promise left, this is all that ever changes the strategy.
         """
-        seen = self._counted.seen
-        running, self._running = self._running, None
-        promises = self._counted.give_up()
-        self._strategy = BoundStrategy(self._pool, promises, seen, self._frozen, running)
-        return self._strategy
+        bound = self._bound
+        if bound is None:
+            bound = (
+                self._original.copy() if self._original is not None else BoundStrategy(self._pool)
+            )
+            bound.frozen = self._frozen
+            bound.clear()
+            self._bound, self._original = bound, None
+        bound.adopt(self._counted.give_up())
+        self._strategy = bound
+        return bound
 
     # -- questions ----------------------------------------------------------
 
@@ -205,10 +207,10 @@ class Plan:
             found = self.claims.earliest(request, start, now, promises, self._earliest)
         else:
             found = self._earliest(request, start, now)
-        return None if found == INFINITY else found
+        return None if found == inf else found
 
     def _earliest(
-        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+        self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
         """As ``earliest()``, if nothing is claimed; infinity: it does not fit, or, it may be, not
         before ``until``."""
@@ -216,12 +218,12 @@ class Plan:
         found = strategy.earliest(request, start, now, until)
         if self.tokens is not None and request.tokens:
             # Nodes and tokens at the same time: each is asked from where the other one is.
-            while found != INFINITY:
+            while found != inf:
                 there = self.tokens.earliest(request.tokens, found, length_of(request), now)
                 if there == found:
                     break
                 if there >= until:
-                    return INFINITY
+                    return inf
                 found = strategy.earliest(request, there, now, until)
         return found
 
@@ -238,7 +240,7 @@ class Plan:
         """
         strategy = self._strategy_for(request)
         now = self._pool.clock()
-        end = now + (length_of(request) if duration is None else duration or INFINITY)
+        end = now + (length_of(request) if duration is None else duration or inf)
         limited = self._beside_claims(request, jobid)
         return limited is not None and strategy.fits_without(jobid, limited, now, end)
 
@@ -570,7 +572,7 @@ class Plan:
         if claims is None or request.claimant is None:
             return strategy.hold(jobid, request, now)
         # Rather where nobody is who never ends.
-        closed = claims.closed(request.claimant, LAST, INFINITY, strategy.promises, jobid)
+        closed = claims.closed(request.claimant, LAST, inf, strategy.promises, jobid)
         limited = claims.beside(request, closed)
         if limited is not None and strategy.hold(jobid, limited, now):
             return True

@@ -1,40 +1,19 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a plan keeps: promises to jobs that wait, and bookings of parts of ranks.
+"""What a plan keeps: promises to jobs that wait.
 
 A promise is kept in one of two ways (see ``strategy.py``): it is counted, or it is bound to ranks.
-A booking takes parts of ranks for a span of time: a bound promise is one, and so is a job that was
-started since the profile of running jobs was made.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
-from flux.resource.plan.mask_timeline import INFINITY
-
 if TYPE_CHECKING:
+    from flux.resource.plan.availability import Availability
+    from flux.resource.plan.compiled_availability import CompiledAvailability
     from flux.resource.plan.counted_profile import CountedDemand
     from flux.resource.request import ResourceRequest
-
-#: ``(mask of ranks, key)``: so many cores and GPUs on each of these ranks (for keys see
-#: ``pool/rank_index.py``).
-Part = tuple[int, int]
-
-
-class Booking:
-    """What is taken of some ranks for a span of time.
-
-    Attributes:
-        start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
-        parts (list): what is taken, as Parts; None of a promise that is to be bound yet.
-    """
-
-    __slots__ = ("start", "end", "parts")
-
-    def __init__(self, start: float, end: float, parts: list[Part] | None) -> None:
-        self.start = start
-        self.end = end
-        self.parts = parts
 
 
 class Promise:
@@ -83,44 +62,34 @@ class CountedPromise(Promise):
         self.demand = demand
 
 
-class BoundPromise(Booking, Promise):
-    """A promise that is bound to ranks. Nothing but ``parts`` changes once a plan has it.
+class BoundPromise(Promise):
+    """A promise that is bound to ranks.
 
     Attributes:
-        parts (list): what it takes on which ranks; empty if it cannot be kept any more, None before
-            it is bound for the first time.
+        room (Availability): in which it has a use
+        number (int or None): of that use; None: it has no ranks, since it cannot be kept
     """
 
-    __slots__ = ("request", "is_open")
+    __slots__ = ("start", "end", "request", "is_open", "room", "number")
 
     def __init__(
-        self,
-        start: float,
-        end: float,
-        request: ResourceRequest,
-        parts: list[Part] | None,
-        is_open: bool = False,
+        self, start: float, end: float, request: ResourceRequest, is_open: bool = False
     ) -> None:
-        # As in Booking, without a call: a long queue is planned in thousands of them.
         self.start = start
         self.end = end
-        self.parts = parts
         self.request = request
         self.is_open = is_open
+        self.room: Availability | CompiledAvailability | None = None
+        self.number: int | None = None
 
     @property
-    def ranks(self) -> int | None:
-        return None if self.parts is None else ranks_of(self.parts)
-
-
-def ranks_of(parts: list[Part]) -> int:
-    """Mask of the ranks of some parts."""
-    ranks = 0
-    for mask, _ in parts:
-        ranks |= mask
-    return ranks
+    def ranks(self) -> int:
+        """Mask of the ranks that it is bound to.  O(ranks)."""
+        if self.number is None or self.room is None:
+            return 0
+        return self.room.ranks_of(self.number)
 
 
 def length_of(request: ResourceRequest) -> float:
     """Duration of a request in seconds; infinity if it has none."""
-    return request.duration if request.duration > 0 else INFINITY
+    return request.duration if request.duration > 0 else inf

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.running_profile import Need
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import slots_on
 
@@ -16,13 +15,35 @@ if TYPE_CHECKING:
     from flux.resource.request import Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
-#: ``(constraint, need of a node or slot, whether nodes are counted)``: what is counted together.
+#: What a node or slot needs of a rank: cores, GPUs, and whether it takes the rank whole.
+Need = tuple[int, int, bool]
+#: ``(constraint, need, whether nodes are counted)``: what is counted together.
 RoomKind = tuple[Any, Need, bool]
+
+
+def need_of(shape: Shape) -> Need:
+    """The need of each node of a shape, or of one slot of it."""
+    if shape.node_count is not None:
+        return shape.node_cores, shape.node_gpus, shape.exclusive
+    return shape.slot_size, shape.gpu_per_slot, False
+
+
+def free_ranks(pool: ResourcePoolImplementation, shape: Shape) -> int:
+    """Mask of the ranks that have room for a node or slot of a shape now, whatever is promised.
+    O(different counts of free cores and GPUs)."""
+    cores, gpus, whole = need_of(shape)
+    eligible = pool.eligible(shape.match)
+    if whole:
+        eligible &= pool.index.idle
+    ranks = 0
+    for _, _, mask in pool.index.fitting(cores, gpus, eligible):
+        ranks |= mask
+    return ranks
 
 
 def room_kind(shape: Shape) -> RoomKind:
     """What a shape asks for some number of."""
-    return shape.match, Need.of(shape), shape.node_count is not None
+    return shape.match, need_of(shape), shape.node_count is not None
 
 
 class RoomCounts:
@@ -46,13 +67,7 @@ class RoomCounts:
         """
         pool = self._pool
         if shape.node_count is not None and shape.exclusive:
-            need, inventory = Need.of(shape), pool.inventory
-            idle = pool.index.idle & pool.eligible(shape.match)
-            return sum(
-                popcount(idle & ranks)
-                for units, ranks in inventory.kinds.items()
-                if need.fits(inventory.keys[units], inventory.key_base)
-            )
+            return popcount(free_ranks(pool, shape))
         count = 0
         if shape.node_count is None:
             for cores, gpus, ranks in self._free(shape.match):

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
+from math import inf
 from typing import TYPE_CHECKING
-
-from flux.resource.plan.mask_timeline import INFINITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,8 +44,8 @@ MAX_WAITING = 4096
 def least_alike(length: float) -> float:
     """The least of the lengths (seconds) that are of one class, an eighth of a power of two or
     less."""
-    if length == INFINITY:
-        return INFINITY
+    if length == inf:
+        return inf
     part, power = math.frexp(length)
     return math.ldexp(math.floor(part * 16), power - 4)
 
@@ -120,7 +119,7 @@ class _Class:
         self.least = least
         self.openings: list[_Opening] = []
         self.known: dict[int, _Known] = {}
-        self.latest_settled = -INFINITY
+        self.latest_settled = -inf
         self.review_at = OPENINGS_PER_REVIEW
 
     def unsettle(self, settled: set[int]) -> None:
@@ -129,7 +128,7 @@ class _Class:
         opening = self.openings[-1]
         seen = len(self.openings) - 1
         begin, longest = opening.start - ROUNDING_S, opening.end - opening.start
-        latest = -INFINITY
+        latest = -inf
         for jobid, one in self.known.items():
             if jobid not in settled:
                 continue
@@ -190,7 +189,7 @@ class _Size:
         self.lengths: list[_Class] = []
         self.leasts: list[float] = []
         self.latest: list[float] = []
-        self.last = -INFINITY
+        self.last = -inf
 
     def of(self, length: float) -> _Class:
         """The class of a length in seconds, made if there is none."""
@@ -199,7 +198,7 @@ class _Size:
         if place == len(self.leasts) or self.leasts[place] != least:
             self.lengths.insert(place, _Class(least))
             self.leasts.insert(place, least)
-            self.latest.insert(place, -INFINITY)
+            self.latest.insert(place, -inf)
         return self.lengths[place]
 
     def raise_latest(self, alike: _Class, start: float) -> None:
@@ -211,7 +210,7 @@ class _Size:
     def find_latest(self, alike: _Class) -> None:
         """See when the latest of the promises of a class starts by now."""
         starts = [one.start for one in alike.known.values()]
-        self.latest[bisect_left(self.leasts, alike.least)] = max(starts, default=-INFINITY)
+        self.latest[bisect_left(self.leasts, alike.least)] = max(starts, default=-inf)
         self.last = max(self.latest)
 
     def may_run(self, start: float, end: float) -> bool:
@@ -277,7 +276,7 @@ class SettledPromises:
     def __init__(self, line: CountTimeline, settled: set[int]) -> None:
         self.line = line
         self.settled = settled
-        self._since = -INFINITY  # when a promise was settled last
+        self._since = -inf  # when a promise was settled last
         self._known: dict[int, _Known] = {}  # by job id
         self._starts = _Starts()  # of these
         self._sizes: list[_Size] = []  # ascending
@@ -330,7 +329,7 @@ class SettledPromises:
         self._take_in(now)
         times = self._starts.times
         if times and times[0] <= now:
-            for jobids in self._starts.between(-INFINITY, now):
+            for jobids in self._starts.between(-inf, now):
                 self._unsettle(jobids)
 
     def earlier(
@@ -352,7 +351,7 @@ class SettledPromises:
         if known is None or known.start != before:
             return line.first(wanted, length, now, before)
         since = line.since(wanted, before)
-        found = INFINITY if since >= before else max(now, since)
+        found = inf if since >= before else max(now, since)
         openings = known.alike.openings
         if known.seen == len(openings):
             return found
@@ -432,7 +431,7 @@ class SettledPromises:
         for jobids in self._starts.between(low, high):
             self._unsettle(jobids)
         line, settled = self.line, self.settled
-        start, end = line.heads[0], INFINITY
+        start, end = line.heads[0], inf
         for size in self._sizes:
             if size.least > most:
                 break

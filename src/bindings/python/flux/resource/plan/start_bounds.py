@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Hashable
-
-from flux.resource.plan.mask_timeline import INFINITY
+from math import inf
 
 #: Lengths are rounded up to powers of this, so that a queue of jobs of all lengths is some hundred
 #: stairs at most (1.1 ** 200 seconds are six years); a tenth costs a search little.
@@ -25,8 +24,8 @@ MAX_REMEMBERED = 1024
 
 def _rounded(length: float) -> float:
     """The least power of LENGTH_RATIO that is not below a length."""
-    if length == INFINITY:
-        return INFINITY
+    if length == inf:
+        return inf
     power = math.ceil(math.log(max(length, 1e-3)) / math.log(LENGTH_RATIO))
     bound = LENGTH_RATIO**power
     return bound if bound >= length else bound * LENGTH_RATIO
@@ -46,7 +45,7 @@ class _Stair:
 
     def at(self, count: int) -> float:
         place = bisect_right(self.counts, count) - 1
-        return self.times[place] if place >= 0 else -INFINITY
+        return self.times[place] if place >= 0 else -inf
 
     def learn(self, count: int, time: float) -> None:
         place = bisect_right(self.counts, count)
@@ -80,10 +79,10 @@ class StartBounds:
         """A time before which so many of a kind do not fit for so long."""
         known = self._families.get(family)
         if known is None:
-            return -INFINITY
+            return -inf
         exact, lengths, stairs = known
         stair = exact.get(length)
-        best = stair.at(count) if stair is not None else -INFINITY
+        best = stair.at(count) if stair is not None else -inf
         for stair in stairs[: bisect_right(lengths, length)]:
             counts = stair.counts
             place = bisect_right(counts, count)

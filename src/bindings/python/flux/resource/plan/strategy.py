@@ -8,9 +8,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import TYPE_CHECKING
-
-from flux.resource.plan.mask_timeline import INFINITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,7 +65,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def earliest(
-        self, request: ResourceRequest, start: float, now: float, until: float = INFINITY
+        self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
         """First time from ``start`` on at which a request fits for its duration, or infinity. One
         from ``until`` on need not be found."""

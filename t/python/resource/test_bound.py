@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Promises that are bound to ranks: what is too long, copies, and promises over a long time."""
+
+import math
+import random
+
+import pytest
+from pool_model import R_of
+
+from flux.resource import InsufficientResources, ResourcePool
+
+NOW = 1000.0
+
+
+def spec(slots, cores, gpus, duration, nodes=None):
+    slot = {
+        "type": "slot",
+        "count": slots,
+        "label": "task",
+        "with": [{"type": "core", "count": cores}],
+    }
+    if gpus:
+        slot["with"].append({"type": "gpu", "count": gpus})
+    top = slot if nodes is None else {"type": "node", "count": nodes, "with": [slot]}
+    return {
+        "version": 1,
+        "resources": [top],
+        "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+        "attributes": {"system": {"duration": duration}},
+    }
+
+
+def make_pool(nodes, cores=16, gpus=4):
+    pool = ResourcePool(
+        R_of({rank: (set(range(cores)), set(range(gpus))) for rank in range(nodes)})
+    )
+    pool.now = NOW
+    pool.clock = lambda: pool.now
+    return pool
+
+
+def fill(pool, rng, jobs):
+    """Start jobs of some shapes; returns job id to (end, cores, GPUs)."""
+    held = {}
+    for jobid in range(1, jobs + 1):
+        slots, cores, gpus = rng.randint(1, 4), rng.randint(1, 6), rng.randint(0, 1)
+        duration = float(rng.randint(1, 40))
+        try:
+            pool.alloc(jobid, pool.parse_resource_request(spec(slots, cores, gpus, duration)))
+        except InsufficientResources:
+            continue
+        held[jobid] = (NOW + duration, slots * cores, slots * gpus)
+    return held
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_too_long_does_not_fit_and_breaks_no_promise(seed):
+    """Where promises are bound, what is said of a time that is too long is what a start would find."""
+    rng = random.Random(seed)
+    known = 0
+    for _ in range(12):
+        pool = make_pool(3)
+        fill(pool, rng, 12)
+        plan = pool.plan()
+        for jobid in range(100, 104):
+            request = pool.parse_resource_request(
+                spec(rng.randint(1, 5), rng.randint(1, 8), rng.randint(0, 2), rng.randint(5, 60))
+            )
+            when = plan.earliest(request)
+            if when is not None:
+                plan.reserve(jobid, request, when)
+        for _ in range(10):
+            slots, cores, gpus = rng.randint(1, 6), rng.randint(1, 6), rng.randint(0, 2)
+            request = pool.parse_resource_request(spec(slots, cores, gpus, 1.0))
+            too_long = plan.too_long(request)
+            if too_long < math.inf and not plan.is_counted:
+                known += 1
+                assert not plan.fits(request, duration=too_long or 1e-3)
+    assert known > 10
+
+
+def test_a_copy_of_a_plan_changes_nothing_in_it():
+    """What a forecast enters into its copy does not count in the plan, nor the other way round."""
+    for seed in range(4):
+        rng = random.Random(seed)
+        pool = make_pool(8)
+        fill(pool, rng, 60)
+        plan = pool.plan()
+        shapes = [(8, 2, 1), (24, 1, 0), (3, 5, 1), (2, 2, 2), (12, 4, 0)]
+        requests = [
+            pool.parse_resource_request(spec(*shape, float(rng.randint(20, 80))))
+            for shape in shapes
+        ]
+        for jobid, request in enumerate(requests, 1000):
+            plan.reserve(jobid, request, plan.earliest(request))
+        assert not plan.is_counted
+        before = [plan.copy().earliest(request) for request in requests]
+        promised = plan.promises()
+        copy = plan.copy()
+        for jobid, request in enumerate(requests * 4, 2000):
+            copy.reserve(jobid, request, copy.earliest(request))
+            plan.advance(1000)
+        copy.cancel(1000)
+        assert [plan.copy().earliest(request) for request in requests] == before
+        assert [plan.advance(jobid) for jobid in promised] == [one for one, _ in promised.values()]
+
+
+def play(changes, promises):
+    """So many times a job ends, promises move to earlier times, and one starts if it can.
+
+    Returns:
+        list of (job id, start, latest of the promises it had): of the jobs that started
+    """
+    rng = random.Random(changes)
+    pool = make_pool(16)
+    running = {jobid: end for jobid, (end, _, _) in fill(pool, rng, 200).items()}
+    plan = pool.plan()
+    waiting = {}
+    started = []
+    jobid = 1000
+    for _ in range(changes):
+        pool.now += 1.0
+        over = [one for one, end in running.items() if end <= pool.now]
+        early = [one for one in running if one not in over]
+        for one in [*over, *rng.sample(early, min(1, len(early)))]:
+            del running[one]
+            pool.free(one)
+        while len(waiting) < promises:
+            jobid += 1
+            slots, gpus = rng.choice([(8, 1), (24, 0), (12, 1), (3, 0), (2, 2), (1, 1)])
+            request = pool.parse_resource_request(
+                spec(slots, rng.choice([1, 2, 5]), gpus, float(rng.randint(5, 60)))
+            )
+            when = plan.earliest(request)
+            plan.reserve(jobid, request, when)
+            waiting[jobid] = (request, when)
+        for one, (request, when) in list(waiting.items()):
+            moved = plan.advance(one)
+            assert moved <= when
+            waiting[one] = (request, moved)
+            if moved <= pool.now:
+                plan.alloc(one, request)
+                running[one] = pool.now + request.duration
+                started.append((one, pool.now, when))
+                del waiting[one]
+        assert plan.stale() == []
+    pool.check()
+    return started
+
+
+@pytest.mark.parametrize("changes, promises", [(60, 6), (150, 12), (60, 40)])
+def test_promises_are_kept_over_a_long_time(changes, promises):
+    started = play(changes, promises)
+    assert len(started) > 5
+    assert all(start <= latest for _, start, latest in started)
