@@ -22,6 +22,7 @@
 #define MAX_TRIES 4
 
 struct line {
+    bool taken;         /* from promises, by the one that book() places */
     size_t count, room; /* steps */
     double *times;      /* when each begins; that of the first is minus infinity */
     size_t *marks;      /* how many uses begin or end with each */
@@ -56,6 +57,8 @@ struct availability {
     size_t unused_count;
     size_t movable; /* promises that are entered and may be moved */
     uint64_t sequence;
+    size_t *taken; /* ranks whose lines say so */
+    size_t taken_count, taken_room;
     struct line sum; /* what some ranks have left together, if that is known */
     bool summed;
     unsigned char *summed_ranks;
@@ -288,6 +291,7 @@ void availability_destroy (struct availability *all)
     free (all->unused);
     free (all->summed_ranks);
     free (all->scratch);
+    free (all->taken);
     free (all);
 }
 
@@ -1035,6 +1039,22 @@ static int append_candidates (struct availability *all,
     return 0;
 }
 
+/* Remember that a rank is taken from promises. */
+static int take_from_promises (struct availability *all, size_t rank)
+{
+    if (all->lines[rank].taken)
+        return 0;
+    if (all->taken_count == all->taken_room) {
+        size_t *taken = grown (all->taken, &all->taken_room, all->taken_count + 1, sizeof (size_t));
+        if (!taken)
+            return -1;
+        all->taken = taken;
+    }
+    all->taken[all->taken_count++] = rank;
+    all->lines[rank].taken = true;
+    return 0;
+}
+
 /* Give a promise, which is not entered, ranks beside the uses up to its place in the order; whether there
  * are any, or -1: no memory.
  */
@@ -1075,6 +1095,8 @@ static int place (struct availability *all,
             int64_t units = item.value < left ? item.value : left;
 
             left -= units;
+            if (pass && take_from_promises (all, rank) < 0)
+                goto done;
             if (given && given[rank]) {
                 for (at = 0; use->parts[at].rank != rank;)
                     at++;
@@ -1102,8 +1124,8 @@ done:
     return result;
 }
 
-/* Whether a promise, which is not entered, still has room on its ranks beside the uses up to a place in
- * the order.
+/* Whether a promise, which is not entered, has room beside the uses up to a place in the order on those of
+ * its ranks that were taken from promises.
  */
 static bool holds (const struct availability *all, const struct use *use, struct order order)
 {
@@ -1114,6 +1136,8 @@ static bool holds (const struct availability *all, const struct use *use, struct
         const struct part *part = use->parts + at;
         const struct line *line = all->lines + part->rank;
 
+        if (!line->taken)
+            continue;
         for (step = step_at (line, use->start); step < line->count; step++) {
             double time = line->times[step] > use->start ? line->times[step] : use->start;
 
@@ -1150,6 +1174,8 @@ static int await (struct availability *all, struct settlement *settlement, const
     for (at = 0; at < use->count; at++) {
         const struct line *line = all->lines + use->parts[at].rank;
 
+        if (!line->taken)
+            continue;
         for (place = 0; place < line->promises; place++) {
             struct use *other = all->uses + line->promised[place];
             struct item *item;
@@ -1213,6 +1239,8 @@ static int finish (struct availability *all, struct settlement *settlement, bool
 {
     int result = 0;
 
+    while (all->taken_count)
+        all->lines[all->taken[--all->taken_count]].taken = false;
     while (settlement->waiting.count)
         all->uses[heap_pop (&settlement->waiting).value].waits = false;
     free (settlement->waiting.items);

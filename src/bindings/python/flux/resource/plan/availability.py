@@ -238,22 +238,21 @@ class Availability:
         placed = [use for number, use in self._entered() if number not in waiting]
         rest = [self._uses[number] for number in waiting]
         use = Use(start, end, demand)
-        where = self._place(use, now, placed, rest)
+        taken: set[int] = set()
+        where = self._place(use, now, placed, rest, taken)
         if where is None:
             return None
         use.where = where
         placed.append(use)
-        touched = set(where)
         moved: dict[int, Use] = {}
         for number in waiting:
             promise = rest.pop(0)
-            if touched & set(promise.where) and not self._holds(promise, placed):
-                where = self._place(promise, now, placed, rest)
+            if not self._holds(promise, placed, taken):
+                where = self._place(promise, now, placed, rest, taken)
                 if where is None or len(moved) == MAX_MOVED:
                     return None
                 promise = moved[number] = copy(promise)
                 promise.where = where
-                touched.update(where)
             placed.append(promise)
         self._uses.update(moved)
         use.entered = True
@@ -265,9 +264,11 @@ class Availability:
         found = [n for n, use in self._entered() if use.demand is not None and use.start >= start]
         return sorted(found, key=lambda number: (self._uses[number].start, number))
 
-    def _holds(self, promise: Use, beside: list[Use]) -> bool:
-        """Whether the ranks of a promise have room for it beside some uses."""
-        for rank, amounts in promise.where.items():
+    def _holds(self, promise: Use, beside: list[Use], taken: set[int]) -> bool:
+        """Whether a promise has room beside some uses on those of its ranks that were taken from
+        promises."""
+        for rank in taken & set(promise.where):
+            amounts = promise.where[rank]
             there = [use for use in beside if rank in use.where and use.start < promise.end]
             for moment in {promise.start, *(u.start for u in there if u.start > promise.start)}:
                 free = self._free(rank, moment, there)
@@ -276,9 +277,10 @@ class Availability:
         return True
 
     def _place(
-        self, promise: Use, now: float, beside: list[Use], avoid: list[Use]
+        self, promise: Use, now: float, beside: list[Use], avoid: list[Use], taken: set[int]
     ) -> dict[int, Amounts] | None:
-        """Ranks for a promise beside some uses; first those with room beside others as well.
+        """Ranks for a promise beside some uses; first those with room beside others as well. The
+        ranks that are not among the first are added to `taken`.
 
         Of these, ranks come first that fewest other jobs want: those that have least of what the
         promise does not need, then those that are busy now, then the fullest (best fit), then the
@@ -297,6 +299,8 @@ class Availability:
                     key = self._preference(rank, demand, promise.start, now, jobs)
                     candidates.append((key, rank, room - units.get(rank, 0)))
             for _, rank, room in sorted(candidates):
+                if uses is beside and avoid:
+                    taken.add(rank)
                 units[rank] = units.get(rank, 0) + min(room, left)
                 left -= min(room, left)
                 if not left:
