@@ -1073,13 +1073,15 @@ static int place (struct availability *all,
 
     demand.each = use->each;
     use->count = 0;
+    /* Most are asked for in vain: look before ranks are put in order. */
+    if (!fits (all, &demand, use->start, use->end, LAST)
+        && (!may_move || !fits (all, &demand, use->start, use->end, order)))
+        return 0;
     for (pass = 0; pass < (may_move ? 2 : 1) && left; pass++) {
         heap.count = 0;
         if (pass) {
             size_t at;
 
-            if (!fits (all, &demand, use->start, use->end, order))
-                break;
             given = calloc (all->ranks + 1, sizeof (int64_t));
             if (!given)
                 goto done;

@@ -47,7 +47,7 @@ class Demand(NamedTuple):
         ranks (int): mask of the ranks that may be used
     """
 
-    count: int
+    count: int  # type: ignore[assignment]  # tuples have a method of this name
     each: Amounts
     per_node: bool
     whole: bool

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 MAX_PROMISES_TO_MOVE = 32
 #: Promises that are looked at in a turn: a look is a count of what is free now.
 LOOKS_PER_TURN = 128
+#: Of these, those that could start by this count, and are looked at closely.
+LOOKS_IN_A_ROW = 24
 #: Seconds by which a job may start after its promised start and is still believed to end when it was
 #: promised to. Timers are late by a millisecond, and the next promise on its ranks begins with its end.
 LATE_START_S = 1.0
@@ -70,6 +72,8 @@ class BoundStrategy(Strategy):
         self._jobs: dict[int, tuple[object, int]] = {}
         #: whether all promises can be kept, as far as they were looked at since something got worse
         self._sound = True
+        # Open promises: what they keep may be in use, so that ranks have less than nothing left.
+        self._open: set[int] = set()
         self._withdrawn: list[BoundPromise] = []  # they can be restored until the pool changes
         self._counts: RoomCounts | None = None  # of the pool as of a generation
         self._counts_of = -1
@@ -87,6 +91,8 @@ class BoundStrategy(Strategy):
             self.promises[jobid] = BoundPromise(
                 promise.start, promise.end, promise.request, promise.is_open
             )
+            if promise.is_open:
+                self._open.add(jobid)
         for bound in sorted(self.promises.values(), key=lambda one: one.start):
             self._bind_somewhere(bound)
 
@@ -103,6 +109,7 @@ class BoundStrategy(Strategy):
             frozen=True,
             _room=self._room.copy(),
             _jobs=self._jobs.copy(),
+            _open=self._open.copy(),
             _withdrawn=[],
             _promised_end={},
         )
@@ -150,7 +157,7 @@ class BoundStrategy(Strategy):
         self._forget_withdrawn()
         changes = None
         if pool.inventory is self._inventory and pool.eligible(None) == self._up:
-            changes = pool.changes_since(self.seen)
+            changes = pool.changes_since(self.seen or 0)
         if changes is None:
             self._make_again()
             return True
@@ -275,7 +282,7 @@ class BoundStrategy(Strategy):
         if own is not None and own.number is not None:
             self._room.leave(own.number)
         try:
-            return self._find(request, now, end, commit=False) is not None
+            return self._can_place(request, now, end)
         finally:
             if own is not None and own.number is not None:
                 self._room.enter(own.number)
@@ -295,8 +302,12 @@ class BoundStrategy(Strategy):
     def room_ends(self, request: ResourceRequest, now: float) -> float:
         if not self.may_start(request):
             return now
-        least = self._least(request.shape)
-        if least is None or not self._sound:
+        return self._enough_until(request.shape, now)
+
+    def _enough_until(self, shape: Shape, now: float) -> float:
+        """A time up to which all ranks together may have enough for a shape: surely not for longer."""
+        least = self._least(shape)
+        if least is None or not self._sound or self._open:
             return inf
         return self._room.enough_until(least, self._up, now)
 
@@ -382,6 +393,7 @@ class BoundStrategy(Strategy):
             return False
         self.promises[jobid] = promise = BoundPromise(now, inf, request, True)
         self._enter_on(promise, amounts)
+        self._open.add(jobid)
         return True
 
     def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
@@ -483,8 +495,7 @@ class BoundStrategy(Strategy):
         if before is not None:
             self._room.leave(before)
         promise.start, promise.end = now, now + length_of(request)
-        found = self._find(request, now, promise.end, commit=False)
-        if found is not None and self._bind(promise, not self.frozen):
+        if self._can_place(request, now, promise.end) and self._bind(promise, not self.frozen):
             if before is not None:
                 self._room.drop(before)
             return now
@@ -497,23 +508,32 @@ class BoundStrategy(Strategy):
     def advance_in_turn(
         self, jobids: Iterable[int], now: float
     ) -> tuple[int, list[tuple[int, float]]]:
-        count = 0
+        count, looks = 0, LOOKS_IN_A_ROW
         if not self._sound:
             return 0, []
         for jobid in jobids:
             promise = self.promises.get(jobid)
-            if (
-                promise is None
-                or promise.is_open
-                or promise.start <= now
-                or self.may_start(promise.request)
-            ):
-                break  # it may move, which takes longer to find out
+            if promise is None or promise.is_open or promise.start <= now:
+                break
+            if self.may_start(promise.request):
+                looks -= 1
+                if not looks or self._may_be_sooner(promise, now):
+                    break
             count += 1
         return count, []
 
+    def _may_be_sooner(self, promise: BoundPromise, now: float) -> bool:
+        """Whether the job of a promise could start now."""
+        if promise.number is None:
+            return True
+        self._room.leave(promise.number)
+        found = self._can_place(promise.request, now, now + length_of(promise.request))
+        self._room.enter(promise.number)
+        return found
+
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)
+        self._open.discard(jobid)
         if promise is not None and promise.number is not None:
             self._room.leave(promise.number)
             self._withdrawn.append(promise)
@@ -533,6 +553,8 @@ class BoundStrategy(Strategy):
             # It was withdrawn when promises were counted; meanwhile all others were bound.
             promise = BoundPromise(promise.start, promise.end, promise.request, promise.is_open)
         self.promises[jobid] = promise
+        if promise.is_open:
+            self._open.add(jobid)
         if promise.number is None:
             self._bind_somewhere(promise)
             return
@@ -546,38 +568,52 @@ class BoundStrategy(Strategy):
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
-        found = self._find(request, now, end, commit=True)
+        found = self._place(request, now, end)
         self._placed = None if found is None else (selected_ranks(found[0]), end)
         return found
 
-    def _find(
-        self, request: ResourceRequest, now: float, end: float, commit: bool
+    def _place(
+        self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
-        """Where a request is placed now, beside all promises; for `commit` others are moved for it."""
         pool, shape, room = self._pool, request.shape, self._room
         if not pool.countable(shape):
             return self._place_at(request, pool.index, now, end)
-        if not self.may_start(request):
+        if not self._may_fit(request, now, end):
             return None
         demand = self._demand(shape, free_ranks(pool, shape))
         units, ranks = room.room(demand, now, end)
         if units >= demand.count:
             return pool.place_request(request, self._beside(shape, ranks, now, end), ranks)
-        if self.frozen or not self.promises:
-            return None
-        trial = room if commit else room.copy()
-        number = trial.book(demand, now, end, now, True)
+        number = None if self.frozen else room.book(demand, now, end, now, True)
         if number is None:
             return None
-        index, amounts = pool.index, trial.amounts_of(number)
-        ranks = trial.ranks_of(number)
+        index, ranks = pool.index, room.ranks_of(number)
         if not _exact(shape):
             index = index.copy()
-            for rank, kept in amounts:
+            for rank, kept in room.amounts_of(number):
                 _reduce(index, rank, kept)
-        trial.leave(number)
-        trial.drop(number)
+        room.leave(number)
+        room.drop(number)
         return pool.place_request(request, index, ranks)
+
+    def _can_place(self, request: ResourceRequest, now: float, end: float) -> bool:
+        """Whether `place` would find a place; nothing changes."""
+        pool, shape, room = self._pool, request.shape, self._room
+        if not pool.countable(shape):
+            return self._place_at(request, pool.index, now, end) is not None
+        if not self._may_fit(request, now, end):
+            return False
+        demand = self._demand(shape, free_ranks(pool, shape))
+        if room.room(demand, now, end)[0] >= demand.count:
+            return True
+        return not self.frozen and room.can_book(demand, now, end, now)
+
+    def _may_fit(self, request: ResourceRequest, now: float, end: float) -> bool:
+        """False if a count of what is free now, or of what all ranks have left together until the end,
+        shows that a request does not fit."""
+        if not self.may_start(request):
+            return False
+        return not self.promises or self._enough_until(request.shape, now) >= end
 
     def _beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
         """The pool's index without what promises need of some ranks."""

@@ -57,6 +57,7 @@ class RoomCounts:
         self._pool = pool
         # By constraint: (cores, GPUs, how many ranks have just so many free).
         self._ranks: dict[Any, list[tuple[int, int, int]]] = {}
+        self._counts: dict[Shape, int] = {}
 
     def of(self, shape: Shape) -> int:
         """How many nodes or slots of a shape there is room for. O(different counts of free cores and
@@ -65,6 +66,12 @@ class RoomCounts:
         Args:
             shape (Shape): one whose placement is a matter of counts
         """
+        count = self._counts.get(shape)
+        if count is None:
+            count = self._counts[shape] = self._count(shape)
+        return count
+
+    def _count(self, shape: Shape) -> int:
         pool = self._pool
         if shape.node_count is not None and shape.exclusive:
             return popcount(free_ranks(pool, shape))
