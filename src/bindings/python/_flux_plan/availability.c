@@ -21,14 +21,20 @@
 #define MAX_MOVED 16
 #define MAX_TRIES 4
 
+/* What is left of a rank over time.  Copies share a line until one changes it. */
 struct line {
-    bool taken;         /* from promises, by the one that book() places */
+    size_t sharers;     /* beside the first */
     size_t count, room; /* steps */
     double *times;      /* when each begins; that of the first is minus infinity */
     size_t *marks;      /* how many uses begin or end with each */
     int64_t *free;      /* what is left, the kinds of each step one after the other */
     size_t promises, promises_room;
-    int64_t *promised; /* numbers of the promises here that may be moved */
+    struct promised *promised; /* the promises here that may be moved */
+};
+
+struct promised {
+    int64_t number; /* of the use */
+    size_t part;    /* of its place, which is on this rank */
 };
 
 struct part {
@@ -36,28 +42,41 @@ struct part {
     int64_t amounts[MAX_KINDS];
 };
 
-struct use {
-    bool exists, entered, waits; /* waits: it is in the queue of book() */
-    bool movable;
-    double start, end;
-    uint64_t sequence; /* grows with each use */
-    struct demand demand;
-    int64_t each[MAX_KINDS];
+/* Where a use is.  Copies share it, since it changes only while a use is made. */
+struct place {
+    size_t sharers;
     size_t count, room;
     struct part *parts;
+};
+
+/* What a promise may be moved as, shared by copies. */
+struct wish {
+    size_t sharers;
+    struct demand demand; /* with pointers to what follows */
+    int64_t each[MAX_KINDS];
+    unsigned char ranks[];
+};
+
+struct use {
+    bool exists, entered, waits; /* waits: it is in the queue of book() */
+    double start, end;
+    uint64_t sequence;  /* grows with each use */
+    struct wish *wish;  /* NULL: it stays where it is */
+    struct place *place;
 };
 
 struct availability {
     size_t ranks, kinds;
     int64_t *totals;
-    struct line *lines;
+    struct line **lines;
     struct use *uses;
     size_t count, room; /* of uses */
     int64_t *unused;    /* numbers of uses that do not exist */
     size_t unused_count;
     size_t movable; /* promises that are entered and may be moved */
     uint64_t sequence;
-    size_t *taken; /* ranks whose lines say so */
+    size_t *taken; /* ranks that book() has taken from promises */
+    bool *is_taken;
     size_t taken_count, taken_room;
     struct line sum; /* what some ranks have left together, if that is known */
     bool summed;
@@ -77,7 +96,7 @@ static const struct order JOBS = {-INFINITY, 0};         /* before all: all are 
 
 static bool is_behind (const struct use *use, struct order order)
 {
-    return use->movable
+    return use->wish
            && (use->start > order.start
                || (use->start == order.start && use->sequence > order.sequence));
 }
@@ -227,13 +246,54 @@ static int line_copy (struct line *line, const struct line *from, size_t kinds)
     memcpy (line->marks, from->marks, from->count * sizeof (size_t));
     memcpy (line->free, from->free, from->count * kinds * sizeof (int64_t));
     if (from->promises) {
-        line->promised = malloc (from->promises * sizeof (int64_t));
+        line->promised = malloc (from->promises * sizeof (struct promised));
         if (!line->promised)
             return -1;
-        memcpy (line->promised, from->promised, from->promises * sizeof (int64_t));
+        memcpy (line->promised, from->promised, from->promises * sizeof (struct promised));
         line->promises = line->promises_room = from->promises;
     }
     return 0;
+}
+
+static void line_release (struct line *line)
+{
+    if (!line || line->sharers--)
+        return;
+    line_clear (line);
+    free (line);
+}
+
+/* The line of a rank, to be changed: not shared any more. */
+static struct line *own_line (struct availability *all, size_t rank)
+{
+    struct line *line = all->lines[rank], *copy;
+
+    if (!line->sharers)
+        return line;
+    copy = malloc (sizeof (*copy));
+    if (!copy)
+        return NULL;
+    if (line_copy (copy, line, all->kinds) < 0) {
+        line_clear (copy);
+        free (copy);
+        return NULL;
+    }
+    line_release (line);
+    return all->lines[rank] = copy;
+}
+
+static void place_release (struct place *place)
+{
+    if (!place || place->sharers--)
+        return;
+    free (place->parts);
+    free (place);
+}
+
+static void wish_release (struct wish *wish)
+{
+    if (wish && !wish->sharers--)
+        free (wish);
 }
 
 /* -- life and death -- */
@@ -251,16 +311,17 @@ struct availability *availability_create (size_t ranks, size_t kinds, const int6
     all->ranks = ranks;
     all->kinds = kinds;
     all->totals = malloc ((ranks * kinds + 1) * sizeof (int64_t));
-    all->lines = calloc (ranks + 1, sizeof (struct line));
+    all->lines = calloc (ranks + 1, sizeof (struct line *));
+    all->is_taken = calloc (ranks + 1, sizeof (bool));
     all->summed_ranks = calloc (ranks / 8 + 1, 1);
-    if (!all->totals || !all->lines || !all->summed_ranks) {
+    if (!all->totals || !all->lines || !all->is_taken || !all->summed_ranks) {
         availability_destroy (all);
         return NULL;
     }
     memcpy (all->totals, totals, ranks * kinds * sizeof (int64_t));
     for (rank = 0; rank < ranks; rank++) {
-        struct line *line = all->lines + rank;
-        if (line_reserve (line, kinds, 2) < 0) {
+        struct line *line = all->lines[rank] = calloc (1, sizeof (*line));
+        if (!line || line_reserve (line, kinds, 2) < 0) {
             availability_destroy (all);
             return NULL;
         }
@@ -279,10 +340,10 @@ void availability_destroy (struct availability *all)
     if (!all)
         return;
     for (at = 0; all->lines && at < all->ranks; at++)
-        line_clear (all->lines + at);
+        line_release (all->lines[at]);
     for (at = 0; at < all->count; at++) {
-        free (all->uses[at].parts);
-        free ((void *)all->uses[at].demand.ranks);
+        place_release (all->uses[at].place);
+        wish_release (all->uses[at].wish);
     }
     line_clear (&all->sum);
     free (all->lines);
@@ -292,30 +353,30 @@ void availability_destroy (struct availability *all)
     free (all->summed_ranks);
     free (all->scratch);
     free (all->taken);
+    free (all->is_taken);
     free (all);
 }
 
-static int demand_copy (struct use *use, const struct demand *demand, size_t kinds)
+static struct wish *wish_create (const struct demand *demand, size_t kinds)
 {
-    unsigned char *ranks = malloc (demand->length + 1);
+    struct wish *wish = malloc (sizeof (*wish) + demand->length);
 
-    if (!ranks)
-        return -1;
-    memcpy (ranks, demand->ranks, demand->length);
-    memcpy (use->each, demand->each, kinds * sizeof (int64_t));
-    use->demand = *demand;
-    use->demand.ranks = ranks;
-    use->demand.each = NULL; /* it is in use->each, which moves when the array of uses grows */
-    use->movable = true;
-    return 0;
+    if (!wish)
+        return NULL;
+    wish->sharers = 0;
+    wish->demand = *demand;
+    memcpy (wish->each, demand->each, kinds * sizeof (int64_t));
+    memcpy (wish->ranks, demand->ranks, demand->length);
+    wish->demand.each = wish->each;
+    wish->demand.ranks = wish->ranks;
+    return wish;
 }
 
 struct availability *availability_copy (const struct availability *from)
 {
-    struct availability *all;
+    struct availability *all = calloc (1, sizeof (*all));
     size_t at;
 
-    all = calloc (1, sizeof (*all));
     if (!all)
         return NULL;
     all->ranks = from->ranks;
@@ -323,48 +384,33 @@ struct availability *availability_copy (const struct availability *from)
     all->movable = from->movable;
     all->sequence = from->sequence;
     all->totals = malloc ((from->ranks * from->kinds + 1) * sizeof (int64_t));
-    all->lines = calloc (from->ranks + 1, sizeof (struct line));
-    all->uses = calloc (from->count + 1, sizeof (struct use));
+    all->lines = calloc (from->ranks + 1, sizeof (struct line *));
+    all->is_taken = calloc (from->ranks + 1, sizeof (bool));
+    all->uses = malloc ((from->count + 1) * sizeof (struct use));
     all->unused = malloc ((from->count + 1) * sizeof (int64_t));
     all->summed_ranks = calloc (from->ranks / 8 + 1, 1);
-    if (!all->totals || !all->lines || !all->uses || !all->unused || !all->summed_ranks)
-        goto failed;
+    if (!all->totals || !all->lines || !all->is_taken || !all->uses || !all->unused
+        || !all->summed_ranks) {
+        availability_destroy (all);
+        return NULL;
+    }
     memcpy (all->totals, from->totals, from->ranks * from->kinds * sizeof (int64_t));
     memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
+    memcpy (all->uses, from->uses, from->count * sizeof (struct use));
     all->unused_count = from->unused_count;
+    all->count = from->count;
     all->room = from->count + 1;
-    for (at = 0; at < from->ranks; at++)
-        if (line_copy (all->lines + at, from->lines + at, from->kinds) < 0)
-            goto failed;
+    for (at = 0; at < from->ranks; at++) {
+        all->lines[at] = from->lines[at];
+        all->lines[at]->sharers++;
+    }
     for (at = 0; at < from->count; at++) {
-        const struct use *old = from->uses + at;
-        struct use *use = all->uses + at;
-
-        all->count = at + 1;
-        if (!old->exists)
-            continue;
-        *use = *old;
-        use->parts = NULL;
-        use->room = 0;
-        use->demand.ranks = NULL;
-        if (old->movable && demand_copy (use, &(struct demand){.count = old->demand.count,
-                                                               .each = old->each,
-                                                               .per_node = old->demand.per_node,
-                                                               .whole = old->demand.whole,
-                                                               .ranks = old->demand.ranks,
-                                                               .length = old->demand.length},
-                                         from->kinds) < 0)
-            goto failed;
-        use->parts = malloc ((old->count + 1) * sizeof (struct part));
-        if (!use->parts)
-            goto failed;
-        use->room = old->count + 1;
-        memcpy (use->parts, old->parts, old->count * sizeof (struct part));
+        if (all->uses[at].place)
+            all->uses[at].place->sharers++;
+        if (all->uses[at].wish)
+            all->uses[at].wish->sharers++;
     }
     return all;
-failed:
-    availability_destroy (all);
-    return NULL;
 }
 
 /* -- uses -- */
@@ -402,7 +448,10 @@ int64_t availability_use (struct availability *all,
     use->start = start;
     use->end = end;
     use->sequence = ++all->sequence;
-    if (demand && demand_copy (use, demand, all->kinds) < 0) {
+    use->place = calloc (1, sizeof (struct place));
+    if (demand)
+        use->wish = wish_create (demand, all->kinds);
+    if (!use->place || (demand && !use->wish)) {
         availability_drop (all, number);
         return -1;
     }
@@ -414,18 +463,21 @@ int availability_take_one (struct availability *all,
                            size_t rank,
                            const int64_t *amounts)
 {
-    struct use *use = all->uses + number;
+    struct place *place = all->uses[number].place;
     struct part *part;
 
     if (rank >= all->ranks)
         return 0;
-    if (use->count == use->room) {
-        struct part *parts = grown (use->parts, &use->room, use->count + 1, sizeof (struct part));
+    if (place->count == place->room) {
+        struct part *parts = grown (place->parts,
+                                    &place->room,
+                                    place->count + 1,
+                                    sizeof (struct part));
         if (!parts)
             return -1;
-        use->parts = parts;
+        place->parts = parts;
     }
-    part = use->parts + use->count++;
+    part = place->parts + place->count++;
     part->rank = rank;
     memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
     return 0;
@@ -454,11 +506,11 @@ static bool sum_of (const struct availability *all, const struct use *use, int64
     size_t at, kind;
 
     memset (sum, 0, MAX_KINDS * sizeof (int64_t));
-    for (at = 0; at < use->count; at++)
-        if (has (all->summed_ranks, all->ranks / 8 + 1, use->parts[at].rank)) {
+    for (at = 0; at < use->place->count; at++)
+        if (has (all->summed_ranks, all->ranks / 8 + 1, use->place->parts[at].rank)) {
             any = true;
             for (kind = 0; kind < all->kinds; kind++)
-                sum[kind] += use->parts[at].amounts[kind];
+                sum[kind] += use->place->parts[at].amounts[kind];
         }
     return any;
 }
@@ -472,35 +524,37 @@ static int change (struct availability *all, int64_t number, int sign)
     if (all->summed && sum_of (all, use, sum)
         && line_change (&all->sum, all->kinds, use->start, use->end, sum, sign) < 0)
         return -1;
-    for (at = 0; at < use->count; at++) {
-        struct part *part = use->parts + at;
-        struct line *line = all->lines + part->rank;
+    for (at = 0; at < use->place->count; at++) {
+        struct part *part = use->place->parts + at;
+        struct line *line = own_line (all, part->rank);
 
+        if (!line)
+            return -1;
         if (line_change (line, all->kinds, use->start, use->end, part->amounts, sign) < 0)
             return -1;
-        if (!use->movable)
+        if (!use->wish)
             continue;
         if (sign > 0) {
             if (line->promises == line->promises_room) {
-                int64_t *more = grown (line->promised,
-                                       &line->promises_room,
-                                       line->promises + 1,
-                                       sizeof (int64_t));
+                struct promised *more = grown (line->promised,
+                                               &line->promises_room,
+                                               line->promises + 1,
+                                               sizeof (struct promised));
                 if (!more)
                     return -1;
                 line->promised = more;
             }
-            line->promised[line->promises++] = number;
+            line->promised[line->promises++] = (struct promised){number, at};
         } else {
             size_t place = 0;
-            while (place < line->promises && line->promised[place] != number)
+            while (place < line->promises && line->promised[place].number != number)
                 place++;
             if (place < line->promises)
                 line->promised[place] = line->promised[--line->promises];
         }
     }
     use->entered = sign > 0;
-    if (use->movable)
+    if (use->wish)
         all->movable += sign;
     return 0;
 }
@@ -519,15 +573,15 @@ void availability_drop (struct availability *all, int64_t number)
 {
     struct use *use = all->uses + number;
 
-    free (use->parts);
-    free ((void *)use->demand.ranks);
+    place_release (use->place);
+    wish_release (use->wish);
     memset (use, 0, sizeof (*use));
     all->unused[all->unused_count++] = number;
 }
 
 size_t availability_parts (const struct availability *all, int64_t number)
 {
-    return all->uses[number].count;
+    return all->uses[number].place->count;
 }
 
 void availability_amounts_of (const struct availability *all,
@@ -535,13 +589,13 @@ void availability_amounts_of (const struct availability *all,
                               int64_t *ranks,
                               int64_t *amounts)
 {
-    const struct use *use = all->uses + number;
+    const struct place *place = all->uses[number].place;
     size_t at;
 
-    for (at = 0; at < use->count; at++) {
-        ranks[at] = (int64_t)use->parts[at].rank;
+    for (at = 0; at < place->count; at++) {
+        ranks[at] = (int64_t)place->parts[at].rank;
         memcpy (amounts + at * all->kinds,
-                use->parts[at].amounts,
+                place->parts[at].amounts,
                 all->kinds * sizeof (int64_t));
     }
 }
@@ -553,11 +607,11 @@ static void mark (unsigned char *ranks, size_t rank)
 
 void availability_ranks_of (const struct availability *all, int64_t number, unsigned char *ranks)
 {
-    const struct use *use = all->uses + number;
+    const struct place *place = all->uses[number].place;
     size_t at;
 
-    for (at = 0; at < use->count; at++)
-        mark (ranks, use->parts[at].rank);
+    for (at = 0; at < place->count; at++)
+        mark (ranks, place->parts[at].rank);
 }
 
 /* -- questions -- */
@@ -572,21 +626,19 @@ static void free_at (const struct availability *all,
                      struct order order,
                      int64_t *left)
 {
-    const struct line *line = all->lines + rank;
-    size_t at, kind, part;
+    const struct line *line = all->lines[rank];
+    size_t at, kind;
 
     memcpy (left, line->free + step * all->kinds, all->kinds * sizeof (int64_t));
     if (order.start == INFINITY)
         return;
     for (at = 0; at < line->promises; at++) {
-        const struct use *use = all->uses + line->promised[at];
+        const struct use *use = all->uses + line->promised[at].number;
+        const int64_t *amounts = use->place->parts[line->promised[at].part].amounts;
 
-        if (!is_behind (use, order) || use->start > time || use->end <= time)
-            continue;
-        for (part = 0; part < use->count; part++)
-            if (use->parts[part].rank == rank)
-                for (kind = 0; kind < all->kinds; kind++)
-                    left[kind] += use->parts[part].amounts[kind];
+        if (is_behind (use, order) && use->start <= time && time < use->end)
+            for (kind = 0; kind < all->kinds; kind++)
+                left[kind] += amounts[kind];
     }
 }
 
@@ -633,7 +685,7 @@ static int64_t units_on (const struct availability *all,
                          double end,
                          struct order order)
 {
-    const struct line *line = all->lines + rank;
+    const struct line *line = all->lines[rank];
     const int64_t *each = unit_on (all, demand, rank);
     int64_t left[MAX_KINDS], units = most_units (demand);
     size_t step;
@@ -721,8 +773,8 @@ bool availability_overdrawn (const struct availability *all, int64_t number, dou
     double start = use->start > since ? use->start : since;
     size_t at, step, kind;
 
-    for (at = 0; at < use->count; at++) {
-        const struct line *line = all->lines + use->parts[at].rank;
+    for (at = 0; at < use->place->count; at++) {
+        const struct line *line = all->lines[use->place->parts[at].rank];
 
         for (step = step_at (line, start); step < line->count; step++) {
             if (line->times[step] > start && line->times[step] >= use->end)
@@ -746,8 +798,8 @@ void availability_booked (const struct availability *all,
         const struct use *use = all->uses + at;
 
         if (use->entered && use->start > -INFINITY && use->start < end && start < use->end)
-            for (part = 0; part < use->count; part++)
-                mark (ranks, use->parts[part].rank);
+            for (part = 0; part < use->place->count; part++)
+                mark (ranks, use->place->parts[part].rank);
     }
 }
 
@@ -853,7 +905,7 @@ static int append_changes (struct availability *all,
                            struct order order,
                            struct heap *heap)
 {
-    const struct line *line = all->lines + rank;
+    const struct line *line = all->lines[rank];
     const int64_t *each = unit_on (all, demand, rank);
     int64_t *units, left[MAX_KINDS], now = 0;
     size_t first = step_at (line, after), low, high, step;
@@ -1008,7 +1060,7 @@ static int append_candidates (struct availability *all,
 
     for (rank = next_rank (all, demand, 0); rank < all->ranks;
          rank = next_rank (all, demand, rank + 1)) {
-        const struct line *line = all->lines + rank;
+        const struct line *line = all->lines[rank];
         const int64_t *total = all->totals + rank * all->kinds, *each;
         int64_t units = units_on (all, rank, demand, use->start, use->end, order);
         struct item *item;
@@ -1042,7 +1094,7 @@ static int append_candidates (struct availability *all,
 /* Remember that a rank is taken from promises. */
 static int take_from_promises (struct availability *all, size_t rank)
 {
-    if (all->lines[rank].taken)
+    if (all->is_taken[rank])
         return 0;
     if (all->taken_count == all->taken_room) {
         size_t *taken = grown (all->taken, &all->taken_room, all->taken_count + 1, sizeof (size_t));
@@ -1051,31 +1103,30 @@ static int take_from_promises (struct availability *all, size_t rank)
         all->taken = taken;
     }
     all->taken[all->taken_count++] = rank;
-    all->lines[rank].taken = true;
+    all->is_taken[rank] = true;
     return 0;
 }
 
 /* Give a promise, which is not entered, ranks beside the uses up to its place in the order; whether there
  * are any, or -1: no memory.
  */
-static int place (struct availability *all,
+static int find_place (struct availability *all,
                   int64_t number,
                   double now,
                   struct order order,
                   bool may_move)
 {
     struct use *use = all->uses + number;
-    struct demand demand = use->demand;
+    const struct demand *demand = &use->wish->demand;
+    struct place *place = use->place;
     struct heap heap = {.keys = all->kinds + 3};
-    int64_t left = demand.count, *given = NULL, amounts[MAX_KINDS];
+    int64_t left = demand->count, *given = NULL, amounts[MAX_KINDS];
     int pass, result = -1;
     size_t kind;
 
-    demand.each = use->each;
-    use->count = 0;
     /* Most are asked for in vain: look before ranks are put in order. */
-    if (!fits (all, &demand, use->start, use->end, LAST)
-        && (!may_move || !fits (all, &demand, use->start, use->end, order)))
+    if (!fits (all, demand, use->start, use->end, LAST)
+        && (!may_move || !fits (all, demand, use->start, use->end, order)))
         return 0;
     for (pass = 0; pass < (may_move ? 2 : 1) && left; pass++) {
         heap.count = 0;
@@ -1085,10 +1136,10 @@ static int place (struct availability *all,
             given = calloc (all->ranks + 1, sizeof (int64_t));
             if (!given)
                 goto done;
-            for (at = 0; at < use->count; at++)
-                given[use->parts[at].rank] = use->parts[at].amounts[MAX_KINDS - 1];
+            for (at = 0; at < place->count; at++)
+                given[place->parts[at].rank] = place->parts[at].amounts[MAX_KINDS - 1];
         }
-        if (append_candidates (all, use, &demand, now, pass ? order : LAST, given, &heap) < 0)
+        if (append_candidates (all, use, demand, now, pass ? order : LAST, given, &heap) < 0)
             goto done;
         heap_make (&heap);
         while (left && heap.count) {
@@ -1100,25 +1151,25 @@ static int place (struct availability *all,
             if (pass && take_from_promises (all, rank) < 0)
                 goto done;
             if (given && given[rank]) {
-                for (at = 0; use->parts[at].rank != rank;)
+                for (at = 0; place->parts[at].rank != rank;)
                     at++;
-                use->parts[at].amounts[MAX_KINDS - 1] += units;
+                place->parts[at].amounts[MAX_KINDS - 1] += units;
                 continue;
             }
             memset (amounts, 0, sizeof (amounts));
             if (availability_take_one (all, number, rank, amounts) < 0)
                 goto done;
-            use->parts[use->count - 1].amounts[MAX_KINDS - 1] = units;
+            place->parts[place->count - 1].amounts[MAX_KINDS - 1] = units;
         }
     }
     result = left == 0;
-    for (size_t at = 0; at < use->count; at++) {
-        struct part *part = use->parts + at;
+    for (size_t at = 0; at < place->count; at++) {
+        struct part *part = place->parts + at;
         int64_t units = part->amounts[MAX_KINDS - 1];
 
         for (kind = 0; kind < all->kinds; kind++)
-            part->amounts[kind] = demand.whole ? all->totals[part->rank * all->kinds + kind]
-                                               : units * use->each[kind];
+            part->amounts[kind] = demand->whole ? all->totals[part->rank * all->kinds + kind]
+                                                : units * demand->each[kind];
     }
 done:
     free (heap.items);
@@ -1134,11 +1185,11 @@ static bool holds (const struct availability *all, const struct use *use, struct
     int64_t left[MAX_KINDS];
     size_t at, step, kind;
 
-    for (at = 0; at < use->count; at++) {
-        const struct part *part = use->parts + at;
-        const struct line *line = all->lines + part->rank;
+    for (at = 0; at < use->place->count; at++) {
+        const struct part *part = use->place->parts + at;
+        const struct line *line = all->lines[part->rank];
 
-        if (!line->taken)
+        if (!all->is_taken[part->rank])
             continue;
         for (step = step_at (line, use->start); step < line->count; step++) {
             double time = line->times[step] > use->start ? line->times[step] : use->start;
@@ -1154,11 +1205,10 @@ static bool holds (const struct availability *all, const struct use *use, struct
     return true;
 }
 
-/* A promise that was moved, with the ranks that it had. */
+/* A promise that was moved, and where it was. */
 struct moved {
     int64_t number;
-    size_t count, room;
-    struct part *parts;
+    struct place *place;
 };
 
 struct settlement {
@@ -1171,15 +1221,16 @@ struct settlement {
 static int await (struct availability *all, struct settlement *settlement, const struct use *use)
 {
     struct order order = {use->start, use->sequence};
-    size_t at, place;
+    size_t at, index;
 
-    for (at = 0; at < use->count; at++) {
-        const struct line *line = all->lines + use->parts[at].rank;
+    for (at = 0; at < use->place->count; at++) {
+        size_t rank = use->place->parts[at].rank;
+        const struct line *line = all->lines[rank];
 
-        if (!line->taken)
+        if (!all->is_taken[rank])
             continue;
-        for (place = 0; place < line->promises; place++) {
-            struct use *other = all->uses + line->promised[place];
+        for (index = 0; index < line->promises; index++) {
+            struct use *other = all->uses + line->promised[index].number;
             struct item *item;
 
             if (other->waits || other == use || other->start >= use->end
@@ -1191,7 +1242,7 @@ static int await (struct availability *all, struct settlement *settlement, const
             memset (item, 0, sizeof (*item));
             item->time = other->start;
             item->key[0] = (int64_t)other->sequence;
-            item->value = line->promised[place];
+            item->value = line->promised[index].number;
             heap_rise (&settlement->waiting, settlement->waiting.count - 1);
         }
     }
@@ -1222,12 +1273,11 @@ static int settle (struct availability *all, struct settlement *settlement, doub
         }
         moved = settlement->moved + settlement->count++;
         moved->number = number;
-        moved->count = use->count;
-        moved->room = use->room;
-        moved->parts = use->parts;
-        use->parts = NULL;
-        use->count = use->room = 0;
-        placed = place (all, number, now, order, true);
+        moved->place = use->place;
+        use->place = calloc (1, sizeof (struct place));
+        if (!use->place)
+            return -1;
+        placed = find_place (all, number, now, order, true);
         if (placed <= 0)
             return placed;
         if (availability_enter (all, number) < 0 || await (all, settlement, use) < 0)
@@ -1242,7 +1292,7 @@ static int finish (struct availability *all, struct settlement *settlement, bool
     int result = 0;
 
     while (all->taken_count)
-        all->lines[all->taken[--all->taken_count]].taken = false;
+        all->is_taken[all->taken[--all->taken_count]] = false;
     while (settlement->waiting.count)
         all->uses[heap_pop (&settlement->waiting).value].waits = false;
     free (settlement->waiting.items);
@@ -1255,13 +1305,11 @@ static int finish (struct availability *all, struct settlement *settlement, bool
         struct use *use = all->uses + moved->number;
 
         if (keep) {
-            free (moved->parts);
+            place_release (moved->place);
             continue;
         }
-        free (use->parts);
-        use->parts = moved->parts;
-        use->count = moved->count;
-        use->room = moved->room;
+        place_release (use->place);
+        use->place = moved->place;
         if (availability_enter (all, moved->number) < 0)
             result = -1;
     }
@@ -1286,7 +1334,7 @@ static int64_t book (struct availability *all,
         return -1;
     use = all->uses + number;
     may_move = may_move && all->movable;
-    placed = place (all, number, now, order, may_move);
+    placed = find_place (all, number, now, order, may_move);
     if (placed > 0 && availability_enter (all, number) < 0)
         placed = -1;
     if (placed > 0 && may_move) {
