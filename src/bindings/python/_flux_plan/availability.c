@@ -395,8 +395,10 @@ struct availability *availability_copy (const struct availability *from)
         return NULL;
     }
     memcpy (all->totals, from->totals, from->ranks * from->kinds * sizeof (int64_t));
-    memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
-    memcpy (all->uses, from->uses, from->count * sizeof (struct use));
+    if (from->count) { /* else there are no arrays yet */
+        memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
+        memcpy (all->uses, from->uses, from->count * sizeof (struct use));
+    }
     all->unused_count = from->unused_count;
     all->count = from->count;
     all->room = from->count + 1;

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The compiled part of plans, under the address and undefined-behaviour sanitizers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = ROOT / "src/bindings/python/_flux_plan/build.py"
+TESTS = ["test_availability.py", "test_compiled.py", "test_bound.py"]
+
+RUN = """
+import sys
+import pytest
+sys.path.insert(0, sys.argv[1])
+import _flux_plan
+assert _flux_plan.__file__.startswith(sys.argv[1])
+sys.exit(pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-k", "compiled and not small", *sys.argv[2:]]))
+"""
+
+
+def library(name):
+    """Where the compiler has a library; skips the test if it has none."""
+    compiler = os.environ.get("CC", "cc")
+    try:
+        asked = [compiler, f"-print-file-name={name}"]
+        found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        found = name
+    if not os.path.isabs(found):
+        pytest.skip(f"{compiler} has no {name}")
+    return found
+
+
+def test_random_histories_under_sanitizers(tmp_path):
+    preload = f"{library('libasan.so')} {library('libubsan.so')}"
+    flags = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1"
+    built = subprocess.run(
+        [sys.executable, "-B", str(BUILD), "--quiet", "--output-dir", str(tmp_path)],
+        env={**os.environ, "CFLAGS": flags},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if built.returncode == 1 and "not built:" in built.stderr:
+        pytest.skip(built.stderr.strip())
+    assert built.returncode == 0, built.stderr
+    tests = [str(ROOT / "t/python/resource" / name) for name in TESTS]
+    # The interpreter keeps what it has until it exits, which is no leak of ours.
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", RUN, str(tmp_path), *tests],
+        cwd=ROOT,
+        env={**os.environ, "LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert " passed" in done.stdout
