@@ -8,12 +8,10 @@ Which file to open:
   ``bound_strategy.py``. ``promise.py``: what they keep.
 - ``counted_profile.py``: availability as a number of units over time. ``count_timeline.py``: such
   numbers.
-- ``rank_profile.py``: availability on each rank over time. It is put together from what running
-  jobs leave (``running_profile.py``, made of ``end_block.py``) and what is booked
-  (``bookings.py``). ``mask_timeline.py``: masks over time.
+- ``availability.py``: the definition of room on ranks over time, and of when promises that are bound to
+  them can be kept. ``compiled_availability.py``: the same in C (``_flux_plan/availability.c``), where
+  that was built.
 - ``room_counts.py``: for how many nodes or slots of a request there is room now.
-- ``sums.py``: what promises leave of all ranks together, the quickest proof that there is no room.
-- ``packing.py``: whether promises can be bound to ranks in another way, to make room.
 - ``tokens.py``: what is on no rank, such as licences. ``claims.py``: who may not be on a rank with whom.
 - ``believed_ends.py``: a pool for a plan of a scheduler's own beliefs of ends.
 - ``promise_moves.py``: how counted promises move to earlier times, and ``settled.py``: which stay

@@ -128,19 +128,6 @@ class Strategy(ABC):
             float: when it starts now; no later than before.
         """
 
-    def search_on(self, jobid: int, now: float, looks: int) -> bool:
-        """Do a part of what ``advance()`` will do, as far as that changes nothing.
-
-        Args:
-            jobid (int): of a job whose promise can be kept, and is for later than now
-            looks (int): at most about so many times at which it may start are looked at
-
-        Returns:
-            bool: whether there is more of that to do. A change of the pool, or of a promise, makes it
-            begin anew.
-        """
-        return False
-
     @abstractmethod
     def advance_in_turn(
         self, jobids: Iterable[int], now: float

@@ -46,8 +46,6 @@ PROMISE_EFFORT = 12
 MIN_IN_A_ROW = 8
 ROW_EFFORT = 128
 STAYING_PART = 0.1
-#: At how many times at which a promise that is bound to ranks could start may be looked at in a turn.
-LOOKS_PER_TURN = 64
 
 #: Signatures of jobs that may be left out of passes at a time; some may be of jobs that have left.
 MAX_ASLEEP = 1 << 14
@@ -330,25 +328,9 @@ class Backfill(PolicyScheduler):
                 yield None
             else:
                 self.use_current_plan()
-                while self.search_on(candidate):
-                    yield None
-                    self.use_current_plan()
                 self.examine(candidate)
                 self.rouse_promisable()
         self.wake_when_due()
-
-    def search_on(self, job: PendingJob) -> bool:
-        """Search for an earlier time for a job's promise for as long as a turn may take, before the job
-        is examined; whether the search is to go on in the next turn. Only where promises are bound to
-        ranks can it take longer."""
-        return (
-            not self.plan.is_counted
-            and self.guarantee == "kept"
-            and job in self.promises
-            and not self.promises.open_ids  # these are taken out for it
-            and not (self.admission.engaged and self.is_pinned(job))
-            and self.plan.search_on(job.jobid, LOOKS_PER_TURN)
-        )
 
     def use_current_plan(self) -> None:
         """Go on with another plan if the one of this pass has become void, since a job that started
@@ -434,9 +416,6 @@ class Backfill(PolicyScheduler):
         """
         if self.admission.engaged and self.stays(job):
             return False
-        if not self.plan.is_counted:
-            # On ranks it is taken out and searched again, which takes as long as making it.
-            self._backlog.spend(PROMISE_EFFORT)
         open_ones = self.open_promises_after(job)
         for other in open_ones:
             self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
@@ -803,10 +782,14 @@ class Backfill(PolicyScheduler):
 
     def may_come_due_alone(self) -> bool:
         """Whether a promise may come due though no running job ends then, which would make a pass of
-        itself. An admission rule may keep resources until then. And so may an open promise: when a
-        job ends early, the promises to jobs behind that one stay where they are, and keep others
-        that come after them from moving. O(1)."""
-        return bool(self.admission.engaged or self.promises.open_ids or not self.running)
+        itself: an admission rule may keep resources until then, and so may an open promise; and one that
+        is bound to ranks stays at its time when the job ends early for whose end it was made. O(1)."""
+        return bool(
+            self.admission.engaged
+            or self.promises.open_ids
+            or not self.running
+            or (self._plan is not None and not self._plan.is_counted)
+        )
 
     def wake_at(self, when: float | None) -> None:
         """Have a pass at a promised time, if no other event may make one. Only the earliest time is
