@@ -257,10 +257,12 @@ class BoundStrategy(Strategy):
     def earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        length, may_move = length_of(request), self._may_move()
+        shape, length, may_move = request.shape, length_of(request), self._may_move()
+        if self._pool.countable(shape):
+            return self._room.earliest(self._demand(shape), length, start, now, may_move)
         found = [
             self._room.earliest(demand, length, start, now, may_move)
-            for demand in self._areas(request.shape)
+            for demand in self._areas(shape)
         ]
         return min(found) if found else self._first_placed(request, start, until)
 
