@@ -91,6 +91,8 @@ def test_both_give_the_same_answers(built, seed):
             both.of("drop", number)
         elif step < 0.5 and promises:
             number = promises.pop(rng.randrange(len(promises)))
+            if rng.random() < 0.3:
+                both.of("pin", number)
             both.of("leave", number)
             if rng.random() < 0.5:
                 both.of("enter", number)

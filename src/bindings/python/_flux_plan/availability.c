@@ -581,6 +581,18 @@ void availability_drop (struct availability *all, int64_t number)
     all->unused[all->unused_count++] = number;
 }
 
+int availability_pin (struct availability *all, int64_t number)
+{
+    struct use *use = all->uses + number;
+    bool entered = use->entered;
+
+    if (availability_leave (all, number) < 0)
+        return -1;
+    wish_release (use->wish);
+    use->wish = NULL;
+    return entered ? availability_enter (all, number) : 0;
+}
+
 size_t availability_parts (const struct availability *all, int64_t number)
 {
     return all->uses[number].place->count;

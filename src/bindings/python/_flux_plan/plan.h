@@ -147,6 +147,7 @@ int availability_take_one (struct availability *all,
 int availability_enter (struct availability *all, int64_t number);
 int availability_leave (struct availability *all, int64_t number);
 void availability_drop (struct availability *all, int64_t number);
+int availability_pin (struct availability *all, int64_t number);
 
 size_t availability_parts (const struct availability *all, int64_t number);
 /* ranks, amounts: room for availability_parts() of them */

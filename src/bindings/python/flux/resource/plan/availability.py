@@ -126,6 +126,10 @@ class Availability:
         """Forget a use."""
         del self._uses[number]
 
+    def pin(self, number: int) -> None:
+        """Have a use stay on its ranks."""
+        self._uses[number].demand = None
+
     def ranks_of(self, number: int) -> int:
         """Mask of the ranks of a use."""
         return mask_of(sorted(self._uses[number].where))

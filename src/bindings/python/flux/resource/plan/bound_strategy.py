@@ -115,7 +115,7 @@ class BoundStrategy(Strategy):
         )
         for jobid, one in self.promises.items():
             new.promises[jobid] = bound = BoundPromise(one.start, one.end, one.request, one.is_open)
-            bound.room, bound.number = new._room, one.number
+            bound.room, bound.number, bound.pinned = new._room, one.number, one.pinned
         return new
 
     # -- following the pool -------------------------------------------------
@@ -202,7 +202,7 @@ class BoundStrategy(Strategy):
     def _demand_of(self, promise: BoundPromise) -> Demand | None:
         """What a promise may be moved as; None: it stays where it is."""
         shape = promise.request.shape
-        if promise.is_open or not self._pool.countable(shape):
+        if promise.is_open or promise.pinned or not self._pool.countable(shape):
             return None
         return self._demand(shape)
 
@@ -389,6 +389,13 @@ class BoundStrategy(Strategy):
         self.promises[jobid] = promise
         return True
 
+    def pin(self, jobid: int) -> None:
+        """Have a promise stay on the ranks that it has."""
+        promise = self.promises[jobid]
+        promise.pinned = True
+        if promise.number is not None:
+            self._room.pin(promise.number)
+
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
         amounts = self._soonest(request)
         if amounts is None:
@@ -472,7 +479,7 @@ class BoundStrategy(Strategy):
                 return self._pool.place_request(request, index, ranks) is not None
             if not promise.ranks & ~up and not self._room.overdrawn(promise.number, now):
                 return True
-        return not self.frozen and self._bind_again(promise)
+        return not self.frozen and not promise.pinned and self._bind_again(promise)
 
     def _bind_again(self, promise: BoundPromise) -> bool:
         """Give a promise that was lost other ranks at its time; whether there are any."""

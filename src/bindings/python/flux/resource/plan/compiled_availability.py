@@ -94,6 +94,9 @@ class CompiledAvailability:
     def drop(self, number: int) -> None:
         self._lib.availability_drop(self._all, number)
 
+    def pin(self, number: int) -> None:
+        self._number(self._lib.availability_pin(self._all, number))
+
     def ranks_of(self, number: int) -> int:
         ranks = self._ffi.new("unsigned char[]", self._bytes)
         self._lib.availability_ranks_of(self._all, number, ranks)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.bound_strategy import BoundStrategy
-from flux.resource.plan.claims import LAST, only_on
+from flux.resource.plan.claims import LAST
 from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.inventory import selected_ranks
@@ -430,15 +430,12 @@ class Plan:
         """Make a promise that is pinned to ranks where its job may be; False: there are none."""
         claims, strategy = self.claims, self._strategy
         assert claims is not None and request.claimant is not None, "asked for such requests alone"
+        assert isinstance(strategy, BoundStrategy), "it matters who else is on a rank"
         closed = claims.closed(request.claimant, start, end, strategy.promises, jobid)
         limited = claims.beside(request, closed)
         if limited is None or not strategy.reserve(jobid, limited, start, end):
             return False
-        ranks = strategy.promises[jobid].ranks
-        assert ranks is not None, "such a promise is bound"
-        strategy.withdraw(jobid)
-        if not strategy.reserve(jobid, only_on(request, ranks), start, end):
-            return False
+        strategy.pin(jobid)
         claims.promised[jobid] = request
         return True
 

@@ -68,9 +68,10 @@ class BoundPromise(Promise):
     Attributes:
         room (Availability): in which it has a use
         number (int or None): of that use; None: it has no ranks, since it cannot be kept
+        pinned (bool): whether it stays on its ranks
     """
 
-    __slots__ = ("start", "end", "request", "is_open", "room", "number")
+    __slots__ = ("start", "end", "request", "is_open", "room", "number", "pinned")
 
     def __init__(
         self, start: float, end: float, request: ResourceRequest, is_open: bool = False
@@ -81,6 +82,7 @@ class BoundPromise(Promise):
         self.is_open = is_open
         self.room: Availability | CompiledAvailability | None = None
         self.number: int | None = None
+        self.pinned = False
 
     @property
     def ranks(self) -> int:
