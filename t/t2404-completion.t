@@ -27,7 +27,7 @@ test_expect_success 'what the parsers know' '
 	cat >options.py <<-\EOF &&
 	import sys
 	from flux.scheduler.command import cli
-	from flux_embedded.simulate import command, tune_command
+	from flux.simulate import command, tune_command
 
 	def options(parser):
 	    return {max(a.option_strings, key=len) for a in parser._actions if a.option_strings}

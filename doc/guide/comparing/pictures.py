@@ -13,13 +13,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path[:0] = [os.path.join(TOP, "src/bindings/python"), os.path.join(TOP, "src/embedded")]
 
-from flux_embedded.simulate import policy  # noqa: E402
-from flux_embedded.simulate.report import charts, page  # noqa: E402
-from flux_embedded.simulate.report.style import rules  # noqa: E402
-from flux_embedded.simulate.results.picture import picture_data  # noqa: E402
-from flux_embedded.simulate.run import Settings, simulate  # noqa: E402
-from flux_embedded.simulate.trace import sample_path  # noqa: E402
-from flux_embedded.simulate.workload.build import Options, build  # noqa: E402
+from flux.simulate import policy  # noqa: E402
+from flux.simulate.report import charts, page  # noqa: E402
+from flux.simulate.report.style import rules  # noqa: E402
+from flux.simulate.results.picture import picture_data  # noqa: E402
+from flux.simulate.run import Settings, simulate  # noqa: E402
+from flux.simulate.trace import sample_path  # noqa: E402
+from flux.simulate.workload.build import Options, build  # noqa: E402
 
 POLICIES = ["sched-fifo", "sched-backfill promise=1,unlimited"]
 

@@ -15,9 +15,9 @@ if __name__ == "__main__":
     for room in ("src/embedded", "src/bindings/python", "t/python"):
         sys.path.insert(0, str(TOP / room))
 
-from flux_embedded.simulate.engine.lean import LeanEngine  # noqa: E402
-from flux_embedded.simulate.job import Job, Shape  # noqa: E402
-from flux_embedded.simulate.machine import uniform  # noqa: E402
+from flux.simulate.engine.lean import LeanEngine  # noqa: E402
+from flux.simulate.job import Job, Shape  # noqa: E402
+from flux.simulate.machine import uniform  # noqa: E402
 
 #: policy of a recording -> module and arguments. `-plan` and `-kept` differ in what becomes of a
 #: reservation after an early end.

@@ -10,8 +10,7 @@ import types
 import pytest
 from command_runner import TOP, first_scheduler, flux, rows
 
-from flux.simulate import OptionError, Runs, Trace, simulate
-from flux_embedded.simulate import study
+from flux.simulate import OptionError, Runs, Trace, simulate, study
 
 
 @pytest.fixture(autouse=True)

@@ -95,7 +95,7 @@ def test_schedule_and_machine_states(results):
 
 
 def test_eventlogs_and_swf_can_be_read_again(results):
-    from flux_embedded.simulate.workload.build import Options, build
+    from flux.simulate.workload.build import Options, build
 
     directory = results[0] / "sched-fifo"
     table = rows(directory)

@@ -8,16 +8,16 @@ import types
 import pytest
 from command_runner import first_scheduler
 
+from flux.simulate import checking, policy
+from flux.simulate.job import Job, Shape, jobspec, max_wait
+from flux.simulate.machine import uniform
+from flux.simulate.results.files import write_jobs
+from flux.simulate.results.outcome import REJECTED
+from flux.simulate.results.reading import Row
+from flux.simulate.run import Settings, simulate
+from flux.simulate.workload.build import Workload
+from flux.simulate.workload.record import Notes
 from flux_embedded.formats import states
-from flux_embedded.simulate import checking, policy
-from flux_embedded.simulate.job import Job, Shape, jobspec, max_wait
-from flux_embedded.simulate.machine import uniform
-from flux_embedded.simulate.results.files import write_jobs
-from flux_embedded.simulate.results.outcome import REJECTED
-from flux_embedded.simulate.results.reading import Row
-from flux_embedded.simulate.run import Settings, simulate
-from flux_embedded.simulate.workload.build import Workload
-from flux_embedded.simulate.workload.record import Notes
 
 NODES, CORES, GPUS = 6, 4, 1
 SHAPES = [
@@ -135,8 +135,8 @@ def test_no_job_starts_after_it_may_wait(seed, text, tmp_path):
 
 
 def test_engines_agree_on_the_sample():
-    from flux_embedded.simulate.command import sample_path
-    from flux_embedded.simulate.workload.build import Options, build
+    from flux.simulate.command import sample_path
+    from flux.simulate.workload.build import Options, build
 
     work = build(Options(traces=[sample_path()], jobs=150))
     lean, _ = simulate_policy(work, "sched-backfill")
@@ -237,8 +237,8 @@ QUEUES = {
 
 @pytest.mark.parametrize("text", ["sched-fifo", "sched-backfill reservations=unlimited"])
 def test_queues_with_nodes_of_their_own(text):
+    from flux.simulate.machine import Machine
     from flux_embedded.services.resource.sources import from_config
-    from flux_embedded.simulate.machine import Machine
 
     chance = random.Random(3)
     jobs = []

@@ -105,7 +105,7 @@ def test_jobs_for_a_queue_that_is_not_configured(tmp_path, engine):
 def test_both_engines_refuse_it_as_an_instance_does():
     from test_engines import simulate_policy, uniform, workload
 
-    from flux_embedded.simulate.job import Job, Shape
+    from flux.simulate.job import Job, Shape
 
     jobs = [Job("1", 0.0, 5, 9, Shape(1, 1), 1, queue=name) for name in ("day", "noon", None)]
     for engine in ("lean", "instance"):
@@ -132,8 +132,8 @@ def mod_main(h, *args):
 def test_users_and_groups_reach_the_scheduler(tmp_path, engine):
     import test_engines
 
+    from flux.simulate.job import Job, Shape
     from flux_embedded.kernel.message import OWNER
-    from flux_embedded.simulate.job import Job, Shape
 
     path = tmp_path / "who.py"
     path.write_text(WHO)

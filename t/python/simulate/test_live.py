@@ -6,10 +6,10 @@ import json
 import pytest
 from command_runner import flux
 
+from flux.simulate import policy
+from flux.simulate.live import LiveError, workload_of
+from flux.simulate.run import Settings, simulate, write
 from flux_embedded.formats import rset
-from flux_embedded.simulate import policy
-from flux_embedded.simulate.live import LiveError, workload_of
-from flux_embedded.simulate.run import Settings, simulate, write
 
 NODES, CORES = 4, 8
 NOW = 1.7e9

@@ -8,16 +8,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flux_embedded.simulate import policy
-from flux_embedded.simulate.command import sample_path
-from flux_embedded.simulate.report import charts, svg
-from flux_embedded.simulate.report.page import page
-from flux_embedded.simulate.report.style import colours, dash, rules
-from flux_embedded.simulate.results.losses import losses
-from flux_embedded.simulate.results.metrics import part_names, parts
-from flux_embedded.simulate.results.picture import Cells, picture_data
-from flux_embedded.simulate.run import Settings, simulate
-from flux_embedded.simulate.workload.build import Options, build
+from flux.simulate import policy
+from flux.simulate.command import sample_path
+from flux.simulate.report import charts, svg
+from flux.simulate.report.page import page
+from flux.simulate.report.style import colours, dash, rules
+from flux.simulate.results.losses import losses
+from flux.simulate.results.metrics import part_names, parts
+from flux.simulate.results.picture import Cells, picture_data
+from flux.simulate.run import Settings, simulate
+from flux.simulate.workload.build import Options, build
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = [
@@ -289,7 +289,7 @@ def test_a_small_workload_is_shown_whole():
 
 
 def test_every_broken_promise_is_drawn():
-    from flux_embedded.simulate.results.outcome import Outcome
+    from flux.simulate.results.outcome import Outcome
 
     work = build(Options(traces=[sample_path()]))
     outcome = Outcome(work, 0.0)
@@ -353,7 +353,7 @@ def test_scales():
 
 
 def test_a_report_about_nothing():
-    from flux_embedded.simulate.results.outcome import Outcome
+    from flux.simulate.results.outcome import Outcome
 
     work = build(Options(traces=[sample_path()], jobs=1))
     outcome = Outcome(work, 0.0)

@@ -11,12 +11,12 @@ import test_engines
 from command_runner import flux
 
 from flux.scheduler.site_policy.placement import PlacementRule
-from flux_embedded.simulate import checking
-from flux_embedded.simulate.job import Job, Shape, jobspec
-from flux_embedded.simulate.machine import uniform
-from flux_embedded.simulate.placement_check import groups_of, misplaced, queues_constrain
-from flux_embedded.simulate.results.files import write_jobs
-from flux_embedded.simulate.results.reading import Row
+from flux.simulate import checking
+from flux.simulate.job import Job, Shape, jobspec
+from flux.simulate.machine import uniform
+from flux.simulate.placement_check import groups_of, misplaced, queues_constrain
+from flux.simulate.results.files import write_jobs
+from flux.simulate.results.reading import Row
 
 MACHINE = uniform(16, 4)
 CONFIG = {

@@ -8,13 +8,13 @@ import random
 import pytest
 import test_engines
 
-from flux_embedded.simulate import policy
-from flux_embedded.simulate.checking import Violation, check_result
-from flux_embedded.simulate.job import Job, Shape
-from flux_embedded.simulate.machine import uniform
-from flux_embedded.simulate.results import reading
-from flux_embedded.simulate.results.outcome import PREEMPTED
-from flux_embedded.simulate.run import Settings, simulate, write
+from flux.simulate import policy
+from flux.simulate.checking import Violation, check_result
+from flux.simulate.job import Job, Shape
+from flux.simulate.machine import uniform
+from flux.simulate.results import reading
+from flux.simulate.results.outcome import PREEMPTED
+from flux.simulate.run import Settings, simulate, write
 
 CONFIG = {
     "queues": {"batch": {}, "standby": {}},

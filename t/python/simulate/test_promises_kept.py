@@ -20,8 +20,8 @@ from command_runner import flux, rows
 from golden_schedules import TOP, UNITS, Starts
 
 from flux.scheduler.policies.ranks import RANKS
-from flux_embedded.simulate.engine.lean import LeanEngine
-from flux_embedded.simulate.job import Job
+from flux.simulate.engine.lean import LeanEngine
+from flux.simulate.job import Job
 
 MODULE = str(TOP / "src" / "modules" / "sched-backfill" / "sched-backfill.py")
 

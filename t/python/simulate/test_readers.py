@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from shared import data_path
 
-from flux_embedded.simulate.workload import columns, lublin
-from flux_embedded.simulate.workload.build import Options, build
-from flux_embedded.simulate.workload.estimates import estimator
-from flux_embedded.simulate.workload.formats import detect, reader
-from flux_embedded.simulate.workload.record import Source, TraceError
+from flux.simulate.workload import columns, lublin
+from flux.simulate.workload.build import Options, build
+from flux.simulate.workload.estimates import estimator
+from flux.simulate.workload.formats import detect, reader
+from flux.simulate.workload.record import Source, TraceError
 
 HEADER = "; Version: 2.2\n; UnixStartTime: 1000000000\n; MaxProcs: 64\n; MaxNodes: 32\n; Queue: 1 long (72 h)\n"
 
@@ -319,7 +319,7 @@ def test_a_table_without_a_column_names_it(tmp_path):
 
 
 def test_own_results_are_a_trace(tmp_path):
-    from flux_embedded.simulate.results.files import COLUMNS
+    from flux.simulate.results.files import COLUMNS
 
     values = dict.fromkeys(COLUMNS, "")
     values.update(

@@ -9,7 +9,7 @@ import pytest
 from golden_schedules import MODULES, differences, play
 from shared import data_dir, data_path, load_json, recorded_cases
 
-from flux_embedded.simulate.workload.build import Options, build
+from flux.simulate.workload.build import Options, build
 
 FLUX = Path(__file__).resolve().parents[3] / "src" / "cmd" / "flux"
 

@@ -9,10 +9,10 @@ import test_engines
 from command_runner import TOP, first_scheduler, flux, rows
 from test_readers import row, swf, workload
 
-from flux_embedded.simulate.job import Job, Shape
-from flux_embedded.simulate.machine import uniform
-from flux_embedded.simulate.outages import Outages
-from flux_embedded.simulate.workload.record import OptionError
+from flux.simulate.job import Job, Shape
+from flux.simulate.machine import uniform
+from flux.simulate.outages import Outages
+from flux.simulate.workload.record import OptionError
 
 FAIRSHARE = TOP / "src" / "jobtap" / "examples" / "priority-fairshare.py"
 

@@ -9,16 +9,16 @@ from types import SimpleNamespace
 import pytest
 from command_runner import flux
 
-from flux_embedded.simulate import policy
-from flux_embedded.simulate.checking import Violation, _check_times
-from flux_embedded.simulate.job import Job, Shape, jobspec
-from flux_embedded.simulate.machine import uniform
-from flux_embedded.simulate.results.files import write_jobs
-from flux_embedded.simulate.results.reading import Row
-from flux_embedded.simulate.run import Settings, simulate
-from flux_embedded.simulate.site_check import broken, exceeded, oversold, strangers, tables_of
-from flux_embedded.simulate.workload.build import Workload
-from flux_embedded.simulate.workload.record import Notes
+from flux.simulate import policy
+from flux.simulate.checking import Violation, _check_times
+from flux.simulate.job import Job, Shape, jobspec
+from flux.simulate.machine import uniform
+from flux.simulate.results.files import write_jobs
+from flux.simulate.results.reading import Row
+from flux.simulate.run import Settings, simulate
+from flux.simulate.site_check import broken, exceeded, oversold, strangers, tables_of
+from flux.simulate.workload.build import Workload
+from flux.simulate.workload.record import Notes
 
 CONF = """
 [limits.all]

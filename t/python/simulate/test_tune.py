@@ -6,9 +6,8 @@ import math
 import pytest
 from command_runner import flux
 
-from flux.simulate import OptionError, Trace, tune
-from flux_embedded.simulate import tuning
-from flux_embedded.simulate.tune_command import text_of
+from flux.simulate import OptionError, Trace, tune, tuning
+from flux.simulate.tune_command import text_of
 
 
 def write_trace(path, users=("ann", "bob"), jobs=600, gap=60.0):

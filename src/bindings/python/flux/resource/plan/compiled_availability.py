@@ -149,7 +149,9 @@ class CompiledAvailability:
 
     def enough_until(self, amounts: Amounts, ranks: int, since: float) -> float:
         mask = self._mask(ranks)
-        return _time(self._lib.availability_enough_until(self._all, amounts, mask, len(mask), since))
+        return _time(
+            self._lib.availability_enough_until(self._all, amounts, mask, len(mask), since)
+        )
 
 
 def _time(time: float) -> float:

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Options that say which jobs run on which machine: those of ``flux simulate`` and of ``flux simulate tune``."""
+
+from flux.simulate.trace import Trace
+from flux.simulate.workload.formats import FORMATS
+
+
+def add_jobs(parser):
+    """Add the options about jobs; returns their group, for more."""
+    group = parser.add_argument_group("jobs")
+    group.add_argument("--format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
+    group.add_argument(
+        "--model", metavar="MODEL", help="jobs from a model: lublin[:PARAMETER=VALUE,...]"
+    )
+    group.add_argument(
+        "--limits", help="trace, run (time), or xF: F times the run time; a sweep: A,B"
+    )
+    group.add_argument("--estimates", help="limits of jobs without one: none, run, f:F, tsafrir")
+    group.add_argument("--window", help="DAYS, FROM-TO in days, or DATE/DATE")
+    group.add_argument("--jobs", type=positive, metavar="N", help="the first N jobs only")
+    group.add_argument(
+        "--scale-arrivals", type=_numbers, metavar="F[,F...]",
+        help="multiply the times between submissions; a sweep: several factors",
+    )  # fmt: skip
+    group.add_argument(
+        "--dependencies", action="store_true", help="jobs wait for those that SWF says they follow"
+    )
+    group.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="for what is drawn at random"
+    )
+    group.add_argument(
+        "--seeds", type=positive, metavar="N",
+        help="N workloads: of the model, or the trace with submissions shaken",
+    )  # fmt: skip
+    group.add_argument(
+        "--shake", type=_seconds, metavar="SECONDS", help="most that a submission is shaken by (30)"
+    )
+    return group
+
+
+def add_machine(parser):
+    """Add the options about the machine."""
+    group = parser.add_argument_group("machine")
+    group.add_argument(
+        "--nodes", type=_counts, metavar="N[,N...]", help="number of nodes; a sweep: several"
+    )
+    group.add_argument("--cores-per-node", type=positive, metavar="C", help="cores of each")
+    group.add_argument("--gpus-per-node", type=_count, metavar="G", help="GPUs of each")
+    group.add_argument("--R", metavar="FILE", help="resource set (RFC 20)")
+    group.add_argument("--conf", metavar="FILE", help="TOML with resource.config, queues, ...")
+    group.add_argument("--unit", choices=("node", "core"), help="what sizes count")
+
+
+def trace_of(options):
+    """The `Trace` that these options describe."""
+    return Trace(
+        *options.traces,
+        model=options.model,
+        format=options.format or "auto",
+        R=options.R,
+        config=options.conf,
+        nodes=options.nodes,
+        cores_per_node=options.cores_per_node,
+        gpus_per_node=options.gpus_per_node,
+        unit=options.unit,
+        limits=_several(options.limits) or "trace",
+        estimates=options.estimates or "none",
+        window=options.window,
+        jobs=options.jobs,
+        scale_arrivals=1.0 if options.scale_arrivals is None else options.scale_arrivals,
+        seed=options.seed,
+        shake=options.shake,
+        dependencies=options.dependencies,
+    )
+
+
+def _several(text):
+    """``A,B`` as a list, one value as it is."""
+    return text.split(",") if text and "," in text else text
+
+
+def positive(text):
+    """A number of 1 or more."""
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _count(text):
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
+def _seconds(text):
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise ValueError(text)
+    return value
+
+
+def _one_or_more(convert):
+    """``A,B`` as a list of values, one value as it is."""
+
+    def parse(text):
+        values = [convert(part) for part in text.split(",")]
+        return values[0] if len(values) == 1 else values
+
+    return parse
+
+
+_numbers = _one_or_more(float)
+_counts = _one_or_more(positive)
+# argparse says: invalid NAME value.
+positive.__name__ = _counts.__name__ = "count (1 or more)"
+_count.__name__ = "count"
+_seconds.__name__ = "duration (seconds, 0 or more)"
+_numbers.__name__ = "number"

@@ -1,0 +1,461 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The command ``flux simulate``, and which file has its subcommands."""
+
+import contextlib
+import math
+import os
+import shlex
+import shutil
+import sys
+
+from flux.simulate import arguments
+from flux.simulate.trace import sample_path
+from flux.simulate.workload.record import OptionError
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.options import Parser
+from flux_scheduler_version import VERSION
+
+DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
+
+#: Options that only make sense with results in a directory.
+NEED_OUTPUT = ("eventlogs", "swf", "resume", "force", "diff")
+#: Options that say what jobs there are; the running instance has its own.
+ABOUT_JOBS = (
+    "format", "limits", "estimates", "window", "jobs", "scale_arrivals", "seeds", "shake", "dependencies",
+    "save_trace", "failures",
+)  # fmt: skip
+#: Options that make a machine of equal nodes.
+ABOUT_NODES = ("nodes", "cores_per_node", "gpus_per_node")
+#: Options that a trace which is only written does not need.
+ABOUT_RUNS = (
+    "scheduler", "engine", "grain", "forecast", "script", "jobtap", "parallel", "output", "seeds", "failures",
+)  # fmt: skip
+
+
+def make_parser():
+    """The parser of the command without a subcommand."""
+    parser = Parser(
+        prog="flux-simulate",
+        usage="flux simulate [OPTIONS] TRACE... | --model=lublin | --live\n"
+        "       flux simulate tune [OPTIONS] TRACE... | --model=lublin\n"
+        "       flux simulate compare DIR...\n"
+        "       flux simulate check DIR... | --live",
+        description=DESCRIPTION,
+    )
+    parser.add_argument("--version", action="version", version=f"flux-scheduler {VERSION}")
+    parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
+    what = arguments.add_jobs(parser)
+    what.add_argument(
+        "--live", action="store_true", help="jobs and resources of the running instance"
+    )
+    arguments.add_machine(parser)
+    how = parser.add_argument_group("run")
+    how.add_argument(
+        "--scheduler", action="append", metavar="MODULE [ARG...]",
+        help="name or file; NAME=a,b,c is three policies",
+    )  # fmt: skip
+    how.add_argument("--engine", choices=("lean", "instance"), help="lean, or a whole instance")
+    how.add_argument(
+        "--grain", choices=("batch", "event-end", "event-submit"),
+        help="a pass for all events of an instant, or one for each",
+    )  # fmt: skip
+    how.add_argument("--forecast", action="store_true", help="let schedulers estimate and explain")
+    how.add_argument("--script", metavar="FILE", help="what happens besides: drain, cancel, ...")
+    how.add_argument(
+        "--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help="nodes fail, and come back"
+    )
+    how.add_argument(
+        "--jobtap", action="append", default=[], metavar="FILE [KEY=VALUE...]", help="load a plugin"
+    )
+    how.add_argument("--parallel", type=arguments.positive, metavar="N", help="processes at a time")
+    out = parser.add_argument_group("results")
+    out.add_argument("-o", "--output", metavar="DIR", help="write files and a report here")
+    out.add_argument("--eventlogs", action="store_true", help="also eventlogs, jobspecs and Rs")
+    out.add_argument("--swf", action="store_true", help="also the schedule as a trace")
+    out.add_argument("--save-trace", metavar="FILE", help="write the jobs as a trace (SWF); no run")
+    out.add_argument("--resume", action="store_true", help="keep what DIR has of an earlier call")
+    out.add_argument("--force", action="store_true", help="replace what DIR has of an earlier call")
+    out.add_argument("--diff", metavar="A,B", help="first difference of two policies, by number")
+    out.add_argument("--json", action="store_true", help="figures as JSON")
+    out.add_argument("-q", "--quiet", action="store_true", help="no notes, no progress")
+    return parser
+
+
+def main(argv):
+    """Run the command; returns the exit code."""
+    if argv and argv[0] == "compare":
+        from flux.simulate.comparing import compare_main
+
+        return compare_main(argv[1:])
+    if argv and argv[0] == "check":
+        from flux.simulate.checking import check_main
+
+        return check_main(argv[1:])
+    if argv and argv[0] == "tune":
+        from flux.simulate.tune_command import tune_main
+
+        return tune_main(argv[1:])
+    parser = make_parser()
+    # Options may stand between the traces.
+    options = parser.parse_intermixed_args(argv)
+    try:
+        check_usage(options)
+        return Call(options, argv).run()
+    except OptionError as exc:
+        return parser.error(str(exc))
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+
+
+def _given(options, names):
+    """Those of `names` that were given, as they are written."""
+    # `0` and `[]` are what store_true and append leave; a number that was given counts, 0 too.
+    return [
+        f"--{name.replace('_', '-')}"
+        for name in names
+        if getattr(options, name) not in (None, False, [])
+        or type(getattr(options, name)) in (int, float)
+    ]
+
+
+def check_usage(options):
+    """Refuse options that would be ignored.
+
+    Raises:
+        OptionError: some do not go together
+    """
+    if bool(options.traces) + bool(options.model) + options.live != 1:
+        raise OptionError("give one of TRACE..., --model and --live")
+
+    def refuse(names, why):
+        given = _given(options, names)
+        if given:
+            raise OptionError(f"{', '.join(given)}: {why}")
+
+    if options.live:
+        refuse(ABOUT_JOBS, "the jobs are those of the running instance (--live)")
+        refuse(ABOUT_NODES, "the machine is that of the running instance (--live), or an --R")
+    if options.model:
+        refuse(("format", "dependencies"), "jobs of a model come from no file")
+    if options.R:
+        refuse(ABOUT_NODES, "the machine is that of --R")
+    if options.save_trace:
+        refuse(ABOUT_RUNS, "--save-trace writes the jobs, and runs nothing")
+    if not options.output:
+        refuse(NEED_OUTPUT, "this needs the files of results: give a directory with -o")
+    if options.seeds:
+        refuse(("diff",), "with --seeds there are several workloads")
+    if options.resume:
+        refuse(("force",), "--resume keeps what --force removes")
+    if options.estimates and options.limits not in (None, "trace"):
+        refuse(("estimates",), "--limits gives every job a limit")
+
+
+class Call:
+    """One call of the command.
+
+    Args:
+        options: as parsed
+        argv (list of str): the command line, for the record
+    """
+
+    def __init__(self, options, argv):
+        self.options = options
+        self.argv = argv
+        #: whether whoever read our output is gone
+        self.is_deaf = False
+
+    def print(self, text, stream=None):
+        """Print, and go on if nobody reads: the files are still wanted."""
+        stream = stream or sys.stdout
+        try:
+            print(text, file=stream, flush=True)
+        except BrokenPipeError:
+            self.is_deaf = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+    def say(self, text=""):
+        """A line for the user, besides the results."""
+        if not self.options.quiet:
+            self.print(text, sys.stderr if self.options.json else sys.stdout)
+
+    def run(self):
+        """Do what was asked for; returns the exit code."""
+        from flux.simulate import policy
+        from flux.simulate.results import files
+
+        options = self.options
+        policies = policy.parse(options.scheduler or ["sched-backfill"])
+        if options.diff:
+            self._diff_pair(policies)
+        cases, config = self._cases()
+        workload = cases[0].workload
+        self.now = workload.epoch
+        settings = self._settings(config)
+        self._announce(cases, policies)
+        if options.save_trace:
+            if len(cases) > 1:
+                raise OptionError("--save-trace: one value for each option")
+            with _naming_errors(), files.naming(options.save_trace):
+                files.write_trace(workload, options.save_trace)
+            return 0
+        if options.output:
+            self._prepare_output()
+        tasks = self._tasks(cases, policies, settings)
+        results, interrupted = self._run(tasks)
+        summaries = [result for result in results if isinstance(result, dict)]
+        errors = self._errors(tasks, results)
+        # The report first: whoever reads the table may have seen enough after its first lines.
+        if options.output and summaries:
+            errors += self._write_report(tasks, results)
+        if summaries:
+            self._show(summaries)
+        for text in errors:
+            print(f"flux-simulate: {text}", file=sys.stderr, flush=True)
+        if options.diff and all("not_written" not in one for one in summaries):
+            if len(summaries) == len(tasks):
+                self._diff(policies)
+        if interrupted:
+            return 130
+        if errors:
+            return 1
+        return 141 if self.is_deaf else 0
+
+    # -- before ----------------------------------------------------------------------------------------------
+
+    def _cases(self):
+        """([Case], configuration)."""
+        from flux.simulate.trace import Case, read_config, read_R
+
+        options = self.options
+        config = read_config(options.conf) if options.conf else {}
+        if options.live:
+            from flux.simulate.live import snapshot
+            from flux.simulate.machine import Machine
+            from flux_embedded.services.resource import sources
+
+            machine = read_R(options.R) if options.R else None
+            R = sources.from_config(config)
+            if R is not None:
+                if machine is not None:
+                    raise OptionError("--R and the resource.config of --conf: give one of them")
+                machine = Machine(R, options.conf)
+            workload = snapshot(machine, options.unit)
+            # What is excluded there is excluded here.
+            return [Case(workload, None, {})], {**workload.config, **config}
+        trace = arguments.trace_of(options)
+        return trace.cases(options.seeds), config
+
+    def _settings(self, config):
+        from flux.simulate.study import settings_of
+
+        options = self.options
+        script = None
+        if options.script:
+            from flux.simulate.script import Script
+
+            script = Script.read(options.script)
+            if options.live:
+                script.by_the_clock(self.now)
+        return settings_of(
+            options.engine,
+            options.grain or "batch",
+            options.forecast,
+            script,
+            options.jobtap,
+            options.live,
+            options.failures,
+            config=config,
+            eventlogs=options.eventlogs,
+            swf=options.swf,
+        )
+
+    def _announce(self, cases, policies):
+        workload = cases[0].workload
+        for line in workload.notes.warnings:
+            self.print(f"WARNING: {line}", sys.stderr)
+        for line in workload.notes.lines(with_warnings=False):
+            self.say(f"  {line}")
+        load = workload.offered_load()
+        days = workload.jobs[-1].submit / 86400
+        span = f" over {days:.1f} days, offered load {load:.2f}," if days else ""
+        self.say(
+            f"{len(workload.jobs):,} jobs{span} on {workload.machine}; "
+            f"{len(policies)} {'policies' if len(policies) != 1 else 'policy'}"
+        )
+        if len(cases) > 1:
+            self.say(f"{len(cases)} workloads: {'; '.join(case.label for case in cases)}")
+
+    def _prepare_output(self):
+        """See to it that no result of another call is taken for one of this."""
+        from flux.simulate.results import reading
+
+        options = self.options
+        base = options.output
+        there = list(reading.directories(base))
+        report = os.path.join(base, "report.html")
+        if there and not options.resume and not options.force:
+            raise ValueError(
+                f"{base} has results of an earlier call ({', '.join(map(os.path.basename, there[:3]))}"
+                f"{', ...' if len(there) > 3 else ''}): give another directory, --force to replace them,"
+                " or --resume to keep what is the same"
+            )
+        with _naming_errors():
+            if options.force:
+                for directory in there:
+                    shutil.rmtree(directory)
+                if there and os.path.exists(report):
+                    os.remove(report)
+            os.makedirs(base, exist_ok=True)
+
+    def _tasks(self, cases, policies, settings):
+        from flux.simulate import study
+        from flux.simulate.engine.instance import plugin_of
+
+        options = self.options
+        read = [sample_path() if path == "sample" else path for path in options.traces]
+        read += [options.R, options.conf, options.script]
+        read += [plugin_of(text)[0] for text in options.jobtap]
+        unlike = ("output", "resume", "force", "quiet", "json", "parallel", "diff", "scheduler")
+        given = {key: value for key, value in vars(options).items() if key not in unlike}
+        command = "flux simulate " + shlex.join(self.argv)
+
+        def describe(case):
+            return study.provenance(case, settings, read, given, command)
+
+        return study.tasks_of(cases, policies, settings, options.output, describe)
+
+    # -- the runs --------------------------------------------------------------------------------------------
+
+    def _run(self, tasks):
+        from flux.simulate import run
+        from flux.simulate.results import reading
+
+        options = self.options
+        results = [task.former_result() if options.resume else None for task in tasks]
+        kept = sum(result is not None for result in results)
+        if options.resume:
+            self.say(f"{kept} of {len(tasks)} results are there already")
+            ours = {os.path.abspath(task.directory) for task in tasks}
+            others = [
+                directory
+                for directory in reading.directories(options.output)
+                if os.path.abspath(directory) not in ours
+            ]
+            if others:
+                self.say(f"left alone, and in no table here: {', '.join(others)}")
+        left = [i for i, result in enumerate(results) if result is None]
+        progress = None if options.quiet else run.Progress()
+        new, interrupted = run.run_all([tasks[i] for i in left], options.parallel, progress)
+        for i, result in zip(left, new):
+            results[i] = result
+        return results, interrupted
+
+    @staticmethod
+    def _errors(tasks, results):
+        """What went wrong, a text each."""
+        found = []
+        for task, result in zip(tasks, results):
+            if not isinstance(result, dict):
+                found.append(f"{task.label}: {result or 'not begun'}")
+                continue
+            if result.get("failed"):
+                found.append(f"{task.label}: failed: {result['failed']}")
+            if "not_written" in result:
+                found.append(f"{task.label}: not written: {result['not_written']}")
+        return found
+
+    # -- after -----------------------------------------------------------------------------------------------
+
+    def _write_report(self, tasks, results):
+        """Write the page; returns what went wrong."""
+        from flux.simulate import run, study
+        from flux.simulate.report.page import write_report
+
+        path = os.path.join(self.options.output, "report.html")
+        done = [(task, result) for task, result in zip(tasks, results) if isinstance(result, dict)]
+        work = done[0][0].workload
+        losses = study.losses_of_first(
+            [(result, task.workload, _starts(task, result)) for task, result in done]
+        )
+        try:
+            write_report(
+                path,
+                [result for _, result in done],
+                work.name,
+                work.notes.lines(),
+                losses,
+                [run.provenance_of(task.settings, task.policy) for task, _ in done],
+            )
+        except OSError as exc:
+            return [f"not written: {exc.filename or path}: {exc.strerror}"]
+        self.report = path
+        return []
+
+    def _show(self, summaries):
+        import json
+
+        from flux.simulate.results import table
+
+        options = self.options
+        if options.json:
+            keys = (
+                "policy", "number", "variant", "seed", "failed", "figures", "classes", "interrupted",
+                "jobs_per_second",
+            )  # fmt: skip
+            self.print(json.dumps([{k: s[k] for k in keys if k in s} for s in summaries], indent=1))
+        elif options.live:
+            from flux.simulate.live import starts_table
+
+            names = [summary["policy"] for summary in summaries]
+            self.print("\n".join(["", *table.lines(starts_table(names, summaries))]))
+        else:
+            self.print("\n".join(table.tables(summaries)))
+            if not options.seeds:
+                self.say(f"\n{table.LEGEND}; in the matrix: mean bounded slowdown")
+            for line in table.remarks(summaries):
+                self.say(line)
+        if getattr(self, "report", None):
+            self.say(f"\n{self.report}")
+
+    def _diff_pair(self, policies):
+        try:
+            first, second = (int(part) for part in self.options.diff.split(","))
+            if not (1 <= first <= len(policies) and 1 <= second <= len(policies)):
+                raise ValueError
+        except ValueError:
+            raise OptionError(
+                f"--diff={self.options.diff}: expected two numbers of policies, 1 to {len(policies)}"
+            ) from None
+        return first, second
+
+    def _diff(self, policies):
+        from flux.simulate.comparing import first_difference
+
+        numbers = self._diff_pair(policies)
+        directories = [
+            os.path.join(self.options.output, policies[number - 1].slug) for number in numbers
+        ]
+        self.print("\n" + "\n".join(first_difference(*directories, numbers)))
+
+
+def _starts(task, result):
+    """The starts of a run, of which an earlier call may have written the result; None: not to be had."""
+    from flux.simulate.results import reading
+
+    if "start" in result:
+        return result["start"]
+    try:
+        rows = reading.Result(task.directory).rows()
+    except ValueError:
+        return None
+    return [math.nan if row.start is None else row.start for row in rows]
+
+
+@contextlib.contextmanager
+def _naming_errors():
+    """Have an error of a file say which."""
+    try:
+        yield
+    except OSError as exc:
+        raise ValueError(f"{exc.filename}: {exc.strerror}") from None

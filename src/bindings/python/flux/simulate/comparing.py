@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux simulate compare``, and where two results part."""
+
+import math
+import os
+
+from flux.simulate.report.svg import moment_text, span_text
+from flux.simulate.results import reading, table
+from flux.simulate.results.losses import losses
+from flux.simulate.workload.record import OptionError
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.options import Parser
+
+#: Jobs that are listed of a queue.
+SHOWN = 8
+
+
+def compare_main(argv):
+    """Run the command; returns the exit code."""
+    parser = Parser(
+        prog="flux-simulate compare", description="Compare results that lie in directories"
+    )
+    parser.add_argument(
+        "directories", nargs="+", metavar="DIR", help="of policies, or given with -o"
+    )
+    parser.add_argument("--diff", metavar="A,B", help="where two of them part, by number")
+    parser.add_argument("--across", action="store_true", help="results of different workloads")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write a report")
+    options = parser.parse_args(argv)
+    try:
+        results = in_order(reading.find(options.directories))
+        if options.across:
+            name_workloads(results)
+        else:
+            warn_of_others(results)
+        _show(results, options)
+        if options.diff:
+            pair, numbers = _pair(options.diff, results)
+            directories = [result.directory for result in pair]
+            print("\n" + "\n".join(first_difference(*directories, numbers)))
+    except OptionError as exc:
+        return parser.error(str(exc))
+    except ValueError as exc:
+        raise CommandError(str(exc)) from None
+    return 0
+
+
+def in_order(results):
+    """Results in the order of their calls: by workload, then by the number of the policy there."""
+    bases = list(dict.fromkeys(result.base for result in results))
+    return sorted(
+        results,
+        key=lambda result: (
+            bases.index(result.base),
+            result.summary.get("case", 0),
+            result.summary.get("number", 0),
+        ),
+    )
+
+
+def _show(results, options):
+    summaries = [result.summary for result in results]
+    if not any(result.provenance.get("seed") is not None for result in results):
+        for number, result in zip(_numbers(results), results):
+            print(f"{number}: {result.name}  ({result.directory})")
+    print("\n".join(table.tables(summaries)))
+    for line in table.remarks(summaries):
+        print(line)
+    if options.output:
+        from flux.simulate.report.page import write_report
+
+        notes = results[0].provenance.get("notes", [])
+        provenance = [result.provenance for result in results]
+        try:
+            write_report(
+                options.output, summaries, "Comparison", notes, _losses(results), provenance
+            )
+        except OSError as exc:
+            raise ValueError(f"{exc.filename or options.output}: {exc.strerror}") from None
+
+
+def _losses(results):
+    """Who waits longer than under the first policy, on the first workload."""
+    case = (results[0].variant, results[0].provenance.get("seed"))
+    same = [
+        result
+        for result in results
+        if (result.variant, result.provenance.get("seed")) == case
+        and not result.summary.get("failed")
+    ]
+    rows = [result.rows() for result in same]
+    if not rows or any(len(some) != len(rows[0]) for some in rows):
+        return []
+    starts = [[math.nan if row.start is None else row.start for row in some] for some in rows]
+    jobs = [(row.user, row.size) for row in rows[0]]
+    return [losses(starts[0], some, jobs) for some in starts[1:]]
+
+
+def _numbers(results):
+    """The numbers that --diff takes: those of the policies, where each is there once."""
+    return table.number_of([result.summary for result in results])
+
+
+def _pair(text, results):
+    numbers = _numbers(results)
+    try:
+        first, second = (int(part) for part in text.split(","))
+        pair = [results[numbers.index(number)] for number in (first, second)]
+    except ValueError:
+        known = ", ".join(map(str, sorted(numbers)))
+        raise OptionError(f"--diff={text}: expected two numbers, of {known}") from None
+    return pair, (first, second)
+
+
+def warn_of_others(results):
+    """Say so if the results are not of the same jobs on the same machine.
+
+    Those of a sweep differ in what it varies.
+
+    Raises:
+        ValueError: they are not comparable at all: another number of jobs
+    """
+    first = results[0]
+    for other in results[1:]:
+        if other.provenance.get("jobs") != first.provenance.get("jobs"):
+            raise ValueError(
+                f"{other.directory} has {other.provenance.get('jobs')} jobs, {first.directory} has {first.provenance.get('jobs')}: "
+                "these are different workloads (--across compares them)"
+            )
+        if first.variant != other.variant:
+            continue
+        for key in ("machine", "files"):
+            mine = first.provenance.get(key), other.provenance.get(key)
+            if key == "files":
+                mine = tuple([one["sha256"] for one in files] for files in mine)
+            if mine[0] != mine[1]:
+                print(f"note: {other.directory} and {first.directory} are of different {key}")
+
+
+def name_workloads(results):
+    """Have results of different workloads be told apart as those of a sweep are."""
+    bases = list(dict.fromkeys(result.base for result in results))
+    names = [os.path.basename(base) for base in bases]
+    if len(set(names)) < len(names):
+        names = bases
+    for result in results:
+        workload = {"workload": names[bases.index(result.base)]}
+        result.summary["variant"] = {**workload, **result.summary.get("variant", {})}
+
+
+def first_difference(one, other, numbers=(1, 2)):
+    """The first job that two results start at different times, and the state at that moment.
+
+    Args:
+        one, other (str): directories
+        numbers ((int, int)): of the policies, for the text
+
+    Returns:
+        list of str: lines for a person
+
+    Raises:
+        ResultError: a result cannot be read, or they are of different jobs
+    """
+    results = [reading.Result(one), reading.Result(other)]
+    rows = [result.rows() for result in results]
+    if [row.id for row in rows[0]] != [row.id for row in rows[1]]:
+        raise reading.ResultError(f"{one} and {other} are of different jobs")
+    never = float("inf")
+    apart = [
+        (
+            min(
+                a.start if a.start is not None else never, b.start if b.start is not None else never
+            ),
+            i,
+        )
+        for i, (a, b) in enumerate(zip(*rows))
+        if a.start != b.start
+    ]
+    names = [f"{number}: {result.name}" for number, result in zip(numbers, results)]
+    if not apart:
+        return [f"{names[0]}, and {names[1]}: all {len(rows[0]):,} jobs start at the same times"]
+    when, index = min(apart)
+    job = rows[0][index]
+    lines = [
+        f"{names[0]}, and {names[1]}: {len(apart):,} of {len(rows[0]):,} jobs start at different times; the first:",
+        f"job {job.id}: size {job.size}, limit {span_text(job.limit) if job.limit else 'none'}, submitted {moment_text(job.submit)}",
+    ]
+    for name, some in zip(names, rows):
+        start = some[index].start
+        said = "never started" if start is None else f"starts {moment_text(start)} ({start:g} s)"
+        promise = some[index].promise
+        if promise is not None:
+            said += f", first promised {moment_text(promise)}"
+        lines.append(f"  {name}: {said}")
+    if when == never:
+        return lines
+    lines.append(f"at {moment_text(when)} ({when:g} s), before anything starts:")
+    for name, some, result in zip(names, rows, results):
+        lines += _state(name, some, result.units, when)
+        # Until then both went the same way.
+        break
+    return lines
+
+
+def _state(name, rows, units, when):
+    running = [
+        row
+        for row in rows
+        if row.start is not None and row.start < when and (row.end is None or row.end > when)
+    ]
+    waiting = [
+        row
+        for row in rows
+        if row.submit <= when
+        and (row.start is None or row.start >= when)
+        and row.state != "REJECTED"
+    ]
+    idle = units - sum(row.size for row in running)
+    lines = [f"  {idle} of {units} units idle, {len(running)} jobs running, {len(waiting)} waiting"]
+    ends = sorted(running, key=lambda row: row.start + row.limit if row.limit else float("inf"))
+    for row in ends[:SHOWN]:
+        end = moment_text(row.start + row.limit) if row.limit else "nobody knows when"
+        lines.append(f"    running job {row.id}: size {row.size}, ends by {end}")
+    if len(ends) > SHOWN:
+        lines.append(f"    and {len(ends) - SHOWN} more")
+    for row in waiting[:SHOWN]:
+        limit = span_text(row.limit) if row.limit else "none"
+        lines.append(
+            f"    waiting job {row.id}: size {row.size}, limit {limit}, since {moment_text(row.submit)}"
+        )
+    if len(waiting) > SHOWN:
+        lines.append(f"    and {len(waiting) - SHOWN} more")
+    return lines
+
+
+def directories_of(base):
+    """The results below a directory, as paths."""
+    return [result.directory for result in reading.find([os.fspath(base)])]

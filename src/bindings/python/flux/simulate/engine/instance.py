@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The other engine: a whole embedded instance, with KVS, ingest, execution and jobtap plugins.
+
+It starts every job when the lean engine does, which the tests show; it takes some ten times as long.
+"""
+
+import heapq
+import json
+import os
+import shlex
+
+from flux.simulate.engine.lean import EPOCH
+from flux.simulate.engine.loop import Handle
+from flux.simulate.engine.manager import preempted_for
+from flux.simulate.job import followers, jobspec, userids
+from flux.simulate.workload.record import OptionError
+from flux_embedded.broker.attrs import AttrTable
+from flux_embedded.broker.instance import Instance
+from flux_embedded.formats import states
+from flux_embedded.formats.levels import LOG_WARNING
+from flux_embedded.kernel import VirtualClock
+from flux_embedded.kernel.handle import RPC_STREAMING
+from flux_embedded.kernel.kernel import Kernel
+from flux_embedded.kernel.message import OWNER
+
+#: The instance starts so many seconds before the workload begins.
+LEAD = 3600.0
+
+
+class PatientKernel(Kernel):
+    """A kernel in which the scheduler and all others have their turns one after the other.
+
+    A pass is due at once after an event, and other events of the same instant may take more turns of
+    the loop to reach the scheduler. So that it makes one pass for all of them its timers wait until
+    nobody else has anything left to do; what follows from the pass waits until it is over.
+    """
+
+    _schedulers_turn = False
+
+    def _expire(self):
+        scheduler = self.services.get("sched")
+        timers = self._timers
+        own, others = [], []
+        while timers and timers[0][0] <= self.time:
+            entry = heapq.heappop(timers)
+            if entry[2] is not None:
+                of_scheduler = scheduler and getattr(entry[2], "task", None) is scheduler
+                (own if of_scheduler else others).append(entry)
+        due, waiting = (own, others) if self._schedulers_turn else (others, own)
+        if not due and not self.ready and not self.idle_watchers:
+            self._schedulers_turn = not self._schedulers_turn
+            due, waiting = waiting, due
+        for entry in waiting:
+            heapq.heappush(timers, entry)
+        for entry in due:
+            if entry[2] is not None:
+                entry[2].expired(entry)
+
+    def _poll(self):
+        before = self.time
+        super()._poll()
+        if self.time != before:
+            self._schedulers_turn = False
+
+
+class SimulatedInstance(Instance):
+    """An instance on such a kernel."""
+
+    kernel_class = PatientKernel
+
+
+class _Active:
+    """A job as the observer of an engine expects it."""
+
+    __slots__ = ("annotations", "end", "how", "index", "job", "preempted", "R", "start")
+
+    def __init__(self, index, job=None):
+        self.index = index
+        self.job = job
+        self.preempted = None
+        self.annotations = {}
+        self.R = None
+        self.start = None
+        self.end = None
+        self.how = None
+
+
+class _Log:
+    """The scheduler's entries of an instance's log, as `peers.Log` has them.
+
+    Attributes:
+        lines (list): (seconds since the epoch, level, text); the lines of one text are one entry
+    """
+
+    def __init__(self, ring, names):
+        self.lines = []
+        self._names = names
+        ring.follow(self._take)
+
+    def _take(self, entry):
+        if entry.level > LOG_WARNING or entry.name not in self._names:
+            return
+        when, level, text = self.lines[-1] if self.lines else (None, None, "")
+        if when == entry.timestamp and level == entry.level:
+            self.lines[-1] = (when, level, f"{text}\n{entry.text}")
+        else:
+            self.lines.append((entry.timestamp, entry.level, entry.text))
+
+
+def plugin_of(text):
+    """(file, arguments) of ``FILE [KEY=VALUE ...]``; values that are JSON are what they say.
+
+    A name without a slash that is no file here is one of the plugins that the job manager finds itself.
+
+    Raises:
+        OptionError: an argument is none
+    """
+    words = shlex.split(text)
+    if not words:
+        raise OptionError("jobtap: expected a file")
+    conf = {}
+    for word in words[1:]:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise OptionError(f"jobtap {text!r}: {word!r}: expected KEY=VALUE")
+        try:
+            conf[key] = json.loads(value)
+        except ValueError:
+            conf[key] = value
+    name = words[0]
+    if "/" not in name and not os.path.isfile(name):
+        return name, conf
+    return os.path.abspath(name), conf
+
+
+class InstanceEngine:
+    """Runs one scheduler on one workload; arguments as for `LeanEngine`.
+
+    Args:
+        jobtap (list of str): plugins to be loaded: a file and its arguments, each
+    """
+
+    def __init__(
+        self,
+        machine,
+        jobs,
+        path,
+        args=(),
+        observer=None,
+        epoch=EPOCH,
+        forecast=False,
+        config=None,
+        jobtap=(),
+    ):
+        self.machine = machine
+        self.jobs = jobs
+        self.path = path
+        self.args = list(args)
+        self.observer = observer
+        self.epoch = epoch
+        self.forecast = forecast
+        self.config = config or {}
+        self.jobtap = list(jobtap)
+        self.interrupted = False
+        self.every = None
+        #: when the scheduler ended although there was more to come, seconds since the workload began
+        self.ended_at = None
+        self._is_stopping = False
+        self.log = None
+        #: as in the lean engine
+        self._coming = [index for index, job in enumerate(jobs) if job.after is None]
+        self._followers = followers(jobs)
+        self._next = 0
+        self._active = {}
+        self._early = {}
+        self._userids = userids(jobs)
+        self._done = 0
+        self.instance = None
+        self.kernel = None
+
+    @property
+    def now(self):
+        """Seconds since the workload began."""
+        return self.kernel.time - self.epoch
+
+    def run(self):
+        """Run until every job has ended, or nothing more can happen."""
+        attrs = AttrTable()
+        # What the scheduler logs is in `log`, and told in the results.
+        attrs.define("log-stderr-level", "-1")
+        instance = self.instance = SimulatedInstance(
+            attrs=attrs,
+            size=self.machine.nodes,
+            clock=VirtualClock(self.epoch - LEAD),
+            R=self.machine.R,
+            conf=self.config,
+        )
+        self.kernel = instance.kernel
+        name = os.path.basename(self.path).removesuffix(".py")
+        self.log = _Log(instance.ctx.ring, (name,))
+        self.kernel.module_handle = None if self.forecast else Handle
+        instance.start()
+        try:
+            self._prepare()
+            self._arm()
+            # If the scheduler never starts some, nothing may ever happen again but timers.
+            longest = sum(job.seconds for job in self.jobs) + self.jobs[-1].submit + 86400
+            longest += sum(job.after[1] or 0.0 for job in self.jobs if job.after is not None)
+            self._at(longest, self._stop)
+            instance.handle.reactor_run()
+        except RuntimeError as exc:
+            if "nothing is left to wait for" not in str(exc):
+                raise
+        finally:
+            self._is_stopping = True
+            instance.stop()
+
+    def _prepare(self):
+        instance, h = self.instance, self.instance.handle
+        for text in self.jobtap:
+            path, conf = plugin_of(text)
+            h.rpc("job-manager.jobtap", {"load": path, "conf": conf}).get()
+        if self.config.get("queues"):
+            h.rpc("job-manager.queue-start", {"start": True, "all": True}).get()
+        instance.load_module(self.path, *self.args)
+        self._watch_end(instance.modules.table)
+        stream = h.rpc("job-manager.journal-batches", {}, flags=RPC_STREAMING)
+        stream.then(self._journal)
+
+    def _watch_end(self, table):
+        """Be told when the scheduler ends."""
+        module = next((one for one in table.values() if one.path == self.path), None)
+        if module is None:
+            self._scheduler_ended()
+            return
+        tell_manager = module.task.on_exit
+
+        def on_exit(task, failure):
+            self._scheduler_ended()
+            tell_manager(task, failure)
+
+        module.task.on_exit = on_exit
+
+    def _scheduler_ended(self):
+        if self._done < len(self.jobs) and not self.interrupted and not self._is_stopping:
+            self.ended_at = self.now
+            self._stop()
+
+    def _at(self, seconds, function):
+        self.kernel.call_at(self.epoch + seconds, function)
+
+    def _stop(self):
+        self.instance.handle.task.post(self.instance.handle.reactor_stop)
+
+    # -- submissions ---------------------------------------------------------------------------------------
+
+    def _arm(self):
+        if self._next < len(self._coming):
+            when = self.jobs[self._coming[self._next]].submit + self.epoch
+            self.kernel.call_at(when, self._arrive)
+
+    def _arrive(self):
+        now = self.kernel.time
+        coming, jobs = self._coming, self.jobs
+        while self._next < len(coming) and jobs[coming[self._next]].submit + self.epoch <= now:
+            index = coming[self._next]
+            self._next += 1
+            self._submit(index)
+        if self.every is not None:
+            self.every()
+        if self.interrupted:
+            self._stop()
+        else:
+            self._arm()
+
+    def _submit(self, index):
+        job, h = self.jobs[index], self.instance.handle
+        # Somebody else's request, with the rights of the owner: traces have urgencies above 16.
+        h.task.userid = self._userids.get(job.user, OWNER)
+        request = {"jobspec": self._jobspec(index), "urgency": job.urgency, "flags": 0}
+        h.rpc("job-ingest.submit", request).then(self._submitted, index)
+        h.task.userid = OWNER
+
+    def _jobspec(self, index):
+        job = self.jobs[index]
+        spec = jobspec(job)
+        system = dict(spec["attributes"]["system"])
+        if not self.config.get("queues"):
+            system.pop("queue", None)
+        system["environment"] = {}
+        system["exec"] = {"test": {"run_duration": f"{job.run}s"}}
+        return json.dumps({**spec, "attributes": {**spec["attributes"], "system": system}})
+
+    def _submitted(self, future, index):
+        active = _Active(index, self.jobs[index])
+        try:
+            id = future.get()["id"]
+        except OSError as exc:
+            active.end = self.kernel.time
+            self.observer.rejected(active, exc.strerror)
+            self._ended(index)
+            return
+        self._active[id] = active
+        for event, entry in self._early.pop(id, ()):
+            self._event(active, event, entry)
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def _journal(self, future):
+        body = future.get()
+        future.reset()
+        for entry in body["events"]:
+            active = self._active.get(entry["id"])
+            if active is None:
+                self._early.setdefault(entry["id"], []).append((entry["event"], entry))
+            else:
+                self._event(active, entry["event"], entry)
+
+    def _event(self, active, event, entry):
+        name, when, context = event["name"], event["timestamp"], event.get("context") or {}
+        if name == "annotations":
+            active.annotations = context["annotations"]
+            if active.start is None:
+                self.observer.annotated(active)
+        elif name == "alloc":
+            active.start, active.R = when, entry["R"]
+            active.annotations = context.get("annotations", {})
+            self.observer.began(active)
+        elif name == "exception" and context["severity"] == 0:
+            kinds = {"timeout": states.TIMEOUT, "cancel": states.CANCELED}
+            active.how = kinds.get(context["type"], states.FAILED)
+            if context["type"] == "preempt":
+                active.preempted = preempted_for(context["note"], self._active)
+            if active.start is None and context["type"] == "alloc":
+                active.how = None
+                active.end = when
+                self.observer.rejected(active, context["note"])
+        elif name == "finish":
+            active.end = when
+            if active.how is None:
+                active.how = states.COMPLETED if context["status"] == 0 else states.FAILED
+        elif name == "clean":
+            if active.how is not None:
+                active.end = active.end or when
+                self.observer.ended(active, active.how)
+            del self._active[entry["id"]]
+            self._ended(active.index)
+
+    def _ended(self, index):
+        self._done += 1
+        for follower in self._followers.pop(index, ()):
+            job = self.jobs[follower]
+            _, think = job.after
+            when = self.now + think if think is not None else max(self.now, job.submit)
+            self.observer.arrives(follower, when)
+            self._at(when, lambda follower=follower: self._submit(follower))
+        if self._done == len(self.jobs):
+            self._stop()

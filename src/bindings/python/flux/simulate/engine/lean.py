@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The lean engine: a scheduler's module among peers that know just what it asks of them.
+
+There is no KVS tree, no ingest and no shell. Events of one instant are all delivered before the
+scheduler's pass: ends, then what a script does, then submissions in their order; a job of no
+length ends in another round of the same instant.
+"""
+
+import heapq
+import math
+import os
+
+from flux.simulate.engine import peers
+from flux.simulate.engine.loop import Loop, Scheduler
+from flux.simulate.engine.manager import Manager
+from flux.simulate.job import followers, userids
+from flux_embedded.formats import idset, rset, states
+
+#: When a workload begins if nothing says when: that of the embedded instance's clock.
+EPOCH = 1735689600.0
+
+#: Rounds of timers without anything else happening, after which waiting jobs are given up.
+PATIENCE = 10000
+
+GRAINS = ("batch", "event-end", "event-submit")
+
+
+def default_queue(config):
+    """The queue of jobs that name none (``policy.jobspec.defaults.system.queue``), or None."""
+    table = config
+    for key in ("policy", "jobspec", "defaults", "system", "queue"):
+        table = table.get(key) if isinstance(table, dict) else None
+    return table
+
+
+class LeanEngine:
+    """Runs one scheduler on one workload.
+
+    Args:
+        machine (Machine): what the jobs run on
+        jobs (list of Job): by time of submission
+        path (str): the scheduler's file
+        args (list of str): its arguments
+        observer: is told what happens: ``began(active)``, ``ended(active, how)``,
+            ``rejected(active, note)``, ``annotated(active)``; perhaps ``other_began(active)`` and
+            ``other_ended(active)``, of jobs that are in no trace, and ``arrives(index, when)``, of one that follows another
+        name (str): the module's name; default: the file's
+        epoch (float): seconds since the epoch at which the workload begins
+        grain (str): "batch": one pass after all events of an instant; "event-end" and
+            "event-submit": one after each event, ends or submissions first, and ends at limits with the first
+        forecast (bool): let the scheduler estimate and explain
+        config (dict): the configuration: queues, resource.exclude
+        actions (list): (seconds, ``function(engine)``) to be done at a time, in order
+        running (list): (Job, R, start, end in seconds since the epoch) of jobs that run already
+        down (str): idset of ranks that are not to be used
+    """
+
+    def __init__(
+        self,
+        machine,
+        jobs,
+        path,
+        args=(),
+        observer=None,
+        name=None,
+        epoch=EPOCH,
+        grain="batch",
+        forecast=False,
+        config=None,
+        actions=(),
+        log_level=4,
+        running=(),
+        down="",
+    ):
+        if grain not in GRAINS:
+            raise ValueError(f"grain {grain!r}: expected one of {', '.join(GRAINS)}")
+        config = config or {}
+        self.machine = machine
+        self.jobs = jobs
+        self.path = path
+        self.args = list(args)
+        self.name = name or os.path.basename(path).removesuffix(".py")
+        self.epoch = epoch
+        self.grain = grain
+        self.forecast = forecast
+        self.observer = observer
+        #: set to have the run end at the next instant
+        self.interrupted = False
+        #: when the scheduler ended although there was more to come, seconds since the workload began
+        self.ended_at = None
+        #: called now and then
+        self.every = None
+        self._turns = 0
+        #: whether another scheduler is to be loaded when this one has ended
+        self._reload = None
+        #: indices of the jobs that come by the clock, in order, and when; others follow another job
+        self._coming = [index for index, job in enumerate(jobs) if job.after is None]
+        self._times = [jobs[index].submit + epoch for index in self._coming]
+        self._times.append(math.inf)
+        self._followers = followers(jobs)
+        #: followers whose users think before they submit them
+        self._thinking = 0
+        #: jobs that have come in, which is the id of the latest
+        self._arrived = 0
+        self._next = 0
+        self._ends = []
+        self._actions = []
+        self._serial = 0
+        self._hooks = {}
+        for seconds, function in actions:
+            self.at(seconds, function)
+        self._idle_rounds = 0
+        #: the latest instant of which something has happened, where there is a pass for each event
+        self._instant = None
+        self.kernel = Loop(epoch, self._advance, self._flush)
+        self.log = peers.Log(self.kernel, log_level)
+        self.names = peers.Names(self.kernel)
+        self.resource = peers.Resource(self.kernel, machine.R, config)
+        users = userids([*jobs, *(job for job, _, _, _ in running)])
+        self.manager = Manager(
+            self.kernel, self, config.get("queues"), default_queue(config), users
+        )
+        self.info = peers.JobInfo(self.kernel, self.manager)
+        self.kvs = peers.Kvs(self.kernel)
+        values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
+        peers.Broker(self.kernel, "attr", peers.attributes(values))
+        peers.Broker(self.kernel, "config", peers.configuration(config))
+        peers.Broker(self.kernel, "event", peers.events())
+        self.task = None
+        self._adopted = len(running)
+        if down:
+            self.resource.down(self.resource.ranks_of(down))
+        for number, (job, R, start, end) in enumerate(running, len(jobs) + 1):
+            active = self.manager.adopt(number, job, R, start)
+            self.end_at(active, end)
+            self._tell_of_other("other_began", active)
+
+    @property
+    def now(self):
+        """Seconds since the workload began."""
+        return self.kernel.time - self.epoch
+
+    def run(self):
+        """Run until every job has ended, or nothing more can happen.
+
+        Raises:
+            whatever the module raises
+        """
+        while True:
+            self.task = Scheduler(self.kernel, self.name, self.path, self.args, self.forecast)
+            self.task.run()
+            if self.kernel.failure is not None:
+                raise self.kernel.failure
+            self._unload()
+            if self._reload is None:
+                if self._next_event() is not None and not self.interrupted:
+                    self.ended_at = self.now
+                return
+            self.path, self.args = self._reload
+            self._reload = None
+
+    def _unload(self):
+        task, self.task = self.task, None
+        for watcher in list(task.watchers):
+            watcher.destroy()
+        task.closed = True
+        for name in [name for name, who in self.kernel.services.items() if who is task]:
+            del self.kernel.services[name]
+        self.resource.released(task)
+        self.manager.sched.disconnected(task)
+
+    def reload(self, path=None, args=None):
+        """End the scheduler and load it again, or another one."""
+        self._reload = (path or self.path, self.args if args is None else list(args))
+        self.task.reactor_stop(0)
+
+    def at(self, seconds, function):
+        """Have ``function(engine)`` called at a time, before the submissions of that instant."""
+        self._serial += 1
+        heapq.heappush(self._actions, (self.epoch + seconds, self._serial, function))
+
+    def on(self, event, id, function):
+        """Have ``function(engine)`` called when a job of the trace is submitted, starts or ends.
+
+        Args:
+            event (str): "submit", "start" or "end"
+            id (str): the job, as the trace calls it
+        """
+        self._hooks.setdefault((event, id), []).append(function)
+
+    def _happened(self, event, active):
+        for function in self._hooks.pop((event, active.job.id), ()):
+            # Not from within what happens now: it may be an answer of the scheduler's.
+            self.at(self.now, function)
+
+    def has_work(self):
+        """Whether a job runs, or it is known when one comes."""
+        return bool(self.manager.running or self._thinking or self._next < len(self._coming))
+
+    def take_down(self, ranks):
+        """Ranks (bounds) go offline, and jobs on them fail, as they do where a broker is lost."""
+        self.resource.down(ranks)
+        self.end_jobs_on(ranks)
+
+    def end_jobs_on(self, ranks):
+        """Jobs on ranks (bounds) that are gone fail."""
+        gone = set(idset.members(ranks))
+        for active in list(self.manager.jobs.values()):
+            if active.state == states.RUN and gone.intersection(rset.ranks(active.R)):
+                self.manager.cancel(active, states.FAILED)
+
+    def submit_extra(self, job):
+        """Submit a job that is in no trace."""
+        self.manager.submit(len(self.jobs) + self._adopted + self.manager.extra, -1, job)
+
+    def extend(self, active, seconds):
+        """Change the limit of a running job by so many seconds.
+
+        Raises:
+            ValueError: it does not run, or has no limit
+        """
+        job = active.job
+        if active.state != states.RUN or not job.limit:
+            raise ValueError(f"job {job.id} does not run under a limit")
+        active.limit = (active.limit or job.limit) + seconds
+        self.manager.set_expiration(active, active.start + active.limit)
+        self.end_at(active, active.start + min(job.run, active.limit))
+
+    # -- the order of events ------------------------------------------------------------------------------
+
+    def _advance(self):
+        """Bring what happens next; returns whether anything can."""
+        manager = self.manager
+        if self.interrupted:
+            return False
+        when = self._next_event()
+        timer = self.kernel.next_timer()
+        if when is None:
+            # Only the scheduler's own timers could let anything happen now.
+            self._idle_rounds += 1
+            if timer is None or not manager.waiting or self._idle_rounds > PATIENCE:
+                return False
+            self.kernel.set_time(timer)
+            return True
+        self._turns += 1
+        if self.every is not None and not self._turns % 256:
+            self.every()
+        if timer is not None and timer < when:
+            self.kernel.set_time(timer)
+            return True
+        self._idle_rounds = 0
+        self.kernel.set_time(when)
+        if self.grain == "batch":
+            self._all_of(when)
+        else:
+            self._one_of(when)
+        return True
+
+    def _flush(self):
+        """Send the scheduler what it may be sent, once for all that happened."""
+        if not self.manager.pump_wanted:
+            return False
+        self.manager.pump()
+        return True
+
+    def _next_event(self):
+        """When the next end, action or submission is, seconds since the epoch, or None."""
+        ends = self._ends
+        while ends and ends[0][2].end_entry is not ends[0]:
+            heapq.heappop(ends)
+        when = self._times[self._next]
+        if ends and ends[0][0] < when:
+            when = ends[0][0]
+        if self._actions and self._actions[0][0] < when:
+            when = self._actions[0][0]
+        return None if when == math.inf else when
+
+    def _all_of(self, when):
+        ends, actions, times = self._ends, self._actions, self._times
+        while ends and ends[0][0] <= when:
+            entry = heapq.heappop(ends)
+            if entry[2].end_entry is entry:
+                self._finish(entry[2])
+        while actions and actions[0][0] <= when:
+            heapq.heappop(actions)[2](self)
+        while times[self._next] <= when:
+            self._next += 1
+            self._arrive(self._coming[self._next - 1])
+
+    def _one_of(self, when):
+        steps = [self._end, self._act, self._submit]
+        if self.grain == "event-submit":
+            steps.reverse()
+        for step in steps:
+            if step(when):
+                break
+        if when != self._instant:
+            # Who plans by limits counts what must end at this instant as free from its first pass on
+            # (golden/schedules/README.md, convention 2).
+            self._instant = when
+            self._end_at_limits(when)
+
+    def _end_at_limits(self, when):
+        """End the jobs whose limits are over; what ends before its limit waits for its turn."""
+        due = []
+        while self._ends and self._ends[0][0] <= when:
+            due.append(heapq.heappop(self._ends))
+        for entry in due:
+            active = entry[2]
+            if active.end_entry is not entry:
+                continue
+            limit = active.limit or active.job.limit
+            if limit and active.job.run >= limit:
+                self._finish(active)
+            else:
+                heapq.heappush(self._ends, entry)
+
+    def _end(self, when):
+        ends = self._ends
+        while ends and ends[0][0] <= when:
+            entry = heapq.heappop(ends)
+            if entry[2].end_entry is entry:
+                self._finish(entry[2])
+                return True
+        return False
+
+    def _finish(self, active):
+        limit = active.limit or active.job.limit
+        timeout = limit and active.job.run > limit
+        self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
+
+    def _act(self, when):
+        if self._actions and self._actions[0][0] <= when:
+            heapq.heappop(self._actions)[2](self)
+            return True
+        return False
+
+    def _submit(self, when):
+        if self._times[self._next] <= when:
+            index = self._coming[self._next]
+            self._next += 1
+            self._arrive(index)
+            return True
+        return False
+
+    def _arrive(self, index):
+        self._arrived += 1
+        active = self.manager.submit(self._arrived, index, self.jobs[index])
+        if self._hooks:
+            self._happened("submit", active)
+
+    def _follow(self, index):
+        """A job is over: have those that follow it come in."""
+        for follower in self._followers.pop(index, ()):
+            job = self.jobs[follower]
+            _, think = job.after
+            when = self.now + think if think is not None else max(self.now, job.submit)
+            tell = getattr(self.observer, "arrives", None)
+            if tell is not None:
+                tell(follower, when)
+            self._thinking += 1
+            self.at(when, self._arriving(follower))
+
+    def _arriving(self, index):
+        def arrive(engine):
+            self._thinking -= 1
+            self._arrive(index)
+
+        return arrive
+
+    # -- what the manager tells ------------------------------------------------------------------------------
+
+    def began(self, active):
+        self.end_at(active, self.kernel.time + active.job.seconds)
+        if self._hooks:
+            self._happened("start", active)
+        if active.index < 0:
+            self._tell_of_other("other_began", active)
+        elif self.observer is not None:
+            self.observer.began(active)
+
+    def end_at(self, active, when):
+        """Have a running job end at a time, seconds since the epoch."""
+        self._serial += 1
+        active.end_entry = (when, self._serial, active)
+        heapq.heappush(self._ends, active.end_entry)
+
+    def ended(self, active, how):
+        active.end_entry = None
+        if self._hooks:
+            self._happened("end", active)
+        if active.index < 0:
+            self._tell_of_other("other_ended", active)
+        elif self.observer is not None:
+            self.observer.ended(active, how)
+        if self._followers:
+            self._follow(active.index)
+
+    def _tell_of_other(self, what, active):
+        """A job that is in no trace has begun or ended, for observers that want to know."""
+        tell = getattr(self.observer, what, None)
+        if tell is not None:
+            tell(active)
+
+    def rejected(self, active, note):
+        if self.observer is not None and active.index >= 0:
+            self.observer.rejected(active, note)
+        if self._followers:
+            self._follow(active.index)
+
+    def annotated(self, active):
+        if self.observer is not None and active.index >= 0:
+            self.observer.annotated(active)

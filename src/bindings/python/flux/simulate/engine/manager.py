@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The job manager's part: sends jobs to the scheduler, starts what it gives resources, ends it.
+
+How requests are ordered, limited, withdrawn and answered is the job manager's own code
+(`flux_embedded.services.job_manager.sched`, `.queues`); what is done here is what
+becomes of a job on either side of that: it is submitted, and it runs for as long as its trace says.
+"""
+
+import errno
+import marshal
+import re
+
+from flux.simulate.engine.loop import LastMessage, MadeMessage, Peer
+from flux.simulate.job import jobspec
+from flux_embedded.formats import jobid, rset, states
+from flux_embedded.kernel.message import OWNER, REQUEST
+from flux_embedded.services.job_manager.job import Jobs, SchedulableJob
+from flux_embedded.services.job_manager.queues import Queues
+from flux_embedded.services.job_manager.sched import SUCCESS, Sched
+
+#: Urgency and priority are the same here, as in a job manager without a priority plugin; but for
+#: these two.
+_PRIORITIES = {states.URGENCY_EXPEDITE: states.PRIORITY_MAX}
+
+
+def priority_of(urgency):
+    """The priority that a job manager gives a job of this urgency."""
+    return _PRIORITIES.get(urgency, urgency)
+
+
+_FOR = re.compile(r"preempted for (\S+)")
+
+
+def preempted_for(note, jobs):
+    """(note, the id in the trace of the job for which one is ended, or None).
+
+    Args:
+        note (str): of the exception
+        jobs (dict): job id -> ActiveJob
+    """
+    found = _FOR.match(note)
+    try:
+        taker = jobs.get(jobid.decode(found.group(1))) if found else None
+    except ValueError:
+        taker = None  # no id is told in private mode
+    return note, None if taker is None else taker.job.id
+
+
+class ActiveJob(SchedulableJob):
+    """A job between its submission and its end.
+
+    Attributes:
+        index (int): its place in the trace, -1 for one that runs from the start
+        job: what the trace has of it
+        jobspec (bytes): packed; `Manager.send_untagged` unpacks it for each reader
+        start, end (float): when it started and ended, or None
+        limit (float): the limit of a running job, where it was changed
+        end_entry: its place among the ends to come
+        promise, backfilled: what the policy says of it
+        preempted: (why, id of the job for which) it was ended to make way, or None
+    """
+
+    __slots__ = (
+        "index", "job", "queue_name", "start", "end", "limit", "end_entry", "promise", "backfilled",
+        "preempted",
+    )  # fmt: skip
+
+    def __init__(self, id, index, job, t_submit, queue, userid=OWNER):
+        super().__init__(id, userid, None, 0, t_submit)
+        self.index = index
+        self.job = job
+        self.queue_name = queue
+        given = job.extra.get("priority") if job.extra else None
+        self.priority = priority_of(job.urgency) if given is None else given
+        self.state = states.SCHED
+        self.start = None
+        self.end = None
+        self.limit = None
+        self.end_entry = None
+        self.promise = None
+        self.backfilled = False
+        self.preempted = None
+
+
+class QuickSched(Sched):
+    """The requests for resources, with a shorter look at each R: ``check`` has the long one."""
+
+    @staticmethod
+    def is_well_formed(kind, body):
+        if kind != SUCCESS or type(body["id"]) is not int:
+            return Sched.is_well_formed(kind, body)
+        execution = body["R"]["execution"]
+        entries = execution["R_lite"]
+        return bool(execution["nodelist"]) and all(
+            isinstance(entry["rank"], str) and isinstance(entry["children"], dict)
+            for entry in entries
+        )
+
+
+class Manager(Peer):
+    """``job-manager`` as a scheduler sees it.
+
+    Args:
+        kernel (Loop): the kernel
+        observer: is told of ``began(job)``, ``rejected(job, note)``, ``ended(job, how)`` with how a `states`
+            result, and ``annotated(job)``
+        queues (dict): the configuration's ``queues`` table
+        default_queue (str): of jobs that name none, where there are queues
+        userids (dict): user of a job -> user id
+
+    Attributes:
+        jobs (dict): id -> ActiveJob
+        waiting (int): jobs that have neither started nor been refused
+        running (int): jobs that hold resources
+    """
+
+    name = "job-manager"
+
+    def __init__(self, kernel, observer, queues=None, default_queue=None, userids=None):
+        super().__init__(kernel)
+        self.h = self
+        self.observer = observer
+        self.jobs = {}
+        self.default_queue = default_queue
+        self.userids = userids or {}
+        self.waiting = 0
+        self.running = 0
+        self.pump_wanted = False
+        self.complaints = []
+        self.extra = 0
+        self._specs = {}
+        self.queues = Queues()
+        if queues:
+            self.queues.configure({"queues": queues})
+            for queue in self.queues.table.values():
+                queue.started = True
+        self.table = Jobs()
+        self.table.active = self.jobs
+        self.sched = QuickSched(
+            self, self.table, self, self.queues, holders=self.holders, ended=self.alloc_ended
+        )
+        self.methods = {
+            "sched-hello": self.sched.hello,
+            "sched-ready": self.sched.ready,
+            "raise": self._raise,
+            "kill": self._told,
+            "memo": self._told,
+            "getattr": self._getattr,
+            "alloc-query": self._alloc_query,
+        }
+
+    # -- what the driver does -----------------------------------------------------------------------
+
+    def submit(self, id, index, job):
+        """A job comes in."""
+        if not self.queues.are_named:
+            queue = None
+        else:
+            queue = job.queue or self.default_queue
+        userid = self.userids.get(job.user, OWNER)
+        active = ActiveJob(id, index, job, self.kernel.time, queue, userid)
+        self.jobs[id] = active
+        self.waiting += 1
+        if queue not in self.queues.table:
+            # What job-ingest says to whoever submits it.
+            text = "no queue specified" if queue is None else f"Invalid queue '{queue}' specified"
+            self.raise_exception(active, "alloc", 0, text)
+        else:
+            active.jobspec = self._packed(job, queue)
+            self.sched.enqueue(active)
+        return active
+
+    def adopt(self, id, job, R, start):
+        """A job runs already when the scheduler comes."""
+        queue = job.queue if job.queue in self.queues.table else None
+        active = ActiveJob(id, -1, job, start, queue, self.userids.get(job.user, OWNER))
+        active.jobspec = self._packed(job, queue)
+        active.state, active.R, active.start = states.RUN, R, start
+        self.jobs[id] = active
+        self.running += 1
+        return active
+
+    def _packed(self, job, queue):
+        key = (job.shape, job.limit, queue or job.queue, job.group)
+        special = job.extra is not None and ("jobspec" in job.extra or "constraints" in job.extra)
+        packed = None if special else self._specs.get(key)
+        if packed is None:
+            constraints = None
+            if queue is not None:
+                requires = self.queues.constraints_of(queue)
+                constraints = {"properties": requires} if requires else None
+            packed = marshal.dumps(jobspec(job, queue, constraints))
+            if not special:
+                self._specs[key] = packed
+        return packed
+
+    def pump(self):
+        """Send the scheduler what it may be sent, once for all that happened at an instant."""
+        self.pump_wanted = False
+        self.sched.pump()
+
+    def finish(self, active, how=states.COMPLETED):
+        """A running job ends."""
+        self.running -= 1
+        del self.jobs[active.id]
+        active.state = states.INACTIVE
+        active.end = self.kernel.time
+        self.sched.give_back(active.id, active.R)
+        self.observer.ended(active, how)
+
+    def cancel(self, active, how=states.CANCELED):
+        """End a job, pending or running."""
+        if active.state == states.RUN:
+            self.finish(active, how)
+        elif active.state == states.SCHED:
+            active.state = states.CLEANUP
+            active.end = self.kernel.time
+            self.waiting -= 1
+            was_pending = active.alloc_pending
+            self.sched.withdraw(active)
+            self.observer.ended(active, how)
+            if not was_pending:
+                self.jobs.pop(active.id, None)
+
+    def set_urgency(self, active, urgency):
+        """Change the urgency, and so the priority, of a pending job."""
+        if active.state == states.SCHED:
+            active.priority = priority_of(urgency)
+            if active.priority == 0:
+                self.sched.withdraw(active)
+            else:
+                self.sched.enqueue(active)
+
+    def set_queue(self, name, started):
+        """Start or stop a queue; None: the anonymous one, or all.
+
+        Raises:
+            ValueError: there is no such queue
+        """
+        table = self.queues.table
+        if name is not None and name not in table:
+            raise ValueError(f"there is no queue {name!r}")
+        for queue in table.values() if name is None else [table[name]]:
+            queue.started = started
+        self.sched.requeue_eligible(list(self.jobs.values()))
+
+    def set_expiration(self, active, expiration):
+        """Tell the scheduler that a running job may go on until `expiration`."""
+        active.R = rset.with_expiration(active.R, expiration)
+        self.tell("sched.expiration", {"id": active.id, "expiration": expiration})
+
+    # -- what the job manager's parts call ------------------------------------------------------------
+
+    def schedule(self):
+        self.pump_wanted = True
+
+    def send(self, function, *args):
+        function(*args)
+
+    def send_untagged(self, topic, obj):
+        if topic == "sched.alloc":
+            # What is in it is made anew for each reader, who may change it.
+            packed = obj["jobspec"]
+
+            def make():
+                return {**obj, "jobspec": marshal.loads(packed)}
+
+            self.send_message(MadeMessage(REQUEST, topic, make))
+        else:
+            self.send_message(LastMessage(REQUEST, topic, None, obj))
+
+    def notify(self, topic, obj):
+        from flux_embedded.kernel.message import FLAG_NORESPONSE
+
+        self.tell(topic, obj, FLAG_NORESPONSE)
+
+    def post(self, active, name, context=None):
+        if name == "alloc":
+            active.state = states.RUN
+            active.start = self.kernel.time
+            self.waiting -= 1
+            self.running += 1
+            self.observer.began(active)
+
+    def annotated(self, active):
+        self.observer.annotated(active)
+
+    def raise_exception(self, active, kind, severity, note, userid=None):
+        del self.jobs[active.id]
+        active.state = states.INACTIVE
+        active.end = self.kernel.time
+        self.waiting -= 1
+        self.observer.rejected(active, note)
+
+    def alloc_ended(self, active):
+        self.jobs.pop(active.id, None)
+        active.state = states.INACTIVE
+
+    def holders(self, partial_ok=True):
+        return [active for active in self.jobs.values() if active.state == states.RUN]
+
+    def count_extra(self):
+        """A number for the next job that is in no trace."""
+        self.extra += 1
+        return self.extra
+
+    def log(self, level, text):
+        self.complaints.append(text)
+
+    # -- messages -------------------------------------------------------------------------------------
+
+    def answered(self, msg):
+        if msg.topic == "sched.alloc":
+            self.sched.alloc_response(msg)
+        elif msg.topic == "sched.free":
+            self.sched.free_response(msg)
+
+    def _raise(self, msg):
+        body = msg.body
+        active = self.jobs.get(body["id"])
+        if active is None:
+            raise OSError(errno.ENOENT, "unknown job id")
+        if body.get("severity") == 0:
+            if body.get("type") == "preempt":
+                active.preempted = preempted_for(body.get("note") or "", self.jobs)
+            self.cancel(active, states.FAILED)
+        self.respond(msg, {})
+
+    def _told(self, msg):
+        """``kill``, ``memo``: these jobs do not listen."""
+        self._find(msg.body["id"])
+        self.respond(msg, {})
+
+    def _getattr(self, msg):
+        """What is known of an active job; of its events, none that a scheduler would ask for."""
+        active = self._find(msg.body["id"])
+        known = {"jobspec": marshal.loads(active.jobspec), "R": active.R, "eventlog": ""}
+        self.respond(msg, {name: known[name] for name in msg.body["attrs"]})
+
+    def _find(self, id):
+        active = self.jobs.get(id)
+        if active is None:
+            raise OSError(errno.EINVAL, "unknown job")
+        return active
+
+    def _alloc_query(self, msg):
+        body = {
+            "queue_length": self.sched.queued,
+            "alloc_pending": len(self.sched.pending),
+            "running": self.running,
+            "pending": self.waiting,
+        }
+        self.respond(msg, body)
+
+    def allocated(self):
+        """The union of what running jobs hold, an R."""
+        return rset.union([(active.R, ()) for active in self.holders()])

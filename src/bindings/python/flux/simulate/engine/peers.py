@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The other services a scheduler talks to: resource, KVS, job-info, and the broker's own."""
+
+import errno
+import marshal
+
+from flux.simulate.engine.loop import Peer
+from flux_embedded.formats import idset
+from flux_embedded.kernel import message
+from flux_embedded.services.resource.acquire import AcquireStream
+from flux_embedded.services.resource.inventory import Inventory
+from flux_embedded.services.resource.state import ResourceState, targets
+
+
+class Resource(Peer):
+    """``resource``: the acquire stream (RFC 28) over the same state as the instance's service.
+
+    Args:
+        kernel (Loop): the kernel
+        R (dict): the inventory
+        config (dict): ``resource.exclude`` and ``queues`` count
+    """
+
+    name = "resource"
+
+    def __init__(self, kernel, R, config):
+        super().__init__(kernel)
+        self.state = ResourceState(0)
+        self.state.define(Inventory(R), config)
+        self.acquired = AcquireStream(self)
+        self.methods = {"acquire": self._acquire}
+        #: [(seconds since the epoch, bounds of the ranks that may be used from then on)]
+        self.history = [(kernel.time, self.state.up)]
+
+    def _update(self, gone=()):
+        self.history.append((self.kernel.time, self.state.up))
+        self.acquired.update(self.state.up, gone=gone)
+
+    def _acquire(self, msg):
+        if not msg.flags & message.FLAG_STREAMING:
+            raise OSError(errno.EPROTO, "resource.acquire requires a streaming request")
+        view = self.state.view
+        self.acquired.open(msg, view.R, view.ranks, self.state.up)
+
+    def released(self, sender):
+        """The scheduler is gone."""
+        self.acquired.close(sender)
+
+    def ranks_of(self, text):
+        """Bounds of the ranks that an idset or a hostlist names.
+
+        Raises:
+            ValueError: it is neither, or names what is not there
+        """
+        return targets(text, self.state.base)
+
+    def drain(self, ranks, reason=None):
+        """Take ranks (bounds) out of use; what runs there goes on."""
+        self.state.drains.drain(ranks, self.kernel.time, reason, 0)
+        self._update()
+
+    def undrain(self, ranks):
+        """Undo `drain`."""
+        self.state.drains.undrain(ranks)
+        self._update()
+
+    def down(self, ranks):
+        """Ranks go offline."""
+        self.state.forced_offline = idset.union(self.state.forced_offline, ranks)
+        self._update()
+
+    def up(self, ranks):
+        """Ranks come back."""
+        self.state.forced_offline = idset.difference(self.state.forced_offline, ranks)
+        self._update()
+
+    def shrink(self, ranks):
+        """Ranks leave for good."""
+        self.state.replace(self.state.base.without(ranks))
+        self._update(ranks)
+
+    @property
+    def available(self):
+        """Text of the ranks that may be used, an idset."""
+        return idset.encode(self.state.up)
+
+
+class Names(Peer):
+    """``service``: who answers for a name."""
+
+    name = "service"
+
+    def __init__(self, kernel):
+        super().__init__(kernel)
+        self.methods = {"add": self._add, "remove": self._remove}
+
+    def _add(self, msg):
+        self.kernel.add_service(msg.body["service"], msg.sender)
+        self.respond(msg)
+
+    def _remove(self, msg):
+        self.kernel.remove_service(msg.body["service"], msg.sender)
+        self.respond(msg)
+
+
+class Kvs(Peer):
+    """``kvs``: takes what it is given. R comes back from `JobInfo`."""
+
+    name = "kvs"
+
+    def __init__(self, kernel):
+        super().__init__(kernel)
+        self.methods = {"commit": self._commit, "lookup": self._lookup}
+        self._version = 0
+
+    def _commit(self, msg):
+        self._version += 1
+        self.respond(msg, {"rootseq": self._version, "rootref": ""})
+
+    def _lookup(self, msg):
+        raise OSError(errno.ENOENT, f"{msg.body.get('key')}: a simulation keeps no KVS")
+
+
+class JobInfo(Peer):
+    """``job-info``: R and jobspec of active jobs."""
+
+    name = "job-info"
+
+    def __init__(self, kernel, manager):
+        super().__init__(kernel)
+        self.manager = manager
+        self.methods = {"lookup": self._lookup}
+
+    def _lookup(self, msg):
+        body = msg.body
+        active = self.manager.jobs.get(body["id"])
+        answer = {"id": body["id"]}
+        for key in body["keys"]:
+            value = None
+            if active is not None and key in ("R", "jobspec"):
+                value = active.R if key == "R" else marshal.loads(active.jobspec)
+            if value is None:
+                raise OSError(errno.ENOENT, "invalid key")
+            answer[key] = value
+        self.respond(msg, answer)
+
+
+class Log(Peer):
+    """``log``: keeps what is urgent.
+
+    Args:
+        kernel (Loop): the kernel
+        level (int): the least urgent syslog level that is kept
+
+    Attributes:
+        lines (list): (seconds since the epoch, level, text)
+    """
+
+    name = "log"
+
+    def __init__(self, kernel, level=4):
+        super().__init__(kernel)
+        self.level = level
+        self.lines = []
+        self.methods = {"append": self._append}
+
+    def _append(self, msg):
+        body = msg.body
+        if body["level"] <= self.level:
+            self.lines.append((self.kernel.time, body["level"], body["text"]))
+
+
+class Broker(Peer):
+    """``attr`` and ``config``: what a module may ask its broker."""
+
+    def __init__(self, kernel, name, methods):
+        self.name = name
+        super().__init__(kernel)
+        self.methods = methods(self)
+
+
+def attributes(values):
+    """The methods of ``attr`` for a dict of attributes."""
+
+    def methods(peer):
+        def get(msg):
+            name = msg.body["name"]
+            if name not in values:
+                raise OSError(errno.ENOENT, f"attribute {name} is not set")
+            peer.respond(msg, {"value": values[name], "flags": 0})
+
+        return {"get": get}
+
+    return methods
+
+
+def configuration(config):
+    """The methods of ``config`` for a configuration."""
+    return lambda peer: {"get": lambda msg: peer.respond(msg, config)}
+
+
+def events():
+    """The methods of ``event``: nobody publishes any."""
+
+    def methods(peer):
+        def quiet(msg):
+            peer.respond(msg, {})
+
+        return {"subscribe": quiet, "unsubscribe": quiet, "publish": quiet}
+
+    return methods

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""When a policy has failed: what it raised, that it ended, or that jobs never started, in words.
+
+A policy that starts three jobs and then nothing more has the shortest waits of all. So a run is only
+compared with others if every job that could start did.
+"""
+
+import contextlib
+import io
+import sys
+import traceback
+
+from flux.simulate.results.outcome import PREEMPTED, REJECTED
+from flux_embedded.broker.pymodule import LoaderExit
+from flux_embedded.formats import states
+from flux_embedded.formats.levels import LOG_ERR
+
+#: What a text about an exception begins with, in a log too.
+TRACEBACK = "Traceback (most recent call last):"
+
+
+class _Tracebacks(io.TextIOBase):
+    """Passes on what is printed, but for tracebacks, which it keeps.
+
+    Attributes:
+        lines (list of str): those of tracebacks
+    """
+
+    def __init__(self, stream):
+        self.lines = []
+        self._stream = stream
+        self._begun = ""
+        self._inside = False
+
+    def write(self, text):
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            if line == TRACEBACK:
+                self._inside = True
+            if not self._inside:
+                self._stream.write(f"{line}\n")
+                continue
+            self.lines.append(line)
+            # The frames are indented, and the exception after them is not.
+            self._inside = line == TRACEBACK or line.startswith(" ")
+        return len(text)
+
+    def flush(self):
+        self._stream.flush()
+
+    def finish(self):
+        """Pass on a last line without an end."""
+        self._stream.write(self._begun)
+        self._begun = ""
+
+
+class Witness:
+    """Runs an engine, and says afterwards what a module printed as it broke.
+
+    Attributes:
+        reason (str or None): why the module ended with an exception
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self.reason = None
+
+    def run(self, engine):
+        """Run `engine`; an exception of the module becomes the `reason`.
+
+        Raises:
+            KeyboardInterrupt: a second interrupt
+        """
+        printed = _Tracebacks(sys.stderr)
+        try:
+            with contextlib.redirect_stderr(printed):
+                engine.run()
+        except LoaderExit as exc:
+            self.reason = str(exc)
+        except (ValueError, OSError) as exc:
+            self.reason = getattr(exc, "strerror", None) or str(exc)
+        except Exception as exc:
+            self.reason = traceback_of(exc, self.path)
+        finally:
+            printed.finish()
+        if printed.lines and TRACEBACK not in (self.reason or ""):
+            trace = "\n".join(printed.lines)
+            self.reason = trace if self.reason is None else f"{self.reason}\n{trace}"
+
+
+def traceback_of(exc, path):
+    """The traceback of an exception, from the first line of the module's file on."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(exc), exc, trace or exc.__traceback__)
+    return "".join(lines).rstrip()
+
+
+def reason_of(outcome, lines, path, is_excused=False, ended_at=None):
+    """Why a run that came to its end is a failure, or None.
+
+    Args:
+        outcome (Outcome): what became of the jobs
+        lines (list): (seconds since the epoch, level, text) of the scheduler's log
+        path (str): the scheduler's file
+        is_excused (bool): jobs that never start are no fault of the policy: it was interrupted, a script
+            took its nodes, or the question was when they start
+        ended_at (float or None): when the scheduler ended with work left, seconds since the workload began
+    """
+    found = []
+    trace = _first_traceback(lines)
+    if trace is not None:
+        found.append(from_file(trace, path))
+    if ended_at is not None:
+        found.append(f"the scheduler ended after {ended_at:g} s, with jobs left")
+    stranded = [] if is_excused else unstarted(outcome)
+    if stranded:
+        ids = ", ".join(outcome.workload.jobs[i].id for i in stranded[:3])
+        more = ", ..." if len(stranded) > 3 else ""
+        found.append(
+            f"{len(stranded):,} of {len(outcome.submit):,} jobs never started: job {ids}{more}"
+        )
+        if trace is None:
+            found += [text for _, level, text in lines[:3] if level <= LOG_ERR]
+    return "\n".join(found) or None
+
+
+def unstarted(outcome):
+    """Indices of the jobs that neither started nor were refused or cancelled."""
+    settled = (REJECTED, states.CANCELED, states.FAILED, PREEMPTED)
+    return [
+        index
+        for index, start in enumerate(outcome.start)
+        if start != start and outcome.how[index] not in settled
+    ]
+
+
+def from_file(text, path):
+    """A text with a traceback without the frames above the first one in a file."""
+    lines = text.splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    own = next((number for number in frames if f'"{path}"' in lines[number]), None)
+    if own is None:
+        return text
+    return "\n".join(lines[: frames[0]] + lines[own:])
+
+
+def _first_traceback(lines):
+    for _, level, text in lines:
+        if level <= LOG_ERR and TRACEBACK in text:
+            return text
+    return None

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The running instance as a workload: its jobs, its resources, from now on.
+
+It is asked by ordinary messages, through ``flux python``, so that it may be a real one; nothing in it
+is changed.
+"""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+
+from flux.simulate.job import NO_LIMIT, Job
+from flux.simulate.machine import Machine
+from flux.simulate.workload.build import Workload
+from flux.simulate.workload.fluxlog import counts
+from flux.simulate.workload.record import Notes
+from flux_embedded.formats import eventlog, jobid, states
+
+#: Tables of the configuration by which a site sets its policy, that count in a simulation too.
+POLICY_TABLES = ("preemption", "sched-preemption")
+
+#: Stands for "nobody knows when": a job without a limit is taken to run on, seconds.
+FOREVER = 1e9
+
+
+class LiveError(ValueError):
+    """The instance cannot be asked; the text says why."""
+
+
+def probe(*args):
+    """What `probe.py` says of the instance that ``FLUX_URI`` names.
+
+    Raises:
+        LiveError: there is none, or it does not answer
+    """
+    program = getattr(sys.modules["__main__"], "__file__", None) or ""
+    # The embedded instance's command asks through itself; a real Flux's by way of its own.
+    command = program if os.path.basename(program) == "flux" else shutil.which("flux")
+    if command is None:
+        raise LiveError("--live: no flux command on the PATH")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probe.py")
+    done = subprocess.run(
+        [command, "python", script, *args], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise LiveError(f"--live: the instance cannot be asked: {lines[-1]}")
+    return json.loads(done.stdout)
+
+
+def snapshot(machine=None, unit=None):
+    """The instance's pending and running jobs as a `Workload`.
+
+    Args:
+        machine (Machine): another one to run them on
+        unit (str): what sizes count
+
+    Raises:
+        LiveError: it cannot be asked, or nothing waits
+    """
+    return workload_of(probe(), machine, unit)
+
+
+def workload_of(answer, machine=None, unit=None):
+    """The same of an answer of `probe`."""
+    notes = Notes()
+    now = answer["now"]
+    resources = answer["resources"]
+    given = machine is not None
+    machine = machine or Machine(resources["R"], "of the instance")
+    notes.fact(f"machine: {machine} ({machine.source})")
+    unit = unit or ("node" if machine.nodes == machine.cores else "core")
+    files = answer["files"]
+    pending, running = [], []
+    for entry in sorted(answer["jobs"], key=lambda entry: (-entry.get("priority", 0), entry["id"])):
+        texts = files.get(str(entry["id"]), {})
+        state = entry["state"]
+        if "jobspec" not in texts:
+            notes.count("jobs left out: no jobspec to be had")
+        elif state in (states.RUN, states.CLEANUP):
+            if given:
+                notes.count("running jobs left out: they run on another machine")
+            elif "R" in texts:
+                running.append(_running(entry, texts, now, notes))
+        elif state == states.SCHED:
+            pending.append(_pending(entry, texts, machine, unit, notes))
+        else:
+            notes.count("jobs left out: they wait for a dependency or a priority")
+    notes.fact("jobs are taken to run until their limit")
+    if not pending:
+        raise LiveError("--live: no job waits for resources")
+    workload = Workload(pending, machine, unit, now, notes, "the running instance")
+    workload.running = running
+    if not given:
+        unusable = [resources.get("offline", ""), *resources.get("drain", {})]
+        workload.down = ",".join(text for text in unusable if text)
+        if workload.down:
+            notes.fact(f"ranks {workload.down} are offline or drained")
+        if resources.get("exclude"):
+            workload.config = {"resource": {"exclude": resources["exclude"]}}
+    config = answer.get("config", {})
+    workload.queues = config.get("queues", {})
+    for name in POLICY_TABLES:
+        if name in config:
+            workload.config[name] = config[name]
+    return workload
+
+
+def _limit(entry, notes):
+    limit = entry.get("duration") or NO_LIMIT
+    if not limit:
+        notes.count("jobs have no limit: they are taken never to end")
+    return limit
+
+
+def _job(entry, texts, submit, run, limit, size):
+    return Job(
+        jobid.f58(entry["id"]),
+        submit,
+        run,
+        limit,
+        None,
+        size,
+        str(entry.get("username") or entry["userid"]),
+        entry.get("queue"),
+        entry.get("urgency", 16),
+        {"jobspec": json.loads(texts["jobspec"]), "priority": entry.get("priority", 16)},
+    )
+
+
+def _pending(entry, texts, machine, unit, notes):
+    limit = _limit(entry, notes)
+    nodes, cores, exclusive = counts(json.loads(texts["jobspec"])["resources"])
+    if exclusive:
+        cores = nodes * machine.cores_per_node
+    size = cores if unit == "core" else nodes or -(-cores // machine.cores_per_node)
+    return _job(entry, texts, 0.0, limit or FOREVER, limit, max(size, 1))
+
+
+def _running(entry, texts, now, notes):
+    R = json.loads(texts["R"])
+    end = entry.get("expiration") or R["execution"].get("expiration") or 0
+    if not end:
+        notes.count("jobs have no limit: they are taken never to end")
+        end = now + FOREVER
+    start = entry.get("t_run", now)
+    left = max(0.0, end - now)
+    return _job(entry, texts, 0.0, left, math.ceil(left), 1), R, start, max(end, now)
+
+
+def starts_table(names, summaries):
+    """When each job starts under each policy, as rows of text."""
+    import time
+
+    rows = [["job", "user", "size", *names]]
+    for id, (user, size) in summaries[0]["asked"].items():
+        row = [id, user, str(size)]
+        for summary in summaries:
+            when = summary["starts"].get(id)
+            row.append(
+                "never"
+                if when is None
+                else time.strftime("%a %d %b %H:%M:%S", time.localtime(when))
+            )
+        rows.append(row)
+    return rows
+
+
+def jobs_of_instance():
+    """(R, [(id, events, R or None)]) of all jobs of the instance, for ``check --live``."""
+    answer = probe("all")
+    jobs = []
+    for entry in sorted(answer["jobs"], key=lambda entry: entry["id"]):
+        texts = answer["files"].get(str(entry["id"]), {})
+        if "eventlog" in texts:
+            R = json.loads(texts["R"]) if "R" in texts else None
+            jobs.append((jobid.f58(entry["id"]), eventlog.parse(texts["eventlog"]), R))
+    return answer["resources"]["R"], jobs

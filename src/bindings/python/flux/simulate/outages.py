@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Nodes that fail and come back, at times drawn at random."""
+
+import random
+
+from flux.simulate.workload.record import OptionError
+from flux_embedded.formats import fsd
+
+#: Outages in a row without a running job, or one to come, after which no more follow: nobody would see them.
+UNSEEN = 1000
+
+
+class Outages:
+    """Failures of single nodes, each independent of the others.
+
+    Times between failures of a node and times of repair are exponentially distributed.
+
+    Args:
+        mtbf (float): mean time between failures of one node, seconds
+        repair (float): mean time until it is back, seconds
+        seed (int): the same seed has the same nodes fail at the same times
+    """
+
+    def __init__(self, mtbf, repair, seed=1):
+        self.mtbf, self.repair, self.seed = mtbf, repair, seed
+        self._unseen = 0
+
+    @classmethod
+    def parse(cls, text):
+        """The outages that ``mtbf=TIME,repair=TIME[,seed=N]`` describes; times are seconds or FSD.
+
+        Raises:
+            OptionError: it is none
+        """
+        values = dict(part.partition("=")[::2] for part in text.split(","))
+        try:
+            seed = int(values.pop("seed", 1))
+            mtbf, repair = (float(fsd.parse(values.pop(name))) for name in ("mtbf", "repair"))
+        except (KeyError, ValueError):
+            values = {"": ""}
+        if values or not 0 < mtbf < 1e12 or not 0 < repair < 1e12:
+            raise OptionError(
+                f"failures {text!r}: expected mtbf=TIME,repair=TIME[,seed=N], times such as 90d and 4h"
+            )
+        return cls(mtbf, repair, seed)
+
+    def install(self, engine):
+        """Have nodes of `engine` (a LeanEngine) fail."""
+        for rank in range(engine.machine.nodes):
+            # A node has a sequence of its own: what happens to others changes nothing for it.
+            rng = random.Random(f"{self.seed} {rank}")
+            engine.at(rng.expovariate(1 / self.mtbf), self._failing(rank, rng))
+
+    def _failing(self, rank, rng):
+        bounds = [rank, rank + 1]
+
+        def fail(engine):
+            if engine.has_work():
+                self._unseen = 0
+            else:
+                self._unseen += 1
+                if not engine.manager.waiting or self._unseen > UNSEEN:
+                    return
+            engine.take_down(bounds)
+            engine.at(engine.now + rng.expovariate(1 / self.repair), come_back)
+
+        def come_back(engine):
+            engine.resource.up(bounds)
+            engine.at(engine.now + rng.expovariate(1 / self.mtbf), fail)
+
+        return fail

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The charts of a report, each from the picture data of the policies."""
+
+import math
+from html import escape
+
+from flux.simulate.report import svg
+from flux.simulate.report.gantt import gantt, whole_run  # noqa: F401  drawn with the others
+from flux.simulate.report.style import style
+from flux.simulate.results.metrics import LATE, QUANTILES
+from flux.simulate.results.statistics import interval
+
+#: Policies whose utilization can be told apart in one chart; of more, each has a strip of its own.
+TOGETHER = 2
+#: Height of a strip, pixels.
+STRIP = 46
+
+
+def legend(names):
+    """Names with the marks of their lines."""
+    items = []
+    for number, name in enumerate(names):
+        mark = f'<svg viewBox="0 0 34 10" class="key" aria-hidden="true"><path class="line {style(number)}" d="M1 5H33"/></svg>'
+        items.append(f"<li>{mark}{escape(name)}</li>")
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+# -- distributions ---------------------------------------------------------------------------------------------
+
+
+def waits(pictures, bands=None):
+    """The empirical distribution of waits, on a logarithmic axis.
+
+    Args:
+        bands (list): for each policy the ``waits`` of each of its workloads; default: none
+    """
+    longest = max((picture["waits"][-1] for picture in pictures if picture["waits"]), default=10.0)
+    x = svg.Log(1.0, max(longest, 10.0) * 1.1, svg.LEFT, svg.WIDTH - svg.RIGHT)
+    ticks = [(value, "1 s or none" if value == 1 else svg.span_text(value)) for value in x.ticks()]
+    return _distribution(
+        [picture["waits"] for picture in pictures], bands, x, ticks, "Distribution of waits",
+        "wait, logarithmic", "share of jobs that waited no longer",
+    )  # fmt: skip
+
+
+def slowdowns(pictures, bands=None):
+    """The empirical distribution of bounded slowdowns, on a logarithmic axis."""
+    most = max((p["slowdowns"][-1] for p in pictures if p["slowdowns"]), default=10.0)
+    x = svg.Log(1.0, max(most, 10.0) * 1.1, svg.LEFT, svg.WIDTH - svg.RIGHT)
+    ticks = [(10.0**power, f"{10**power:,}") for power in range(int(math.log10(x.high)) + 1)]
+    return _distribution(
+        [picture["slowdowns"] for picture in pictures], bands, x, ticks, "Distribution of bounded slowdowns",
+        "bounded slowdown, logarithmic", "share of jobs with no more",
+    )  # fmt: skip
+
+
+def _distribution(lines, bands, x, ticks, label, x_title, y_title):
+    y = svg.Linear(0, 1, svg.HEIGHT - svg.BOTTOM, svg.TOP)
+    shares = [(share, f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)]
+    body = [svg.axes(x, y, ticks, shares, x_title, y_title)]
+    for number, some in enumerate(bands or ()):
+        body.append(_band(some, x, y, number))
+    for number, values in enumerate(lines):
+        points = [(x(value), y(i / QUANTILES)) for i, value in enumerate(values)]
+        body.append(svg.line(points, style(number)))
+    return svg.frame(svg.WIDTH, svg.HEIGHT, label, "".join(body))
+
+
+def _band(workloads, x, y, number):
+    """The 95 % interval of each quantile over several workloads."""
+    workloads = [values for values in workloads if values]
+    if len(workloads) < 2:
+        return ""
+    low, high = [], []
+    for place, values in enumerate(zip(*workloads)):
+        middle, width = interval(values)
+        at = y(place / QUANTILES)
+        low.append((x(max(middle - width, 0.0)), at))
+        high.append((x(middle + width), at))
+    points = " ".join(f"{svg.short(a)} {svg.short(b)}" for a, b in low + high[::-1])
+    return f'<path class="band {style(number)}" d="M{points}z"/>'
+
+
+# -- over time -------------------------------------------------------------------------------------------------
+
+
+def over_time(pictures, names=()):
+    """Utilization, the area that waits and the jobs that wait, on one time axis."""
+    units = pictures[0]["units"]
+    end = max(picture["end"] for picture in pictures) or 1.0
+    x = svg.Time(0, end, svg.LEFT, svg.WIDTH - svg.RIGHT)
+    ticks = x.ticks()
+    body, top = [], svg.TOP
+    if len(pictures) > TOGETHER:
+        for number, picture in enumerate(pictures):
+            name = names[number] if number < len(names) else ""
+            body.append(_strip(picture, number, name, x, ticks, top))
+            top += STRIP + 18
+    else:
+        use = svg.Linear(0, 1, top + 170, top)
+        share = [(value, f"{value:.0%}") for value in (0, 0.5, 1)]
+        body.append(
+            svg.axes(x, use, [(tick, "") for tick in ticks], share, "", "in use", top + 170)
+        )
+        for number, picture in enumerate(pictures):
+            body.append(_line_of(picture, "busy", 1 / units, x, use, number))
+        top += 170 + 16
+    series = (
+        ("queued", 1 / (units * 86400), "waiting, machine days"),
+        ("waiting", 1.0, "waiting, jobs"),
+    )
+    for place, (key, scale, title) in enumerate(series):
+        is_last = place == len(series) - 1
+        most = max((max(p.get(key) or [0], default=0) for p in pictures), default=0) * scale or 1.0
+        y = svg.Linear(0, most * 1.05, top + 150, top)
+        labels = [(tick, x.text(tick) if is_last else "") for tick in ticks]
+        y_ticks = [(value, f"{value:g}") for value in y.ticks(4)]
+        below = "time since the first submission" if is_last else ""
+        body.append(svg.axes(x, y, labels, y_ticks, below, title, top + 150))
+        for number, picture in enumerate(pictures):
+            body.append(_line_of(picture, key, scale, x, y, number))
+        top += 150 + 16
+    height = top - 16 + svg.BOTTOM
+    label = "Utilization, waiting area and waiting jobs over time"
+    return svg.frame(svg.WIDTH, height, label, "".join(body))
+
+
+def _line_of(picture, key, scale, x, y, number):
+    points = [
+        (x(at), y(value * scale)) for at, value in zip(picture["times"], picture.get(key) or ())
+    ]
+    return svg.steps(points, x(picture["end"]), style(number))
+
+
+def _strip(picture, number, name, x, ticks, top):
+    """The utilization of one policy, as an area."""
+    y = svg.Linear(0, picture["units"], top + 12 + STRIP, top + 12)
+    body = svg.axes(x, y, [(tick, "") for tick in ticks], [(0, ""), (picture["units"], "100%")], "",
+                    "", top + 12 + STRIP)  # fmt: skip
+    body += svg.text(svg.LEFT, top + 8, f"in use: {name}", css="title")
+    points = [(x(at), y(value)) for at, value in zip(picture["times"], picture["busy"])]
+    if not points:
+        return body
+    base = svg.short(y(0))
+    path = [f"M{svg.short(points[0][0])} {base}V{svg.short(points[0][1])}"]
+    path += [f"H{svg.short(at)}V{svg.short(value)}" for at, value in points[1:]]
+    path.append(f"H{svg.short(x(picture['end']))}V{base}z")
+    return f'{body}<path class="area {style(number)}" d="{"".join(path)}"/>'
+
+
+def submissions(picture):
+    """Jobs and area that are submitted, over time: the workload itself."""
+    work, units = picture["workload"], picture["units"]
+    step, count = work["step"], len(work["jobs"])
+    x = svg.Time(0, step * count, svg.LEFT, svg.WIDTH - svg.RIGHT)
+    body, top = [], svg.TOP
+    series = (
+        ("jobs", 86400 / step, "jobs a day"),
+        ("area", 1 / (units * step), "load"),
+    )
+    for place, (key, scale, title) in enumerate(series):
+        values = [value * scale for value in work[key]]
+        y = svg.Linear(0, (max(values) or 1.0) * 1.05, top + 110, top)
+        is_last = place == len(series) - 1
+        labels = [(tick, x.text(tick) if is_last else "") for tick in x.ticks()]
+        below = "time since the first submission" if is_last else ""
+        y_ticks = [(value, f"{value:g}") for value in y.ticks(3)]
+        body.append(svg.axes(x, y, labels, y_ticks, below, title, top + 110))
+        base = svg.short(y(0))
+        bars = "".join(
+            f"M{svg.short(x(i * step))} {base}V{svg.short(y(value))}H{svg.short(x((i + 1) * step))}V{base}z"
+            for i, value in enumerate(values)
+            if value
+        )
+        body.append(f'<path class="bars" d="{bars}"/>')
+        if key == "area" and y.high > 1:
+            body.append(
+                f'<path class="zero" d="M{svg.LEFT} {svg.short(y(1))}H{svg.WIDTH - svg.RIGHT}"/>'
+            )
+        top += 110 + 16
+    return svg.frame(svg.WIDTH, top - 16 + svg.BOTTOM, "Submissions over time", "".join(body))
+
+
+# -- promises --------------------------------------------------------------------------------------------------
+
+
+def promises(pictures):
+    """How much earlier than first promised jobs started; below zero: a promise broken."""
+    shown = [(n, picture["promises"]) for n, picture in enumerate(pictures) if picture["promises"]]
+    if not shown:
+        return None
+    points = [point for _, some in shown for point in some]
+    early = [promise - start for promise, start in points]
+    x = svg.Time(
+        min(point[0] for point in points),
+        max(point[0] for point in points),
+        svg.LEFT,
+        svg.WIDTH - svg.RIGHT,
+    )
+    high, low = max(max(early), 60.0), min(min(early), 0.0)
+    y = svg.Linear(low - (high - low) * 0.03, high * 1.03, svg.HEIGHT - svg.BOTTOM, svg.TOP)
+    unit = next((one for one in (86400, 3600, 60) if high >= 2 * one), 1)
+    scaled = svg.Linear(y.low / unit, y.high / unit, y.first, y.last)
+    names = {86400: "days", 3600: "hours", 60: "minutes", 1: "seconds"}
+    body = [
+        svg.axes(
+            x,
+            scaled,
+            [(value, x.text(value)) for value in x.ticks()],
+            [(value, f"{value:g}") for value in scaled.ticks()],
+            "latest start that was promised",
+            f"started earlier by, {names[unit]}",
+        ),
+        f'<path class="zero" d="M{svg.LEFT} {svg.short(y(0))}H{svg.WIDTH - svg.RIGHT}"/>',
+    ]
+    # Broken ones last, on top of all others.
+    dots = [
+        (start > promise + LATE, n, promise, start) for n, some in shown for promise, start in some
+    ]
+    for is_broken, number, promise, start in sorted(dots, key=lambda dot: dot[0]):
+        broken = " broken" if is_broken else ""
+        body.append(
+            f'<circle class="dot {style(number)}{broken}" cx="{svg.short(x(promise))}" cy="{svg.short(y(promise - start))}" r="2.5"/>'
+        )
+    return svg.frame(svg.WIDTH, svg.HEIGHT, "Promised against actual starts", "".join(body))
+
+
+# -- sweeps ----------------------------------------------------------------------------------------------------
+
+
+def sweep(variants, values, title, write):
+    """A figure of each policy along a sweep, with 95 % intervals.
+
+    Args:
+        variants (list of str): the values of what is varied, in order
+        values (list): for each policy, for each variant: the figure of each of its workloads, or [] if it failed
+        title (str): of the figure
+        write: ``write(value)`` makes the label of a tick
+    """
+    height = 240
+    step = (svg.WIDTH - svg.RIGHT - svg.LEFT) / max(len(variants), 1)
+    middles = [[interval(some) for some in row] for row in values]
+    tops = [
+        middle + (width if width == width else 0.0)
+        for row in middles
+        for middle, width in row
+        if middle == middle
+    ]
+    y = svg.Linear(0, (max(tops, default=1.0) or 1.0) * 1.05, height - svg.BOTTOM, svg.TOP)
+    at = [svg.LEFT + step * (place + 0.5) for place in range(len(variants))]
+    x = svg.Linear(0, len(variants), svg.LEFT, svg.WIDTH - svg.RIGHT)
+    ticks = [(place + 0.5, name) for place, name in enumerate(variants)]
+    body = [
+        svg.axes(x, y, ticks, [(value, write(value)) for value in y.ticks(4)], "", title,
+                 height - svg.BOTTOM)
+    ]  # fmt: skip
+    for number, row in enumerate(middles):
+        points = [(a, y(middle)) for a, (middle, _) in zip(at, row) if middle == middle]
+        body.append(svg.line(points, style(number)))
+        shift = (number - (len(middles) - 1) / 2) * 3
+        for a, (middle, width) in zip(at, row):
+            if middle == middle and width == width:
+                low, high = svg.short(y(max(middle - width, 0.0))), svg.short(y(middle + width))
+                body.append(
+                    f'<path class="whisker {style(number)}" d="M{svg.short(a + shift)} {low}V{high}"/>'
+                )
+    return svg.frame(svg.WIDTH, height, f"{title} along the sweep", "".join(body))
+
+
+#: How many times the best of its row a cell is that is drawn darkest.
+WORST = 4.0
+
+
+def shade(value, best, floor=0.0):
+    """How dark a cell of a matrix is: 0 for the best of its row, 1 for `WORST` times that or more, by the logarithm.
+
+    Args:
+        floor (float): added to both, so that a wait of a second is not many times one of none
+    """
+    if value is None or best is None or value != value or best + floor <= 0:
+        return 0.0
+    ratio = (value + floor) / (best + floor)
+    return min(1.0, max(0.0, math.log(ratio) / math.log(WORST)))

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Who held which units when: bars of a window, and the whole run as a shade."""
+
+from html import escape
+
+from flux.simulate.report import svg
+from flux_embedded.formats import idset
+
+HEIGHT = 360
+#: Shades of a cell, 1 (little of it in use) to 9 (all).
+LEVELS = "123456789"
+#: Smallest bar, in pixels, that has an outline where a job went ahead of others.
+OUTLINED = (6, 4)
+
+
+def shade_paths(texts, x_of, y_of):
+    """Rows of cells as a path a shade.
+
+    Args:
+        texts (list of str): a digit for each cell, as `results.picture.Cells` has them
+        x_of, y_of: pixels of the left end of a column, and of the upper end of a row
+    """
+    paths = {level: [] for level in LEVELS}
+    for row, text in enumerate(texts):
+        top, bottom = y_of(row), y_of(row + 1)
+        place = 0
+        while place < len(text):
+            level, first = text[place], place
+            while place < len(text) and text[place] == level:
+                place += 1
+            if level in paths:
+                left, right = svg.short(x_of(first)), svg.short(x_of(place))
+                paths[level].append(f"M{left} {svg.short(top)}H{right}V{svg.short(bottom)}H{left}z")
+    return "".join(
+        f'<path class="shade g{level}" d="{"".join(some)}"/>'
+        for level, some in paths.items()
+        if some
+    )
+
+
+def gantt(picture, number, end=None):
+    """Who held which units when, of a window; the script of the page lets it be zoomed.
+
+    Args:
+        picture (dict): of `results.picture`
+        number (int): the policy's place
+        end (float): of the time axis, where the whole run is shown; default: the picture's own
+    """
+    chart = picture["gantt"]
+    units, begin = picture["units"], chart["begin"]
+    end = max(chart["end"] if end is None else end, begin + 1)
+    bottom = HEIGHT - svg.BOTTOM
+    x = svg.Time(begin, end, svg.LEFT, svg.WIDTH - svg.RIGHT)
+    y = svg.Linear(0, units, svg.TOP, bottom)
+    wide, high = svg.WIDTH - svg.RIGHT - svg.LEFT, bottom - svg.TOP
+    texts = chart.get("shade") or []
+    step = (chart["end"] - begin) / len(texts[0]) if texts else 1.0
+    bars = [
+        shade_paths(
+            texts,
+            lambda column: x(begin + column * step),
+            lambda row: y(row * units / len(texts)),
+        )
+    ]
+    labels = []
+    for place, row in enumerate(chart["jobs"]):
+        bar, label = _bar(place, row, x, y)
+        bars.append(bar)
+        labels.append(label)
+    y_ticks = [(value, f"{value:g}") for value in y.ticks(4) if value < units]
+    body = svg.axes(
+        x, y, [], y_ticks, "time since the first submission", picture.get("unit", "unit"), bottom
+    )
+    ticks = "".join(
+        f'<path class="grid" d="M{svg.short(x(value))} {svg.TOP}V{bottom}"/>'
+        + svg.text(x(value), bottom + 16, x.text(value), "middle")
+        for value in x.ticks()
+    )
+    plot = (
+        f'<svg class="plot" x="{svg.LEFT}" y="{svg.TOP}" width="{wide}" height="{high}" '
+        f'viewBox="{svg.LEFT} {svg.TOP} {wide} {high}" preserveAspectRatio="none">{"".join(bars)}</svg>'
+    )
+    extra = f' class="gantt" data-begin="{begin}" data-end="{end}"'
+    return svg.frame(
+        svg.WIDTH,
+        HEIGHT,
+        f"Gantt chart {number + 1}",
+        f'{body}<g class="ticks">{ticks}</g>{plot}<g class="ids">{"".join(labels)}</g>',
+        extra,
+    )
+
+
+def _bar(place, row, x, y):
+    id, submit, start, end, size, limit, user, queue, allocated, backfilled, how = row
+    left, right = max(x(start), x.first), min(x(end), x.last)
+    width = max(right - left, 0.3)
+    path = []
+    widest = (0, 0)
+    bounds = idset.decode((allocated or "").replace(" ", ","))
+    for low, high in zip(bounds[::2], bounds[1::2]):
+        above, below = y(low), y(high)
+        path.append(
+            f"M{svg.short(left)} {svg.short(above)}h{svg.short(width)}V{svg.short(below)}h-{svg.short(width)}z"
+        )
+        if high - low > widest[1] - widest[0]:
+            widest = (low, high)
+    limit_text = svg.span_text(limit) if limit else "no limit"
+    details = [
+        f"job {id}, size {size}",
+        f"submitted {svg.moment_text(submit)}, started {svg.moment_text(start)} after {svg.span_text(start - submit)}",
+        f"ran {svg.span_text(end - start)} of {limit_text}"
+        + (", ended at its limit" if how == 8 else ""),
+        f"on {allocated}" if allocated and len(allocated) < 60 else "",
+        ", ".join(
+            part
+            for part in (
+                f"user {user}" if user else "",
+                f"queue {queue}" if queue else "",
+                "went ahead of others" if backfilled else "",
+            )
+            if part
+        ),
+    ]
+    words = escape("\n".join(part for part in details if part))
+    tall = y(widest[1]) - y(widest[0])
+    # The outline of a bar of a pixel would be all there is of it.
+    is_outlined = backfilled and width >= OUTLINED[0] and tall >= OUTLINED[1]
+    css = f"job f{place % 6}" + (" backfilled" if is_outlined else "")
+    bar = f'<path class="{css}" d="{"".join(path)}"><title>{words}</title></path>'
+    label = ""
+    if width > 7 * len(str(id)) + 4 and tall > 11:
+        middle = (y(widest[0]) + y(widest[1])) / 2 + 4
+        label = svg.text(left + width / 2, middle, id, "middle")
+    return bar, label
+
+
+def whole_run(picture, end, marked=None):
+    """How much of the machine was in use where, over the whole run; `marked` (begin, end) is outlined."""
+    texts = picture["whole"]["shade"]
+    height, rows = 150, len(texts)
+    bottom = height - svg.BOTTOM
+    x = svg.Time(0, max(end, 1.0), svg.LEFT, svg.WIDTH - svg.RIGHT)
+    y = svg.Linear(0, picture["units"], svg.TOP, bottom)
+    step = picture["whole"]["end"] / len(texts[0])
+    ticks = [(value, x.text(value)) for value in x.ticks()]
+    y_ticks = [(value, f"{value:g}") for value in y.ticks(2) if value < picture["units"]]
+    title = "time since the first submission"
+    body = svg.axes(x, y, ticks, y_ticks, title, picture.get("unit", "unit"), bottom)
+    body += shade_paths(
+        texts, lambda column: x(column * step), lambda row: y(row * picture["units"] / rows)
+    )
+    if marked:
+        left, right = svg.short(x(marked[0])), svg.short(x(min(marked[1], x.high)))
+        body += f'<path class="zero" d="M{left} {svg.TOP}H{right}V{bottom}H{left}z"/>'
+    return svg.frame(svg.WIDTH, height, "The machine over the whole run", body)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The report as a page: it needs no network, and no script to be read."""
+
+import os
+from html import escape
+
+from flux.simulate.report import charts, tables
+from flux.simulate.report.style import rules
+from flux.simulate.results import table
+from flux.simulate.results.files import naming
+from flux.simulate.trace import variant_text
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def asset(name):
+    """The text of a file beside this one."""
+    with open(os.path.join(_HERE, name), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def write_report(path, summaries, title="", notes=(), losses=(), provenance=()):
+    """Write the page about some results.
+
+    Args:
+        path (str): the file
+        summaries (list of dict): of `run.simulate`, with their ``picture``
+        title (str): the workload
+        notes (list of str): what was made of the trace
+        losses (list of dict): of `losses.losses`, for each policy but the first
+        provenance (list of dict): of `run.provenance_of`
+
+    Raises:
+        OSError: it cannot be written
+    """
+    temporary = f"{path}.new"
+    with naming(path):
+        with open(temporary, "w", encoding="utf-8") as stream:
+            stream.write(page(summaries, title, notes, losses, provenance))
+        os.replace(temporary, path)
+
+
+def page(summaries, title="", notes=(), losses=(), provenance=()):
+    """The page as text; arguments as for `write_report`."""
+    variants = table.by_variant(summaries)
+    _, first = variants[0]
+    parts = [f"<h1>{escape(title)}</h1>", tables.listed(notes, "notes")]
+    count = max(len(table.by_policy(some)) for _, some in variants)
+    if len(variants) > 1:
+        parts.append(_sweep(variants))
+    for variant, some in variants:
+        where = f": {variant_text(variant)}" if len(variants) > 1 else ""
+        parts.append(_figures(some, where))
+    if len(variants) > 1:
+        parts.append(
+            f'<p class="notes">Pictures are of the first workload: {escape(variant_text(variants[0][0]))}.</p>'
+        )
+    parts.append(_pictures(first, losses))
+    parts.append(tables.provenance(provenance))
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{asset('page.css')}{rules(count)}</style></head><body><main>"
+        f'{"".join(parts)}</main><div id="details" hidden></div><script>{asset("page.js")}</script>'
+        "</body></html>\n"
+    )
+
+
+_WAITS = "The higher a line, the more jobs had started after that wait."
+_BANDS = " Bands are the 95 % intervals of the mean over the seeds, quantile by quantile."
+_SLOWDOWNS = "Bounded slowdown: max(1, (wait + run) / max(run, 10 s)). The higher a line, the more jobs had no more."
+_TIME = "What waits is the size of each waiting job times its limit, in days of the whole machine, and below the number of jobs."
+_WORKLOAD = "The jobs as they come in: how many, and their load: size times run time over what the machine can do. Above the line at 1 it cannot keep up."
+_PROMISES = (
+    "Each dot is a job that was told when it would start at the latest. Below the line, in red, the promise was"
+    " broken: all of those are drawn, and of the others a sample."
+)
+_LOSERS = "Job by job, against the first policy. Hours are waits times sizes: what one waits longer, and another less, does not cancel out."
+_WHOLE = "The stronger the shade, the more of those units was in use; from the first submission to the end of the last job of any policy."
+_GANTT = (
+    "Each bar is a job on the units it held, with a dashed outline where it went ahead of others. Point at one for its details."
+    " With scripts on: Ctrl and the wheel, or the buttons, zoom; dragging moves; a double click shows all."
+)
+
+
+def _section(title, body, caption=""):
+    caption = f"<p class='caption'>{escape(caption)}</p>" if caption else ""
+    return f"<section><h2>{escape(title)}</h2><figure>{body}</figure>{caption}</section>"
+
+
+def _chart(chart):
+    return f'<div class="scroll chart" tabindex="0">{chart}</div>'
+
+
+def _has_seeds(summaries):
+    return any(summary.get("seed") is not None for summary in summaries)
+
+
+def _figures(summaries, where):
+    """The tables of one variant."""
+    remarks = tables.listed(table.remarks(summaries, with_failures=False), "remarks")
+    remarks += tables.failures(summaries)
+    if _has_seeds(summaries):
+        body = tables.plain(table.seeds_table(table.by_policy(summaries)))
+        caption = "± is half the width of the 95 % interval, over the seeds."
+        return _section(f"Over the seeds{where}", body + remarks, caption)
+    text = tables.main(summaries) + tables.main(summaries, table.MORE_COLUMNS)
+    return _section(f"The table{where}", text + remarks, f"{table.LEGEND}; {table.MORE_LEGEND}.")
+
+
+def _sweep(variants):
+    """Curves along what was varied."""
+    names = [name for name, _ in table.by_policy(variants[0][1])]
+    body = []
+    for title, key, write in table.SWEPT_FIGURES:
+        values = []
+        for name in names:
+            row = []
+            for _, some in variants:
+                one = dict(table.by_policy(some)).get(name, [])
+                whole = one and not any(summary.get("failed") for summary in one)
+                row.append(table.values_of(one, key) if whole else [])
+            values.append(row)
+        texts = [variant_text(variant) for variant, _ in variants]
+        body.append(_chart(charts.sweep(texts, values, title, write)))
+    caption = "Whiskers are 95 % intervals over the seeds, where there are several."
+    return _section("Along the sweep", charts.legend(names) + "".join(body), caption)
+
+
+def _pictures(summaries, losses):
+    whole = [summary for summary in summaries if not summary.get("failed")]
+    groups = [some for _, some in table.by_policy(whole)]
+    if not groups:
+        return ""
+    names = [some[0]["policy"] for some in groups]
+    pictures = [some[0]["picture"] for some in groups]
+    has_seeds = _has_seeds(summaries)
+
+    def bands(key):
+        return [[one["picture"][key] for one in some] for some in groups] if has_seeds else None
+
+    key = charts.legend(names)
+    more = _BANDS if has_seeds else ""
+    parts = [
+        _section("The workload", _chart(charts.submissions(pictures[0])), _WORKLOAD),
+        _section(
+            "How long jobs waited",
+            key + _chart(charts.waits(pictures, bands("waits"))),
+            _WAITS + more,
+        ),
+        _section(
+            "Slowdown",
+            key + _chart(charts.slowdowns(pictures, bands("slowdowns"))),
+            _SLOWDOWNS + more,
+        ),
+        _section("The machine over time", key + _chart(charts.over_time(pictures, names)), _TIME),
+        _matrices(pictures, names),
+    ]
+    if losses:
+        body = tables.losers(losses, names, pictures[0].get("unit", "unit"))
+        parts.append(_section("Who waits longer, and who less", body, _LOSERS))
+    promised = charts.promises(pictures)
+    if promised is not None:
+        body = key + _chart(promised) + tables.accuracy(pictures, names)
+        parts.append(_section("Promises and starts", body, _PROMISES))
+    parts.append(_gantts(pictures, names))
+    return "".join(parts)
+
+
+def _matrices(pictures, names):
+    """Means by what jobs have in common."""
+    titles = (
+        ("size and run time", "bsld", "By class of size and run time: mean bounded slowdown",
+         "Classes part the trace where as many jobs are on either side."),
+        ("size", "wait", "By size: mean wait", ""),
+        ("queue", "wait", "By queue: mean wait", ""),
+        ("user", "wait", "By user: mean wait", "The users with the largest areas, and all others together."),
+    )  # fmt: skip
+    parts = []
+    for kind, figure, title, caption in titles:
+        if any(kind in picture["groups"] for picture in pictures):
+            body = tables.matrix(pictures, names, kind, figure) + tables.scale()
+            shading = "Shades say how many times the best of its row a mean is"
+            shading += ", a minute added to both." if figure == "wait" else "."
+            parts.append(_section(title, body, f"{caption} {shading}".strip()))
+    return "".join(parts)
+
+
+def _gantts(pictures, names):
+    shown = [(name, picture) for name, picture in zip(names, pictures) if picture["gantt"]["jobs"]]
+    end = max((picture["end"] for _, picture in shown), default=0.0)
+    parts = []
+    for number, (name, picture) in enumerate(shown):
+        chart = picture["gantt"]
+        marked = None if chart["is_whole"] else (chart["begin"], chart["end"])
+        body = _chart(charts.whole_run(picture, end, marked))
+        caption = _WHOLE
+        if marked:
+            caption += " The frame is the window below."
+        body += f"<p class='caption'>{escape(caption)}</p>"
+        body += _chart(charts.gantt(picture, number, end if chart["is_whole"] else None))
+        text = (
+            "All jobs"
+            if not marked
+            else "All jobs that ran in this window, which is the same for all policies"
+        )
+        if chart["merged"]:
+            text += (
+                f": the {len(chart['jobs']):,} largest as bars, the other {chart['merged']:,}"
+                f" ({100 * chart['merged_share']:.1f} % of the used area) merged into a grey shade"
+            )
+        parts.append(_section(f"Who was where: {name}", body, f"{text}. {_GANTT}"))
+    return "".join(parts)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The tables of a report."""
+
+from html import escape
+
+from flux.simulate.report import charts
+from flux.simulate.report.style import style
+from flux.simulate.results import table
+
+#: Waits below so many seconds are alike in the shading.
+WAIT_FLOOR = 60.0
+
+
+def scrolled(head, rows, css=""):
+    """A table that scrolls where the page is narrow; head and rows are markup."""
+    css = f' class="{css}"' if css else ""
+    return (
+        f'<div class="scroll" tabindex="0"><table{css}><tr>{head}</tr>{"".join(rows)}</table></div>'
+    )
+
+
+def listed(lines, css):
+    """Lines of text as a list."""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<ul class="{css}">{items}</ul>' if items else ""
+
+
+def _head(names):
+    return "".join(f"<th>{escape(name)}</th>" for name in names)
+
+
+def main(summaries, columns=table.COLUMNS):
+    """A line a policy."""
+    rows = []
+    numbers = table.number_of(summaries)
+    places = iter(range(len(summaries)))
+    for number, summary in zip(numbers, summaries):
+        css = "" if summary.get("failed") else f' class="{style(next(places))}"'
+        name = escape(table.label(summary))
+        cells = [f'<th scope="row"{css}>{name}</th><td>{number}</td>']
+        cells += [f"<td>{escape(text(summary))}</td>" for _, text in columns]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    return scrolled(_head(["", "#", *(heading for heading, _ in columns)]), rows)
+
+
+def plain(lines):
+    """Lines of a table for a terminal, as they are."""
+    return f'<div class="scroll" tabindex="0"><pre>{escape(chr(10).join(lines))}</pre></div>'
+
+
+def failures(summaries):
+    """Why policies failed, with their tracebacks."""
+    return "".join(
+        f'<p class="failed">{escape(summary["policy"])}: failed</p>'
+        f'<div class="scroll"><pre>{escape(summary["failed"])}</pre></div>'
+        for summary in summaries
+        if summary.get("failed")
+    )
+
+
+def matrix(pictures, names, kind, figure):
+    """Group by policy of a mean, shaded by how much worse than the best of the row a cell is.
+
+    Args:
+        kind (str): one of those of `metrics.groups`
+        figure (str): ``wait`` or ``bsld``
+    """
+    tables = [picture["groups"].get(kind, {}) for picture in pictures]
+    groups = list(dict.fromkeys(name for one in tables for name in one))
+    write = table.plain if figure == "bsld" else table.duration
+    floor = 0.0 if figure == "bsld" else WAIT_FLOOR
+    rows = []
+    for group in groups:
+        entries = [one.get(group) for one in tables]
+        best = min(entry[figure] for entry in entries if entry)
+        count = next(entry["jobs"] for entry in entries if entry)
+        cells = []
+        for entry in entries:
+            value = entry[figure] if entry else None
+            dark = charts.shade(value, best, floor)
+            more = f"90 % waited up to {table.duration(entry['wait_p90'])}" if entry else "-"
+            cells.append(f'<td style="--shade:{dark:.2f}" title="{more}">{write(value)}</td>')
+        rows.append(
+            f'<tr><th scope="row">{escape(group)}</th><td>{count:,}</td>{"".join(cells)}</tr>'
+        )
+    return scrolled(_head(["", "jobs", *names]), rows, "matrix")
+
+
+def scale():
+    """What the shades of a matrix mean."""
+    cells = "".join(
+        f'<td style="--shade:{charts.shade(times, 1.0):.2f}">{text}</td>'
+        for times, text in ((1.0, "best"), (1.5, "1.5 times"), (2.0, "2 times"), (3.0, "3 times"),
+                            (charts.WORST, f"{charts.WORST:g} times or more"))
+    )  # fmt: skip
+    return f'<table class="matrix scale"><tr>{cells}</tr></table>'
+
+
+def accuracy(pictures, names):
+    """How good the promises of each policy were."""
+    rows = []
+    for name, picture in zip(names, pictures):
+        one = picture["promised"]
+        if not one["made"]:
+            continue
+        shown = len(picture["promises"])
+        cells = [f"{one['made']:,}", f"{one['broken']:,}", f"{one['exact']:,}"]
+        cells += [table.duration(one[key]) for key in ("median", "p90", "max")]
+        cells.append(f"{shown:,}, among them all {one['broken']:,} broken ones")
+        body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        rows.append(f'<tr><th scope="row">{escape(name)}</th>{body}</tr>')
+    head = ["", "promised", "broken", "within 1 min", "earlier by: median", "p90", "max", "dots"]
+    return scrolled(_head(head), rows)
+
+
+def losers(found, names, units_name):
+    """Who waits longer than under the first policy, of `losses.losses` for each other one."""
+    rows = []
+    for name, one in zip(names[1:], found):
+        hours = 3600.0
+        cells = [
+            f"{one['later']:,}", f"{one['lost'] / hours:,.0f}", table.duration(one["worst"]), f"{one['earlier']:,}",
+            f"{one['won'] / hours:,.0f}", f"{one['same']:,}",
+            ", ".join(f"{user} ({lost / hours:,.0f})" for user, lost in one["users"]) or "-",
+        ]  # fmt: skip
+        body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        rows.append(f'<tr><th scope="row">{escape(name)}</th>{body}</tr>')
+    head = [
+        f"against {names[0]}", "jobs later", f"{units_name} hours lost", "most", "jobs earlier", f"{units_name} hours won", "same",
+        f"users who lose most ({units_name} hours)",
+    ]  # fmt: skip
+    return scrolled(_head(head), rows)
+
+
+def provenance(records):
+    """What the results were made of: command, files with their digests, versions."""
+    lines = []
+    for record in records:
+        for key in ("command", "engine"):
+            if record.get(key):
+                lines.append((key, record[key]))
+        for one in record.get("files", ()):
+            lines.append((one["path"], f"SHA-256 {one['sha256']}"))
+        scheduler = record.get("scheduler") or {}
+        if scheduler:
+            text = " ".join([scheduler["path"], *scheduler["args"]])
+            lines.append((text, f"SHA-256 {scheduler['sha256']}"))
+        for name, version in (record.get("versions") or {}).items():
+            lines.append((f"version of {name}", version))
+    rows = [
+        f"<tr><th scope='row'>{escape(str(key))}</th><td>{escape(str(value))}</td></tr>"
+        for key, value in dict.fromkeys(lines)
+    ]
+    if not rows:
+        return ""
+    return (
+        f"<details><summary>What these results are made of</summary>{scrolled('', rows)}</details>"
+    )

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The files of one policy's result: jobs.csv, schedule.json, machine_states.csv, eventlogs, SWF."""
+
+import contextlib
+import csv
+import json
+import math
+import os
+
+from flux.simulate.job import jobspec, max_wait, placement, system_of
+from flux.simulate.results.metrics import mean
+from flux.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
+from flux_embedded.formats import eventlog, states
+from flux_embedded.kernel.message import OWNER
+
+COLUMNS = (
+    "job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources",
+    "requested_time", "success", "final_state", "starting_time", "execution_time", "finish_time",
+    "waiting_time", "turnaround_time", "stretch", "allocated_resources", "consumed_energy",
+    "metadata", "queue", "user", "backfilled", "first_promise",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def naming(path):
+    """Have an error while a file is written name the file: that the disk is full does not."""
+    try:
+        yield
+    except OSError as exc:
+        raise OSError(exc.errno, exc.strerror, exc.filename or path) from None
+
+
+def number(value):
+    """A number as short as it can be written; microseconds are the finest that is kept."""
+    if value != value:
+        return ""
+    value = round(value, 6)
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def write_jobs(outcome, path):
+    """``jobs.csv``: Batsim's columns, in order of submission, and what we know beyond them."""
+    workload = outcome.workload
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for index, job in enumerate(workload.jobs):
+            how = outcome.how[index]
+            submit, start, end = (
+                outcome.submit[index],
+                outcome.start[index],
+                outcome.end[index],
+            )
+            ran = start == start
+            ended = ran and end == end
+            run = end - start if ended else (-1.0 if ran else math.nan)
+            turnaround = end - submit if ended else math.nan
+            writer.writerow(
+                (
+                    job.id,
+                    workload.name,
+                    f"delay:{number(job.run)}",
+                    number(submit),
+                    outcome.size[index],
+                    number(job.limit) if job.limit else -1,
+                    int(how == states.COMPLETED) if how else "",
+                    FINAL.get(how, ""),
+                    number(start),
+                    number(run),
+                    number(end) if ended else "",
+                    number(start - submit) if ran else "",
+                    number(turnaround),
+                    _stretch(turnaround, run) if ended else "",
+                    outcome.allocated[index] or "",
+                    -1,
+                    _metadata(outcome, index),
+                    job.queue or "",
+                    job.user or "",
+                    outcome.told_backfilled[index],
+                    number(outcome.promise[index]),
+                )
+            )
+
+
+#: Types of the exceptions by which jobs end, where it is not ``exec``.
+_EXCEPTIONS = {states.TIMEOUT: "timeout", states.CANCELED: "cancel", PREEMPTED: "preempt"}
+
+
+def _metadata(outcome, index):
+    """What else is told of a job: why it was refused or ended, for which job, how long it may wait, how it is to be placed,
+    and what the tables of a site go by."""
+    job = outcome.workload.jobs[index]
+    asked = system_of(job)
+    deadline = asked.get("deadline")
+    found = {
+        "bank": job.group if asked.get("bank") is None else asked["bank"],
+        "licenses": asked.get("licenses"),
+        "deadline": deadline - outcome.epoch if type(deadline) in (int, float) else None,
+        "note": outcome.notes.get(index) or None,
+        "preempted_for": outcome.preempted_for.get(index),
+        "max_wait": max_wait(job),
+        "placement": placement(job),
+        "constraints": asked.get("constraints") if placement(job) else None,
+    }
+    found = {key: value for key, value in found.items() if value is not None}
+    return json.dumps(found) if found else ""
+
+
+def _stretch(turnaround, run):
+    if run > 0:
+        return number(turnaround / run)
+    return "inf" if turnaround > 0 else 1
+
+
+def write_schedule(outcome, path):
+    """``schedule.json``: Batsim's totals."""
+    workload = outcome.workload
+    jobs = workload.jobs
+    ended = [i for i in outcome.started() if outcome.end[i] == outcome.end[i]]
+    waits = [outcome.start[i] - outcome.submit[i] for i in ended]
+    turnarounds = [outcome.end[i] - outcome.submit[i] for i in ended]
+    slowdowns = [
+        turnaround / (outcome.end[i] - outcome.start[i])
+        for i, turnaround in zip(ended, turnarounds)
+        if outcome.end[i] > outcome.start[i]
+    ]
+    span = outcome.last
+    computing = math.fsum(outcome.size[i] * outcome.run_of(i) for i in outcome.started())
+    computing += math.fsum(
+        count_units(units) * (min(end or span, span) - max(start, 0.0))
+        for start, end, units in outcome.others.values()
+    )
+    how = outcome.how
+    success = how.count(states.COMPLETED)
+    figures = {
+        "batsim_version": "",
+        "consumed_joules": -1,
+        "makespan": span,
+        "max_slowdown": max(slowdowns, default=0),
+        "max_turnaround_time": max(turnarounds, default=0),
+        "max_waiting_time": max(waits, default=0),
+        "mean_slowdown": mean(slowdowns) if slowdowns else 0,
+        "mean_turnaround_time": mean(turnarounds) if turnarounds else 0,
+        "mean_waiting_time": mean(waits) if waits else 0,
+        "nb_computing_machines": workload.units,
+        "nb_grouped_switches": 0,
+        "nb_jobs": len(jobs),
+        "nb_jobs_finished": len(ended),
+        "nb_jobs_killed": sum(
+            how.count(code) for code in (states.TIMEOUT, states.CANCELED, PREEMPTED)
+        ),
+        "nb_jobs_rejected": how.count(REJECTED),
+        "nb_jobs_success": success,
+        "nb_machine_switches": 0,
+        "success_rate": success / len(jobs) if jobs else 0,
+        "time_computing": computing,
+        "time_idle": workload.units * span - computing,
+        "time_sleeping": 0,
+        "time_switching_off": 0,
+        "time_switching_on": 0,
+        "time_unavailable": 0,
+    }
+    write_json(figures, path)
+
+
+def write_machine_states(outcome, path):
+    """``machine_states.csv``: units idle and in use, a row for each time at which that changes."""
+    held = [
+        (outcome.start[index], outcome.end[index], outcome.size[index])
+        for index in outcome.started()
+    ]
+    held += [
+        (max(start, 0.0), math.nan if end is None else end, count_units(units))
+        for start, end, units in outcome.others.values()
+    ]
+    changes = busy_changes(held)
+    units = outcome.workload.units
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write("time,nb_sleeping,nb_switching_on,nb_switching_off,nb_idle,nb_computing\n")
+        busy = 0
+        if 0.0 not in changes:
+            stream.write(f"0,0,0,0,{units},0\n")
+        for when in sorted(changes):
+            if changes[when]:
+                busy += changes[when]
+                stream.write(f"{number(when)},0,0,0,{units - busy},{busy}\n")
+
+
+def busy_changes(held):
+    """By how much the units in use change when, of (start, end or NaN, units)."""
+    changes = {}
+    for start, end, size in held:
+        changes[start] = changes.get(start, 0) + size
+        if end == end:
+            changes[end] = changes.get(end, 0) - size
+    return changes
+
+
+def write_json(value, path):
+    """Write a JSON object with sorted keys, all at once."""
+    temporary = f"{path}.new"
+    with open(temporary, "w", encoding="utf-8") as stream:
+        json.dump(value, stream, indent=1, sort_keys=True)
+        stream.write("\n")
+    os.replace(temporary, path)
+
+
+def write_swf(outcome, path):
+    """The schedule as a trace in the Standard Workload Format."""
+    workload = outcome.workload
+    users, groups, queues = {}, {}, {}
+    codes = {states.COMPLETED: 1, states.FAILED: 0, states.TIMEOUT: 0}
+    lines = []
+    for index, job in enumerate(workload.jobs):
+        start, end = outcome.start[index], outcome.end[index]
+        ran = start == start
+        wait = (start if ran else end) - outcome.submit[index]
+        run = outcome.run_of(index) if ran else -1
+        fields = [
+            index + 1,
+            outcome.submit[index],
+            wait,
+            run,
+            outcome.size[index] if ran else -1,
+            -1,
+            -1,
+            outcome.size[index],
+        ]
+        fields += [job.limit or -1, -1, codes.get(outcome.how[index], 5)]
+        fields += [_code(users, job.user), _code(groups, job.group), -1]
+        fields += [queues.setdefault(job.queue, len(queues) + 1) if job.queue else -1, -1, -1, -1]
+        lines.append(" ".join(number(float(value)) or "-1" for value in fields))
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write("; Version: 2.2\n; Note: written by flux simulate\n")
+        stream.write(f"; UnixStartTime: {int(workload.epoch)}\n; MaxJobs: {len(lines)}\n")
+        stream.write(f"; MaxNodes: {workload.machine.nodes}\n; MaxProcs: {workload.units}\n")
+        for name, code in queues.items():
+            stream.write(f"; Queue: {code} {name}\n")
+        stream.write("\n".join(lines) + "\n")
+
+
+def _code(codes, name):
+    """The number that stands for a name in a trace; -1 for none."""
+    return -1 if name is None else codes.setdefault(name, len(codes) + 1)
+
+
+def write_trace(workload, path):
+    """The jobs of a workload, before anything became of them, in the Standard Workload Format."""
+    users, groups, queues = {}, {}, {}
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(
+            f"; Version: 2.2\n; Computer: {workload.machine}\n; Installation: none: {workload.name}\n"
+        )
+        stream.write(
+            f"; Conversion: flux simulate\n; MaxJobs: {len(workload.jobs)}\n; MaxRecords: {len(workload.jobs)}\n"
+        )
+        stream.write(f"; UnixStartTime: {int(workload.epoch)}\n")
+        stream.write(f"; MaxNodes: {workload.machine.nodes}\n; MaxProcs: {workload.units}\n")
+        for job in workload.jobs:
+            if job.queue and job.queue not in queues:
+                queues[job.queue] = len(queues) + 1
+                stream.write(f"; Queue: {queues[job.queue]} {job.queue}\n")
+        for index, job in enumerate(workload.jobs, 1):
+            fields = [index, job.submit, -1, job.run, -1, -1, -1, job.size, job.limit or -1, -1, -1]
+            fields += [_code(users, job.user), _code(groups, job.group), -1]
+            fields += [queues.get(job.queue, -1), -1, -1, -1]
+            stream.write(" ".join(number(float(value)) for value in fields) + "\n")
+
+
+def write_eventlogs(outcome, directory):
+    """A directory for each job, with its eventlog (RFC 18, 21), jobspec and R."""
+    base = outcome.epoch
+    for index, job in enumerate(outcome.workload.jobs):
+        own = os.path.join(directory, str(index + 1))
+        os.makedirs(own, exist_ok=True)
+        with open(os.path.join(own, "eventlog"), "w", encoding="utf-8") as stream:
+            for when, name, context in events_of(outcome, index):
+                stream.write(eventlog.encode(base + when, name, context))
+        with open(os.path.join(own, "jobspec"), "w", encoding="utf-8") as stream:
+            json.dump(jobspec(job), stream)
+        if outcome.R is not None and outcome.R[index] is not None:
+            with open(os.path.join(own, "R"), "w", encoding="utf-8") as stream:
+                json.dump(outcome.R[index], stream)
+
+
+def events_of(outcome, index):
+    """The events of a job, as (seconds since the workload began, name, context or None)."""
+    job = outcome.workload.jobs[index]
+    submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
+    how = outcome.how[index]
+    userid = outcome.workload.userids.get(job.user, OWNER)
+    events = [
+        (submit, "submit", {"userid": userid, "urgency": job.urgency, "flags": 0, "version": 1}),
+        (submit, "validate", None),
+        (submit, "depend", None),
+        (submit, "priority", {"priority": job.urgency}),
+    ]
+    ended = end == end
+    if start == start:
+        events += [(start, "alloc", None), (start, "start", None)]
+        if ended:
+            if how in (states.TIMEOUT, states.CANCELED, states.FAILED, PREEMPTED):
+                kind = _EXCEPTIONS.get(how, "exec")
+                note = "resource allocation expired" if how == states.TIMEOUT else ""
+                note = note or outcome.notes.get(index, "")
+                context = {"type": kind, "severity": 0, "userid": 0, "note": note}
+                events.append((end, "exception", context))
+            status = 0 if how == states.COMPLETED else 36608
+            events += [
+                (end, "finish", {"status": status}),
+                (end, "release", {"ranks": "all", "final": True}),
+                (end, "free", None),
+                (end, "clean", None),
+            ]
+    elif ended:
+        kind = "alloc" if how == REJECTED else "cancel"
+        context = {"type": kind, "severity": 0, "userid": 0, "note": outcome.notes.get(index, "")}
+        events += [(end, "exception", context), (end, "clean", None)]
+    return events

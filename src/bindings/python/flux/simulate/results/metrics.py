@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Figures about an outcome. doc/guide/comparing.rst says how each is defined."""
+
+import bisect
+import heapq
+import math
+
+from flux.simulate.results.outcome import PREEMPTED, REJECTED, count_units
+from flux_embedded.formats import states
+
+#: Run times below this count as this in the bounded slowdown, seconds.
+TAU = 10.0
+
+#: Upper bounds of the classes of size (units) and of run time (seconds), with their names.
+SIZES = ((1, "1"), (8, "2-8"), (32, "9-32"), (math.inf, "33+"))
+RUNS = ((3600, "< 1 h"), (8 * 3600, "1-8 h"), (math.inf, "> 8 h"))
+
+#: A start later than promised by more than this is a broken promise, seconds.
+LATE = 1e-3
+
+#: Users that a report names; the others are counted together.
+USERS = 10
+#: Classes of size and of run time in a report: so many parts of the trace, with as many jobs each.
+PARTS = 4
+
+#: Points of a distribution and of a series over time that a report gets.
+QUANTILES = 200
+STEPS = 300
+
+
+def quantile(ordered, share):
+    """The value below which `share` of the sorted list `ordered` lies, interpolated."""
+    if not ordered:
+        return math.nan
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def mean(values):
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def bounded_slowdown(wait, run):
+    """max(1, (wait + run) / max(run, TAU))."""
+    return max(1.0, (wait + run) / max(run, TAU))
+
+
+def figures(outcome):
+    """The table's figures of an outcome, as {name: number}."""
+    workload = outcome.workload
+    jobs = workload.jobs
+    started = outcome.started()
+    waits = sorted(outcome.start[i] - outcome.submit[i] for i in started)
+    slowdowns = sorted(
+        bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i)) for i in started
+    )
+    how = outcome.how
+    last_submit = jobs[-1].submit if jobs else 0.0
+    sweep = Sweep(outcome)
+    promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
+    broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + LATE)
+    area = math.fsum(outcome.size[i] * outcome.run_of(i) for i in started)
+    waited = math.fsum(
+        outcome.size[i] * outcome.run_of(i) * (outcome.start[i] - outcome.submit[i])
+        for i in started
+    )
+    weighted = math.fsum(
+        outcome.size[i]
+        * outcome.run_of(i)
+        * (outcome.start[i] - outcome.submit[i] + outcome.run_of(i))
+        for i in started
+    )
+    found = {
+        "jobs": len(jobs),
+        "started": len(started),
+        "rejected": how.count(REJECTED),
+        "timeouts": how.count(states.TIMEOUT),
+        "killed": sum(how.count(code) for code in (states.CANCELED, states.FAILED, PREEMPTED)),
+        "never_started": sum(
+            1
+            for i, start in enumerate(outcome.start)
+            if start != start and how[i] not in (REJECTED, states.CANCELED, states.FAILED)
+        ),
+        "wait_mean": mean(waits),
+        "wait_median": quantile(waits, 0.5),
+        "wait_p90": quantile(waits, 0.9),
+        "wait_p95": quantile(waits, 0.95),
+        "wait_p99": quantile(waits, 0.99),
+        "wait_max": waits[-1] if waits else math.nan,
+        "bsld_mean": mean(slowdowns),
+        "bsld_median": quantile(slowdowns, 0.5),
+        "bsld_p90": quantile(slowdowns, 0.9),
+        "bsld_p95": quantile(slowdowns, 0.95),
+        "bsld_p99": quantile(slowdowns, 0.99),
+        "response_weighted": weighted / area if area else math.nan,
+        "wait_weighted": waited / area if area else math.nan,
+        "utilization": sweep.used / (workload.units * last_submit) if last_submit > 0 else math.nan,
+        "loss_of_capacity": sweep.lost / (workload.units * last_submit)
+        if last_submit > 0
+        else math.nan,
+        "makespan": outcome.last,
+        "out_of_order": len(out_of_order(outcome)) / len(started) if started else math.nan,
+        "promised": len(promised),
+        "promises_broken": broken,
+    }
+    if PREEMPTED in how:
+        ended = [i for i in started if how[i] == PREEMPTED]
+        found["preempted"] = len(ended)
+        found["hours_lost"] = math.fsum(outcome.size[i] * outcome.run_of(i) for i in ended) / 3600.0
+    return found
+
+
+#: Figures that count jobs, and so are true of a run that failed, too.
+COUNTS = (
+    "jobs", "started", "rejected", "timeouts", "killed", "never_started", "promised",
+    "promises_broken", "preempted",
+)  # fmt: skip
+
+
+def counts_only(figures):
+    """`figures` without those that are no counts, which become NaN."""
+    return {key: value if key in COUNTS else math.nan for key, value in figures.items()}
+
+
+def out_of_order(outcome):
+    """Indices of the jobs that started before one of their queue that came in earlier, with at least
+    their urgency."""
+    latest = {}
+    found = []
+    jobs = outcome.workload.jobs
+    # Jobs that follow others come in at other times than the trace says.
+    order = range(len(jobs))
+    if any(job.after is not None for job in jobs):
+        order = sorted(order, key=lambda index: outcome.submit[index])
+    for index in order:
+        start = outcome.start[index]
+        if start != start:
+            continue
+        job = jobs[index]
+        table = latest.setdefault(job.queue, {})
+        if any(urgency >= job.urgency and when > start for urgency, when in table.items()):
+            found.append(index)
+        if start > table.get(job.urgency, -1.0):
+            table[job.urgency] = start
+    return found
+
+
+class Sweep:
+    """The machine over time, up to the last submission.
+
+    Attributes:
+        used (float): unit seconds in use up to then
+        lost (float): unit seconds idle while a waiting job was no larger than what was idle
+        times, busy, queued, waiting (list): steps over the whole run, thinned out: units in use, the area
+            that waits (units times seconds of the limit or run time), and how many jobs wait
+    """
+
+    def __init__(self, outcome):
+        workload = outcome.workload
+        jobs, units = workload.jobs, workload.units
+        self.used = self.lost = 0.0
+        horizon = jobs[-1].submit if jobs else 0.0
+        events = []
+        for index, submit in enumerate(outcome.submit):
+            start, end = outcome.start[index], outcome.end[index]
+            if outcome.how[index] == REJECTED or (
+                jobs[index].after is not None and submit != submit
+            ):
+                continue
+            events.append((submit, 2, index))
+            if start == start:
+                events.append((start, 3, index))
+                if end == end:
+                    events.append((end, 0, index))
+            elif end == end:
+                events.append((end, 1, index))  # withdrawn
+        for begin, end, held in outcome.others.values():
+            count = count_units(held)
+            events.append((max(begin, 0.0), 4, count))
+            if end is not None:
+                events.append((end, 4, -count))
+        events.sort()
+        end_of_all = events[-1][0] if events else 0.0
+        step = end_of_all / STEPS if end_of_all > 0 else 1.0
+        self.times, self.busy, self.queued, self.waiting = [], [], [], []
+        gone = bytearray(len(jobs))
+        waiting = []
+        busy = area = length = 0
+        busy_area = queue_area = length_area = 0.0
+        before = bucket = 0.0
+        for when, kind, index in events:
+            if when > before:
+                span = when - before
+                if before < horizon:
+                    part = min(when, horizon) - before
+                    self.used += busy * part
+                    while waiting and gone[waiting[0][1]]:
+                        heapq.heappop(waiting)
+                    if waiting and waiting[0][0] <= units - busy:
+                        self.lost += (units - busy) * part
+                busy_area += busy * span
+                queue_area += area * span
+                length_area += length * span
+                before = when
+                if when - bucket >= step:
+                    self._note(bucket, when, busy_area, queue_area, length_area)
+                    bucket, busy_area, queue_area, length_area = when, 0.0, 0.0, 0.0
+            if kind == 4:
+                busy += index
+                continue
+            job = jobs[index]
+            size = outcome.size[index]
+            weight = size * (job.limit or job.seconds)
+            if kind == 2:
+                heapq.heappush(waiting, (size, index))
+                area += weight
+                length += 1
+            elif kind == 0:
+                busy -= size
+            else:
+                gone[index] = 1
+                area -= weight
+                length -= 1
+                if kind == 3:
+                    busy += size
+        if before > bucket:
+            self._note(bucket, before, busy_area, queue_area, length_area)
+
+    def _note(self, begin, end, busy_area, queue_area, length_area):
+        self.times.append(begin)
+        self.busy.append(busy_area / (end - begin))
+        self.queued.append(queue_area / (end - begin))
+        self.waiting.append(length_area / (end - begin))
+
+
+def class_of(size, run):
+    """The class of a job: (size, run time), as names."""
+    return (
+        next(name for bound, name in SIZES if size <= bound),
+        next(name for bound, name in RUNS if run < bound or bound == math.inf),
+    )
+
+
+def classes(outcome):
+    """{class: {jobs, wait, bsld}} with means, for classes of size and run time, and queues."""
+    groups = {}
+    jobs = outcome.workload.jobs
+    for index in outcome.started():
+        job = jobs[index]
+        wait, run = outcome.start[index] - outcome.submit[index], outcome.run_of(index)
+        size, length = class_of(outcome.size[index], job.seconds)
+        keys = [f"{size} x {length}"]
+        if job.queue is not None:
+            keys.append(f"queue {job.queue}")
+        for key in keys:
+            entry = groups.setdefault(key, [0, 0.0, 0.0])
+            entry[0] += 1
+            entry[1] += wait
+            entry[2] += bounded_slowdown(wait, run)
+    names = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
+    names += sorted(key for key in groups if key.startswith("queue "))
+    return {
+        name: {
+            "jobs": groups[name][0],
+            "wait": groups[name][1] / groups[name][0],
+            "bsld": groups[name][2] / groups[name][0],
+        }
+        for name in names
+        if name in groups
+    }
+
+
+def distribution(outcome):
+    """Waits at evenly spread shares of the jobs, ascending."""
+    waits = sorted(outcome.start[i] - outcome.submit[i] for i in outcome.started())
+    return [quantile(waits, i / QUANTILES) for i in range(QUANTILES + 1)] if waits else []
+
+
+def slowdown_distribution(outcome):
+    """Bounded slowdowns at evenly spread shares of the jobs, ascending."""
+    values = sorted(
+        bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i))
+        for i in outcome.started()
+    )
+    return [quantile(values, i / QUANTILES) for i in range(QUANTILES + 1)] if values else []
+
+
+def parts(values, count=PARTS):
+    """Bounds that part values into groups of about equal size: the largest value of each, ascending."""
+    ordered = sorted(values)
+    places = (-(-len(ordered) * part // count) - 1 for part in range(1, count + 1))
+    return sorted({ordered[place] for place in places}) if ordered else []
+
+
+def part_names(bounds, write):
+    """Names of the groups that `parts` gives: ``1``, ``2-8``, ``> 8``."""
+    names = []
+    for place, bound in enumerate(bounds):
+        before = bounds[place - 1] if place else None
+        if place and place == len(bounds) - 1:
+            names.append(f"> {write(before)}")
+        elif before is None:
+            names.append(f"up to {write(bound)}")
+        else:
+            names.append(f"{write(before)} to {write(bound)}")
+    return names
+
+
+def groups(outcome):
+    """Means of jobs by what they have in common; the groups are the same for all policies.
+
+    Returns:
+        dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld}}; ``size`` and run time are
+        parted where the trace has as many jobs on either side; only those of which there is more than one
+    """
+    work = outcome.workload
+    size_bounds = parts(job.size for job in work.jobs)
+    run_bounds = parts(job.seconds for job in work.jobs)
+    sizes = part_names(size_bounds, str)
+    runs = part_names(run_bounds, _span_text)
+    users = _largest_users(work)
+    found = {"size and run time": {}, "size": {}, "user": {}, "queue": {}}
+    for size in sizes:
+        found["size"][size] = []
+        for run in runs:
+            found["size and run time"][f"{size}, {run}"] = []
+    for index in outcome.started():
+        job = work.jobs[index]
+        size = sizes[bisect.bisect_left(size_bounds, job.size)]
+        run = runs[bisect.bisect_left(run_bounds, job.seconds)]
+        user = None if job.user is None else job.user if job.user in users else "all others"
+        keys = {
+            "size and run time": f"{size}, {run}",
+            "size": size,
+            "user": user,
+            "queue": job.queue,
+        }
+        for kind, name in keys.items():
+            if name is not None:
+                found[kind].setdefault(name, []).append(index)
+    order = [*users, "all others"]
+    found["user"] = {name: found["user"][name] for name in order if name in found["user"]}
+    found["queue"] = dict(sorted(found["queue"].items()))
+    return {
+        kind: {name: _means(outcome, some) for name, some in table.items() if some}
+        for kind, table in found.items()
+        if sum(map(bool, table.values())) > 1
+    }
+
+
+def _span_text(seconds):
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def _largest_users(work):
+    """The users with the largest areas, the largest first."""
+    areas = {}
+    for job in work.jobs:
+        if job.user is not None:
+            areas[job.user] = areas.get(job.user, 0.0) + job.size * job.seconds
+    return sorted(areas, key=lambda user: -areas[user])[:USERS]
+
+
+def _means(outcome, indices):
+    waits = sorted(outcome.start[i] - outcome.submit[i] for i in indices)
+    slowdowns = [
+        bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i)) for i in indices
+    ]
+    return {
+        "jobs": len(indices),
+        "wait": mean(waits),
+        "wait_p90": quantile(waits, 0.9),
+        "bsld": mean(slowdowns),
+    }

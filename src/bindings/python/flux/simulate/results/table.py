@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Figures as text for a terminal."""
+
+import math
+
+from flux.simulate.results.metrics import RUNS, SIZES
+from flux.simulate.results.statistics import interval, paired, verdict
+from flux.simulate.trace import variant_text
+
+
+def duration(seconds):
+    """Seconds as a person writes them: three digits, the largest unit that fits."""
+    if seconds is None or seconds != seconds:
+        return "-"
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "m")):
+        if abs(seconds) >= unit:
+            return (
+                f"{seconds / unit:.3g}{name}"
+                if abs(seconds) < 1000 * unit
+                else f"{seconds / unit:.0f}{name}"
+            )
+    return f"{seconds:.3g}s"
+
+
+def plain(value):
+    """A number with three digits."""
+    if value is None or value != value:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def percent(value):
+    """A share in per cent."""
+    return "-" if value is None or value != value else f"{100 * value:.1f}%"
+
+
+def _started(summary):
+    """Jobs that started, and of how many if some did not."""
+    started, jobs = summary["figures"]["started"], summary["figures"]["jobs"]
+    return f"{started:,}" if started == jobs else f"{started:,}/{jobs:,}"
+
+
+def _broken(summary):
+    made = summary["figures"]["promised"]
+    return f"{summary['figures']['promises_broken']}/{made}" if made else "-"
+
+
+def _rate(summary):
+    return "-" if summary.get("failed") else plain(summary["jobs_per_second"])
+
+
+def _figure(heading, key, write):
+    return heading, lambda summary: write(summary["figures"].get(key))
+
+
+#: heading, ``text(summary)``
+COLUMNS = (
+    ("started", _started),
+    _figure("wait mean", "wait_mean", duration),
+    _figure("median", "wait_median", duration),
+    _figure("p90", "wait_p90", duration),
+    _figure("max", "wait_max", duration),
+    _figure("bsld mean", "bsld_mean", plain),
+    _figure("median", "bsld_median", plain),
+    _figure("p90", "bsld_p90", plain),
+    _figure("util", "utilization", percent),
+    _figure("lost", "loss_of_capacity", percent),
+    _figure("ooo", "out_of_order", percent),
+    ("broken", _broken),
+    ("jobs/s", _rate),
+)
+
+#: Figures that only a page has room for.
+MORE_COLUMNS = (
+    _figure("wait p95", "wait_p95", duration),
+    _figure("p99", "wait_p99", duration),
+    _figure("by area", "wait_weighted", duration),
+    _figure("bsld p95", "bsld_p95", plain),
+    _figure("p99", "bsld_p99", plain),
+    _figure("response by area", "response_weighted", duration),
+    _figure("makespan", "makespan", duration),
+    _figure("timeouts", "timeouts", plain),
+    _figure("refused", "rejected", plain),
+)
+
+MORE_LEGEND = (
+    "p95, p99: interpolated like p90; by area: mean weighted by size times run time, so that a policy that"
+    " helps many small jobs at the cost of few large ones does not look better than it is; makespan: to the"
+    " end of the last job"
+)
+
+LEGEND = (
+    "#: number of the policy, for --diff; started: jobs, of those there are; wait: mean, median, 90 % and"
+    " longest; bsld: bounded slowdown (tau 10 s); p90: by linear interpolation between the two nearest"
+    " jobs; util: utilization to the last submission; lost: capacity idle while a job waited that was no"
+    " larger; ooo: started before a job that came earlier; broken: promises of those made; jobs/s:"
+    " simulated per second of processor time"
+)
+
+
+def label(summary):
+    """A policy's name, and whether its figures are to be trusted."""
+    if summary.get("failed"):
+        return f"{summary['policy']} (failed)"
+    if summary.get("interrupted"):
+        return f"{summary['policy']} (interrupted)"
+    return summary["policy"]
+
+
+def number_of(summaries):
+    """The number of each policy, by its place in the call that made the results, if they know it."""
+    numbers = [summary.get("number") for summary in summaries]
+    if None in numbers or len(set(numbers)) < len(numbers):
+        return list(range(1, len(summaries) + 1))
+    return numbers
+
+
+def lines(rows, align="<"):
+    """Rows of texts as columns; the first column is aligned left, the others right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [text.rjust(width) for text, width in zip(row[1:], widths[1:])]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def main_table(summaries):
+    """The table: a line a policy."""
+    rows = [["policy", "#", *(heading for heading, _ in COLUMNS)]]
+    for number, summary in zip(number_of(summaries), summaries):
+        rows.append([label(summary), str(number), *(text(summary) for _, text in COLUMNS)])
+    return lines(rows)
+
+
+def class_names(summaries):
+    """The classes of any of the results, by size and run time, then the queues."""
+    known = {name for summary in summaries for name in summary["classes"]}
+    order = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
+    return [name for name in order if name in known] + sorted(known.difference(order))
+
+
+def class_table(summaries, figure="bsld"):
+    """The matrix class x policy of a mean."""
+    summaries = [summary for summary in summaries if not summary.get("failed")]
+    names = class_names(summaries)
+    write = plain if figure == "bsld" else duration
+    rows = [["class", "jobs", *(summary["policy"] for summary in summaries)]]
+    for name in names:
+        row = [name]
+        entries = [summary["classes"].get(name) for summary in summaries]
+        row.append(f"{next(entry['jobs'] for entry in entries if entry):,}")
+        row += [write(entry[figure]) if entry else "-" for entry in entries]
+        rows.append(row)
+    return lines(rows)
+
+
+def remarks(summaries, with_failures=True):
+    """What a reader of the table must know besides."""
+    found = []
+    for summary in summaries:
+        figures, name = summary["figures"], summary["policy"]
+        if summary.get("failed"):
+            if not with_failures:
+                continue
+            found.append(f"{name}: failed, so its figures are left out: {summary['failed']}")
+            continue
+        if summary.get("interrupted"):
+            found.append(
+                f"{name}: interrupted: the figures are of the jobs that had started by then"
+            )
+        if figures["rejected"]:
+            found.append(f"{name}: {figures['rejected']:,} jobs were refused by the scheduler")
+        if figures.get("preempted"):
+            found.append(
+                f"{name}: {figures['preempted']:,} jobs were ended to make way for others, with which"
+                f" {figures['hours_lost']:,.1f} {summary.get('unit', 'node')}-hours were lost"
+            )
+        if figures["never_started"]:
+            found.append(f"{name}: {figures['never_started']:,} jobs never started")
+        if summary.get("log_lines"):
+            first = summary["log"][0]["text"].splitlines()[0]
+            found.append(
+                f"{name}: {summary['log_lines']:,} warnings in its log, the first: {first}"
+            )
+    return found
+
+
+def by_variant(summaries):
+    """[(variant, summaries)] of what a study varied, in their order; a variant is {option: value}."""
+    groups = {}
+    for summary in summaries:
+        variant = summary.get("variant") or {}
+        groups.setdefault(tuple(variant.items()), []).append(summary)
+    return [(dict(variant), some) for variant, some in groups.items()]
+
+
+def by_policy(summaries):
+    """[(policy, summaries)], in the order of the policies."""
+    groups = {}
+    for number, summary in zip(number_of(summaries), summaries):
+        groups.setdefault((summary.get("number", number), summary["policy"]), []).append(summary)
+    return [(name, groups[number, name]) for number, name in groups]
+
+
+def tables(summaries):
+    """All tables about some results, as lines of text."""
+    found = []
+    variants = by_variant(summaries)
+    for variant, some in variants:
+        if len(variants) > 1:
+            found += ["", f"{variant_text(variant)}:"]
+        if any(summary.get("seed") is not None for summary in some):
+            found += ["", *seeds_table(by_policy(some))]
+        else:
+            found += ["", *main_table(some), "", *class_table(some)]
+    if len(variants) > 1:
+        for heading, key, write in SWEPT_FIGURES:
+            found += ["", f"{heading}:", *sweep_table(variants, key, write)]
+    return found
+
+
+#: Figures of which a sweep has a table, and a curve in the report.
+SWEPT_FIGURES = (
+    ("Mean wait", "wait_mean", duration),
+    ("Mean bounded slowdown", "bsld_mean", plain),
+    ("Utilization", "utilization", percent),
+)
+
+
+def sweep_table(variants, key, write):
+    """The matrix variant x policy of a figure, with 95 % intervals where there are several seeds."""
+    names = []
+    for _, some in variants:
+        names += [name for name, _ in by_policy(some) if name not in names]
+    rows = [["", *names]]
+    for variant, some in variants:
+        row, groups = [variant_text(variant)], dict(by_policy(some))
+        for name in names:
+            one = groups.get(name)
+            if one is None or any(summary.get("failed") for summary in one):
+                row.append("-" if one is None else "failed")
+                continue
+            middle, width = interval(values_of(one, key))
+            row.append(write(middle) if len(one) == 1 else f"{write(middle)} ± {write(width)}")
+        rows.append(row)
+    return lines(rows)
+
+
+def values_of(summaries, key):
+    """A figure of several results; NaN where there is none."""
+    return [
+        math.nan if (value := summary["figures"][key]) is None else value for summary in summaries
+    ]
+
+
+def _whole(groups):
+    """The groups of policies that finished every seed; and (policy, seeds) of the others."""
+    failed = [
+        (name, len(summaries))
+        for name, summaries in groups
+        if any(summary.get("failed") for summary in summaries)
+    ]
+    names = {name for name, _ in failed}
+    return [group for group in groups if group[0] not in names], failed
+
+
+def seeds_table(groups):
+    """Means over seeds with 95 % intervals, and each policy against the first, paired by seed.
+
+    A policy that failed on one of them has no mean: it would be that of its easier workloads.
+
+    Args:
+        groups (list): (policy, [summary of each seed])
+    """
+    keys = (
+        ("wait mean", "wait_mean", duration),
+        ("bsld mean", "bsld_mean", plain),
+        ("util", "utilization", percent),
+    )
+    groups, failed = _whole(groups)
+    rows = [["policy", "seeds", *(f"{heading} ± 95 %" for heading, _, _ in keys)]]
+    rows += [[f"{name} (failed)", str(count), "-", "-", "-"] for name, count in failed]
+    for name, summaries in groups:
+        row = [name, str(len(summaries))]
+        for _, key, write in keys:
+            middle, width = interval(values_of(summaries, key))
+            row.append(f"{write(middle)} ± {write(width)}")
+        rows.append(row)
+    text = lines(rows)
+    if len(groups) < 2:
+        return text
+    base, reference = groups[0]
+    rows = [[f"against {base}", *(heading for heading, _, _ in keys)]]
+    for name, summaries in groups[1:]:
+        row = [name]
+        for _, key, write in keys:
+            first, second = values_of(reference, key), values_of(summaries, key)
+            middle, width = paired(first, second)
+            said = verdict(first, second)
+            value = f"{'+' if middle > 0 else ''}{write(middle)} ± {write(width)}"
+            row.append(said if said == "no difference" else value)
+        rows.append(row)
+    return [*text, "", "Differences, paired by seed, with 95 % intervals:", *lines(rows)]

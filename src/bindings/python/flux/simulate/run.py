@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Running the policies of a call: each in a process of its own, side by side."""
+
+import collections
+import json
+import math
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import time
+import traceback
+
+from flux.simulate import failure
+from flux.simulate.engine.lean import EPOCH, LeanEngine, default_queue
+from flux.simulate.outages import Outages
+from flux.simulate.results import files, metrics
+from flux.simulate.results.outcome import Outcome
+from flux.simulate.results.picture import picture_data
+from flux.simulate.workload.text import digest
+from flux_embedded.kernel import collector
+
+#: Jobs of an instance whose starts are listed.
+LISTED = 200
+#: What ends a command. Held back while a run is forked: what a handler raises in the callbacks
+#: around fork() is dropped by Python, and a run that is not listed yet would be missed.
+ENDING = {signal.SIGINT, signal.SIGTERM}
+#: Seconds between two reports of progress from a run.
+REPORT_EVERY = 0.25
+
+
+class Settings:
+    """How to run a workload, the same for all policies; see ``flux simulate --help``.
+
+    Attributes:
+        engine (str): "lean" or "instance"
+        grain (str): see `LeanEngine`
+        forecast (bool): let the schedulers estimate and explain
+        config (dict): the instance's configuration
+        script (Script or None): what happens besides
+        jobtap (list of str): plugin files
+        eventlogs, swf (bool): write these too
+        failures (str or None): how nodes fail, see `simulate.outages`
+        provenance (dict): what results are made of, but for the scheduler
+        live (bool): the jobs are those of the running instance
+    """
+
+    def __init__(self, **keys):
+        self.engine = "lean"
+        self.grain = "batch"
+        self.forecast = False
+        self.config = {}
+        self.script = None
+        self.jobtap = ()
+        self.eventlogs = False
+        self.swf = False
+        self.provenance = {}
+        self.live = False
+        self.failures = None
+        self.__dict__.update(keys)
+
+
+def make_engine(workload, policy, settings, outcome):
+    """The engine for one run."""
+    epoch = workload.epoch or EPOCH
+    if settings.engine == "instance":
+        from flux.simulate.engine.instance import InstanceEngine as Engine
+
+        more = {"config": settings.config, "jobtap": settings.jobtap}
+    else:
+        Engine = LeanEngine
+        more = {
+            "grain": settings.grain,
+            "config": {"queues": workload.queues, **settings.config},
+            "running": workload.running,
+            "down": workload.down,
+        }
+    engine = Engine(
+        workload.machine,
+        workload.jobs,
+        policy.path,
+        policy.args,
+        outcome,
+        epoch=epoch,
+        forecast=settings.forecast,
+        **more,
+    )
+    if settings.script is not None:
+        settings.script.install(engine)
+    if settings.failures is not None:
+        Outages.parse(settings.failures).install(engine)
+    return engine
+
+
+def check_queues(workload, config):
+    """Check that the jobs of a workload are for queues that the configuration has.
+
+    Without ``queues`` in the configuration the queues of jobs do not matter.
+
+    Raises:
+        ValueError: some are not; the text says how many and which
+    """
+    known = config.get("queues") or workload.queues
+    if not known:
+        return
+    default = default_queue(config)
+    others = collections.Counter(
+        name for job in workload.jobs if (name := job.queue or default) not in known
+    )
+    if not others:
+        return
+    have = ", ".join(sorted(known))
+    parts = [
+        f"{count:,} for {name!r}" if name else f"{count:,} that name none"
+        for name, count in others.most_common(5)
+    ]
+    raise ValueError(
+        f"{sum(others.values()):,} of {len(workload.jobs):,} jobs are for queues that are not configured"
+        f" ({', '.join(parts)}); [queues] has {have}. Name them there, or a default in"
+        " policy.jobspec.defaults.system.queue"
+    )
+
+
+def simulate(workload, policy, settings, tell=None, catch=False):
+    """Run one policy.
+
+    Args:
+        workload (Workload): the jobs
+        policy (Policy): what to try
+        settings (Settings): how
+        tell: None, or called with a dict of progress now and then
+        catch (bool): have SIGINT end the run with the results so far, and an exception of the module
+            be the reason in ``failed``
+
+    Returns:
+        (Outcome, dict): what became of the jobs, and a summary; its ``failed`` is None, or says why the
+            policy cannot be compared with others
+
+    Raises:
+        whatever the module raises, unless `catch`
+    """
+    outcome = Outcome(workload, workload.epoch or EPOCH, keep_R=settings.eventlogs)
+    engine = make_engine(workload, policy, settings, outcome)
+    if catch:
+
+        def interrupt(signum, frame):
+            if engine.interrupted:
+                raise KeyboardInterrupt
+            engine.interrupted = True
+
+        signal.signal(signal.SIGINT, interrupt)
+    if tell is not None:
+        engine.every = _reporter(outcome, engine, tell)
+    collector.settle()
+    wall, cpu = time.perf_counter(), time.process_time()
+    witness = failure.Witness(policy.path)
+    if catch:
+        witness.run(engine)
+    else:
+        engine.run()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    # A script or failures may take the nodes that jobs wait for, and a question about the running instance has
+    # "never" for an answer.
+    is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
+    failed = witness.reason or failure.reason_of(
+        outcome, engine.log.lines, policy.path, is_excused, engine.ended_at
+    )
+    figures = metrics.figures(outcome)
+    summary = {
+        "policy": policy.name,
+        "slug": policy.slug,
+        "failed": failed,
+        # A failed run keeps its counts; its means would be those of the jobs that it did start.
+        "figures": metrics.counts_only(figures) if failed else figures,
+        "classes": {} if failed else metrics.classes(outcome),
+        "interrupted": engine.interrupted,
+        "seconds": wall,
+        "cpu_seconds": cpu,
+        "jobs_per_second": outcome.done / cpu if cpu > 0 else math.nan,
+        "log": [
+            {"time": when - outcome.epoch, "level": level, "text": text}
+            for when, level, text in engine.log.lines[:100]
+        ],
+        "log_lines": len(engine.log.lines),
+    }
+    if outcome.preempted_for:
+        summary["unit"] = workload.unit
+    resource = getattr(engine, "resource", None)
+    if resource is not None and len(resource.history) > 1:
+        summary["available"] = outcome.available(resource.history)
+    if outcome.others:
+        summary["others"] = outcome.others
+    if workload.running or settings.live:
+        jobs = workload.jobs[:LISTED]
+        summary["asked"] = {job.id: (job.user or "", outcome.size[i]) for i, job in enumerate(jobs)}
+        summary["starts"] = {
+            job.id: outcome.epoch + outcome.start[i]
+            for i, job in enumerate(jobs)
+            if outcome.start[i] == outcome.start[i]
+        }
+    return outcome, summary
+
+
+def _reporter(outcome, engine, tell):
+    last = [time.perf_counter()]
+    began = last[0]
+
+    def report():
+        now = time.perf_counter()
+        if now - last[0] < REPORT_EVERY:
+            return
+        last[0] = now
+        rate = outcome.done / (now - began)
+        left = len(outcome.submit) - outcome.done
+        tell(
+            {
+                "virtual": outcome.epoch + engine.now,
+                "done": outcome.done,
+                "jobs": len(outcome.submit),
+                "rate": rate,
+                "left": left / rate if rate > 0 else None,
+            }
+        )
+
+    return report
+
+
+def write(outcome, summary, policy, settings, directory):
+    """Write the files of one result.
+
+    Raises:
+        OSError: one cannot be written; its ``filename`` says which
+    """
+    todo = [
+        ("jobs.csv", lambda path: files.write_jobs(outcome, path)),
+        ("schedule.json", lambda path: files.write_schedule(outcome, path)),
+        ("machine_states.csv", lambda path: files.write_machine_states(outcome, path)),
+    ]
+    if settings.eventlogs:
+        todo.append(("eventlogs", lambda path: files.write_eventlogs(outcome, path)))
+    if settings.swf:
+        todo.append(("schedule.swf", lambda path: files.write_swf(outcome, path)))
+    provenance = provenance_of(settings, policy)
+    todo.append(("provenance.json", lambda path: files.write_json(provenance, path)))
+    # Last: that it is there says that the rest is complete.
+    todo.append(("summary.json", lambda path: files.write_json(plain(summary), path)))
+    os.makedirs(directory, exist_ok=True)
+    for name, write_one in todo:
+        path = os.path.join(directory, name)
+        with files.naming(path):
+            write_one(path)
+
+
+def provenance_of(settings, policy):
+    """What a result was made of: whoever has the same gets the same."""
+    scheduler = {"path": policy.path, "args": policy.args, "sha256": digest(policy.path)}
+    return {**settings.provenance, "scheduler": scheduler}
+
+
+def plain(value):
+    """`value` without what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+class Task:
+    """One run to be made.
+
+    Args:
+        case (Case): the workload, and what tells it from others
+        policy (Policy): what to try
+        settings (Settings): how
+        directory (str or None): where its files go
+        number (int): the policy's place in the study
+        keep (bool): have the result bring what became of each job, as ``columns``
+    """
+
+    def __init__(self, case, policy, settings, directory=None, number=1, keep=False):
+        self.case = case
+        self.workload = case.workload
+        self.policy = policy
+        self.settings = settings
+        self.directory = directory
+        self.number = number
+        self.keep = keep
+
+    @property
+    def label(self):
+        return f"{self.policy.name} ({self.case.label})" if self.case.label else self.policy.name
+
+    def former_result(self):
+        """The summary of an earlier run that was made of the same, or None."""
+        if self.directory is None:
+            return None
+        try:
+            with open(os.path.join(self.directory, "provenance.json"), encoding="utf-8") as stream:
+                provenance = json.load(stream)
+            with open(os.path.join(self.directory, "summary.json"), encoding="utf-8") as stream:
+                summary = json.load(stream)
+        except (OSError, ValueError):
+            return None
+        mine = json.loads(json.dumps(provenance_of(self.settings, self.policy)))
+        for record in (mine, provenance):
+            record.pop("command", None)
+        if provenance != mine or summary.get("interrupted") or summary.get("failed"):
+            return None
+        return summary
+
+
+def _child(task, pipe):
+    # A process group of its own: a Ctrl-C reaches it through its parent, and once.
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    parent = os.getppid()
+
+    def tell(progress):
+        if os.getppid() != parent:
+            os._exit(1)  # nobody is there any more
+        pipe.send(("progress", progress))
+
+    try:
+        outcome, summary = simulate(task.workload, task.policy, task.settings, tell, catch=True)
+        if task.directory is not None or task.keep:
+            # Without either nobody will draw it.
+            summary["picture"] = picture_data(outcome)
+        summary["number"] = task.number
+        summary["case"] = task.case.place
+        summary["variant"] = {key: str(value) for key, value in task.case.variant.items()}
+        if task.case.seed is not None:
+            summary["seed"] = task.case.seed
+        if task.directory is not None:
+            try:
+                write(outcome, summary, task.policy, task.settings, task.directory)
+            except OSError as exc:
+                # The run is good, and its figures can still be shown.
+                summary["not_written"] = f"{exc.filename or task.directory}: {exc.strerror}"
+        summary = plain(summary)
+        # Not in its file: jobs.csv has both.
+        summary["start"] = outcome.start
+        if task.keep:
+            summary["columns"] = outcome.columns()
+        pipe.send(("done", summary))
+    except KeyboardInterrupt:
+        pipe.send(("failed", "interrupted"))
+    except BaseException as exc:
+        text = str(exc) or type(exc).__name__
+        if not isinstance(exc, (ValueError, OSError)):
+            text = traceback.format_exc().rstrip()
+        pipe.send(("failed", text))
+    pipe.close()
+
+
+class Progress:
+    """Shows how far the runs are: one line on a terminal, JSON lines otherwise.
+
+    Args:
+        stream: where to
+        every (float): seconds between JSON lines
+    """
+
+    def __init__(self, stream=None, every=10.0):
+        self.stream = stream or sys.stderr
+        self.is_terminal = self.stream.isatty()
+        self.every = every
+        self._last = time.perf_counter()
+        self._now = {}
+
+    def update(self, task, progress):
+        """A run has reported."""
+        self._now[task.label] = progress
+        now = time.perf_counter()
+        if self.is_terminal:
+            self._show_line()
+        elif now - self._last >= self.every:
+            self._last = now
+            for label, one in self._now.items():
+                print(json.dumps({"policy": label, **one}), file=self.stream, flush=True)
+
+    def finished(self, task, summary):
+        """A run is over."""
+        self._now.pop(task.label, None)
+        if self.is_terminal:
+            self.stream.write("\r\033[K")
+            self.stream.flush()
+        else:
+            line = {"policy": task.label, "done": summary["figures"]["jobs"], "finished": True}
+            line["rate"] = summary["jobs_per_second"]
+            print(json.dumps(line), file=self.stream, flush=True)
+
+    def _show_line(self):
+        parts = []
+        for label, one in self._now.items():
+            date = time.strftime("%Y-%m-%d", time.gmtime(one["virtual"]))
+            left = "" if one["left"] is None else f", {one['left']:.0f} s left"
+            share = 100 * one["done"] / max(one["jobs"], 1)
+            parts.append(f"{label}: {date} {share:.0f} % {one['rate']:.0f} jobs/s{left}")
+        self.stream.write("\r\033[K" + " | ".join(parts)[:200])
+        self.stream.flush()
+
+
+def run_all(tasks, at_once=None, progress=None):
+    """Run `tasks` side by side.
+
+    Args:
+        tasks (list of Task): what to run
+        at_once (int): processes at a time; default: as many as there are processors
+        progress (Progress): is told how far they are
+
+    Returns:
+        (list, bool): a summary for each task, in their order, or an error text; and whether it was
+        interrupted, in which case those that had not begun are None
+    """
+    context = multiprocessing.get_context("fork")
+    at_once = at_once or len(os.sched_getaffinity(0))
+    results = [None] * len(tasks)
+    waiting = list(range(len(tasks)))
+    waiting.reverse()
+    running = {}
+    interrupted = []
+
+    def interrupt(signum, frame):
+        interrupted.append(signum)
+        for _, child in running.values():
+            if child.pid is not None:
+                try:
+                    os.kill(child.pid, signal.SIGINT)
+                except ProcessLookupError:
+                    pass
+
+    def terminate(signum, frame):
+        raise SystemExit(128 + signum)
+
+    former = signal.signal(signal.SIGINT, interrupt)
+    former_term = signal.signal(signal.SIGTERM, terminate)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        while running or (waiting and not interrupted):
+            while waiting and len(running) < at_once and not interrupted:
+                index = waiting.pop()
+                ours, theirs = context.Pipe(duplex=False)
+                child = context.Process(target=_child, args=(tasks[index], theirs), daemon=True)
+                signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+                try:
+                    child.start()
+                    theirs.close()
+                    running[ours] = (index, child)
+                finally:
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+            for pipe in multiprocessing.connection.wait(list(running)):
+                index, child = running[pipe]
+                try:
+                    kind, value = pipe.recv()
+                except EOFError:
+                    child.join()
+                    kind, value = "failed", f"the process ended with exit code {child.exitcode}"
+                if kind == "progress":
+                    if progress is not None:
+                        progress.update(tasks[index], value)
+                    continue
+                del running[pipe]
+                pipe.close()
+                child.join()
+                results[index] = value
+                if kind == "done" and progress is not None:
+                    progress.finished(tasks[index], value)
+    finally:
+        signal.signal(signal.SIGINT, former)
+        signal.signal(signal.SIGTERM, former_term)
+        for pipe, (_, child) in running.items():
+            child.terminate()
+            child.join()
+            pipe.close()
+    return results, bool(interrupted)

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What happens in a simulation besides the jobs: a script, so that a bug report is a file.
+
+A line is a time or an event, and what is to be done then; ``#`` begins a comment:
+
+    2d 12:00        drain 0-3
+    90000           undrain 0-3
+    start 17        cancel 12
+    end 17          reload sched-backfill reservations=4
+
+A time is seconds since the first submission, an FSD (``2d``, ``1.5h``), a clock (``12:00``), or a day
+and a clock. An event is ``submit``, ``start`` or ``end`` and a job of the trace.
+"""
+
+import re
+import shlex
+import subprocess
+import time
+
+from flux.simulate.job import Job, Shape
+from flux_embedded.formats import fsd, states
+
+EVENTS = ("submit", "start", "end")
+
+
+class ScriptError(ValueError):
+    """A line that cannot be used; the text names it."""
+
+
+class Step:
+    """One line.
+
+    Attributes:
+        line (int): where it is
+        time (float or None): seconds since the workload began
+        event ((str, str) or None): kind and job
+        action (str), words (list of str): what is to be done
+    """
+
+    def __init__(self, line, time, event, words, is_clock=False):
+        self.line = line
+        #: whether the time is one of a clock, without a day
+        self.is_clock = is_clock
+        self.time = time
+        self.event = event
+        self.action, *self.words = words
+
+
+class Script:
+    """The steps of a simulation.
+
+    Args:
+        steps (list of Step): in the order of the file
+        name (str): for errors
+    """
+
+    def __init__(self, steps, name="script"):
+        self.steps = steps
+        self.name = name
+        for step in steps:
+            self._check(step)
+
+    @classmethod
+    def read(cls, path):
+        """Read a file.
+
+        Raises:
+            ScriptError: it cannot be read, or a line cannot be used
+        """
+        try:
+            with open(path, encoding="utf-8") as stream:
+                return cls.parse(stream.read(), path)
+        except OSError as exc:
+            raise ScriptError(f"{path}: {exc.strerror}") from None
+
+    @classmethod
+    def parse(cls, text, name="script"):
+        """Make a script of text; raises ScriptError."""
+        steps = []
+        for number, line in enumerate(text.splitlines(), 1):
+            body = line.split("#", 1)[0].strip() if "run " not in line else line.strip()
+            if not body or body.startswith("#"):
+                continue
+            try:
+                steps.append(_step(number, body))
+            except ValueError as exc:
+                raise ScriptError(f"{name}:{number}: {exc}") from None
+        return cls(steps, name)
+
+    def _check(self, step):
+        function, least, most, usage = ACTIONS.get(step.action, (None, 0, 0, ""))
+        if function is None:
+            raise ScriptError(
+                f"{self.name}:{step.line}: unknown action {step.action!r}: expected one of {', '.join(sorted(ACTIONS))}"
+            )
+        if not least <= len(step.words) <= most:
+            raise ScriptError(f"{self.name}:{step.line}: expected {step.action} {usage}".rstrip())
+
+    def by_the_clock(self, now):
+        """Have clock times without a day mean the next such time after `now` (seconds since the epoch)."""
+        clock = time.localtime(now)
+        today = clock.tm_hour * 3600 + clock.tm_min * 60 + clock.tm_sec
+        for step in self.steps:
+            if step.is_clock:
+                step.time = (step.time - today) % 86400
+
+    def install(self, engine):
+        """Have `engine` (a LeanEngine) do what the script says.
+
+        Raises:
+            ScriptError: a job is not in the trace
+        """
+        known = {job.id for job in engine.jobs}
+        for step in self.steps:
+            if step.event is None:
+                engine.at(step.time, self._doing(step))
+            else:
+                kind, id = step.event
+                if id not in known:
+                    raise ScriptError(f"{self.name}:{step.line}: there is no job {id}")
+                engine.on(kind, id, self._doing(step))
+
+    def _doing(self, step):
+        function = ACTIONS[step.action][0]
+
+        def do(engine):
+            try:
+                function(engine, step.words)
+            except (ValueError, OSError) as exc:
+                text = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+                raise ScriptError(f"{self.name}:{step.line}: {step.action}: {text}") from None
+
+        return do
+
+
+def _step(number, body):
+    words = shlex.split(body)
+    if words[0] in EVENTS:
+        if len(words) < 3:
+            raise ValueError(f"expected {words[0]} JOB ACTION")
+        return Step(number, None, (words[0], words[1]), words[2:])
+    when = 0.0
+    if re.fullmatch(r"\d+(\.\d+)?d", words[0]) and len(words) > 1 and ":" in words[1]:
+        when = 86400 * float(words[0][:-1]) + _clock(words[1])
+        rest = words[2:]
+    elif ":" in words[0]:
+        when = _clock(words[0])
+        if len(words) < 2:
+            raise ValueError("nothing is to be done then")
+        return Step(number, when, None, words[1:], True)
+    else:
+        when, rest = _duration(words[0]), words[1:]
+    if not rest:
+        raise ValueError("nothing is to be done then")
+    return Step(number, when, None, rest)
+
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
+
+
+def _clock(text):
+    """A time of day, in seconds after midnight."""
+    match = _CLOCK.fullmatch(text)
+    hours, minutes, rest = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
+    if hours > 23 or minutes > 59 or rest > 59:
+        raise ValueError(f"{text!r} is no time of day: expected HH:MM or HH:MM:SS, up to 23:59:59")
+    return 3600.0 * hours + 60 * minutes + rest
+
+
+def _duration(text):
+    try:
+        value = float(text)
+    except ValueError:
+        try:
+            value = float(fsd.parse(text))
+        except ValueError:
+            raise ValueError(f"{text!r} is neither a time nor submit, start or end") from None
+    if not 0 <= value < 1e12:
+        raise ValueError(f"{text!r}: expected a time of 0 s or more")
+    return value
+
+
+# -- actions --------------------------------------------------------------------------------------------------
+
+
+def _job(engine, id):
+    for active in engine.manager.jobs.values():
+        if active.job.id == id:
+            return active
+    raise ValueError(f"job {id} is not active")
+
+
+def _ranks(engine, words):
+    return engine.resource.ranks_of(words[0])
+
+
+def _drain(engine, words):
+    engine.resource.drain(_ranks(engine, words), " ".join(words[1:]) or None)
+
+
+def _undrain(engine, words):
+    engine.resource.undrain(_ranks(engine, words))
+
+
+def _down(engine, words):
+    engine.take_down(_ranks(engine, words))
+
+
+def _up(engine, words):
+    engine.resource.up(_ranks(engine, words))
+
+
+def _shrink(engine, words):
+    ranks = _ranks(engine, words)
+    engine.end_jobs_on(ranks)
+    engine.resource.shrink(ranks)
+
+
+def _queue(engine, words):
+    verb, *name = words
+    if verb not in ("stop", "start"):
+        raise ValueError(f"{verb!r}: expected stop or start")
+    engine.manager.set_queue(name[0] if name else None, verb == "start")
+
+
+def _submit(engine, words):
+    values = dict(word.partition("=")[::2] for word in words)
+    unknown = set(values) - {"id", "size", "nodes", "cores", "run", "limit", "urgency", "queue"}
+    if unknown:
+        raise ValueError(f"unknown key {min(unknown)!r}")
+    if "nodes" in values:
+        nodes = int(values["nodes"])
+        cores = int(values.get("cores", engine.machine.cores_per_node))
+        shape, size = Shape(nodes, 1, cores), nodes
+    else:
+        size = int(values.get("cores", values.get("size", 1)))
+        shape = Shape(0, size)
+    run = _duration(values.get("run", "60"))
+    limit = _duration(values["limit"]) if "limit" in values else 0
+    id = values.get("id", f"script-{engine.manager.count_extra()}")
+    job = Job(id, engine.now, run, limit, shape, size, None, values.get("queue"))
+    job.urgency = int(values.get("urgency", 16))
+    engine.submit_extra(job)
+
+
+def _cancel(engine, words):
+    engine.manager.cancel(_job(engine, words[0]))
+
+
+def _extend(engine, words):
+    active = _job(engine, words[0])
+    engine.extend(active, _duration(words[1]))
+
+
+def _reload(engine, words):
+    if not words:
+        engine.reload()
+        return
+    from flux.simulate.policy import parse
+
+    (policy,) = parse([shlex.join(words)])
+    engine.reload(policy.path, policy.args)
+
+
+def _priority(engine, words):
+    urgency = int(words[1])
+    if not 0 <= urgency <= states.URGENCY_MAX:
+        raise ValueError(f"urgency {urgency}: 0 to {states.URGENCY_MAX} is possible")
+    engine.manager.set_urgency(_job(engine, words[0]), urgency)
+
+
+def _stop(engine, words):
+    engine.interrupted = True
+
+
+def _run(engine, words):
+    environ = {
+        "FLUX_SIMULATE_TIME": f"{engine.now:g}",
+        "FLUX_SIMULATE_RUNNING": str(engine.manager.running),
+    }
+    environ["FLUX_SIMULATE_WAITING"] = str(engine.manager.waiting)
+    import os
+
+    done = subprocess.run(words, env={**os.environ, **environ}, check=False)
+    if done.returncode:
+        raise ValueError(f"{shlex.join(words)}: exit code {done.returncode}")
+
+
+#: action -> (function, least and most words, usage)
+ACTIONS = {
+    "drain": (_drain, 1, 99, "RANKS [REASON]"),
+    "undrain": (_undrain, 1, 1, "RANKS"),
+    "down": (_down, 1, 1, "RANKS"),
+    "up": (_up, 1, 1, "RANKS"),
+    "shrink": (_shrink, 1, 1, "RANKS"),
+    "queue": (_queue, 1, 2, "stop|start [NAME]"),
+    "submit": (
+        _submit,
+        0,
+        9,
+        "[nodes=N|cores=N] [run=TIME] [limit=TIME] [urgency=N] [queue=NAME] [id=ID]",
+    ),
+    "cancel": (_cancel, 1, 1, "JOB"),
+    "extend": (_extend, 2, 2, "JOB TIME"),
+    "reload": (_reload, 0, 99, "[MODULE [ARG...]]"),
+    "priority": (_priority, 2, 2, "JOB URGENCY"),
+    "stop": (_stop, 0, 0, ""),
+    "run": (_run, 1, 99, "COMMAND [ARG...]"),
+}

@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Policies on the workloads of a trace: `simulate`, and what it gives back."""
+
+import copy
+import math
+import os
+import platform
+
+from flux.simulate import __version__, policy, run
+from flux.simulate.engine.instance import plugin_of
+from flux.simulate.outages import Outages
+from flux.simulate.placement_check import groups_of, queues_constrain
+from flux.simulate.results import losses, metrics, statistics
+from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
+from flux.simulate.site_check import tables_of
+from flux.simulate.trace import Trace, variant_text
+from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.text import digest
+from flux_embedded.formats import states
+
+#: What became of a job, in the tables.
+STATES = {
+    states.COMPLETED: "completed",
+    states.TIMEOUT: "timeout",
+    states.FAILED: "failed",
+    states.CANCELED: "canceled",
+    REJECTED: "rejected",
+    PREEMPTED: "preempted",
+    UNFINISHED: "unfinished",
+}
+
+
+def as_table(rows):
+    """Rows as a pandas DataFrame where pandas is installed, else as they are: a list of dicts."""
+    try:
+        import pandas
+    except ImportError:
+        return rows
+    return pandas.DataFrame(rows)
+
+
+def settings_of(
+    engine=None,
+    grain="batch",
+    forecast=False,
+    script=None,
+    jobtap=(),
+    live=False,
+    failures=None,
+    **more,
+):
+    """The `Settings` of a study.
+
+    Raises:
+        OptionError: they do not go together
+    """
+    engine = engine or ("instance" if jobtap else "lean")
+    if engine not in ("lean", "instance"):
+        raise OptionError(f"engine {engine!r}: expected lean or instance")
+    if engine == "lean" and jobtap:
+        raise OptionError("jobtap plugins need a whole instance: leave engine=lean out")
+    if engine == "instance":
+        ours = (
+            ("script", script),
+            ("grain", grain != "batch"),
+            ("live", live),
+            ("failures", failures),
+        )
+        for name, given in ours:
+            if given:
+                raise OptionError(f"{name} needs the lean engine")
+    if failures is not None:
+        Outages.parse(failures)
+    for text in jobtap:
+        path, _ = plugin_of(text)
+        if os.path.isabs(path) and not os.path.exists(path):
+            raise ValueError(f"{path}: there is no such file")
+    return run.Settings(
+        engine=engine,
+        grain=grain,
+        forecast=forecast,
+        script=script,
+        jobtap=list(jobtap),
+        failures=failures,
+        live=live,
+        **more,
+    )
+
+
+def provenance(case, settings, files=(), options=None, command=None):
+    """What a result is made of, but for the scheduler: whoever has the same gets the same.
+
+    Args:
+        case (Case): the workload
+        settings (Settings): how it is run
+        files (list of str): what was read; each goes in with its SHA-256
+        options (dict): as they were given
+        command (str or None): the command line
+    """
+    workload = case.workload
+    known = [path for path in files if path and os.path.isfile(path)]
+    record = {
+        "files": [{"path": os.path.abspath(path), "sha256": digest(path)} for path in known],
+        "options": options or {},
+        "seed": case.seed,
+        "variant": {key: str(value) for key, value in case.variant.items()},
+        "engine": settings.engine,
+        "machine": {
+            "nodes": workload.machine.nodes,
+            "cores": workload.machine.cores,
+            "gpus": workload.machine.gpus,
+            "cores_per_node": workload.machine.cores_per_node
+            if workload.machine.is_uniform
+            else None,
+            "unit": workload.unit,
+            "units": workload.units,
+            "last_unit": workload.units - 1,
+        },
+        "jobs": len(workload.jobs),
+        "notes": workload.notes.lines(),
+        "versions": {"flux-scheduler": __version__, "python": platform.python_version()},
+    }
+    tables = tables_of(settings.config)
+    if tables:
+        record["tables"] = tables
+    topology = groups_of(settings.config, workload.machine.R)
+    if topology:
+        record["topology"] = topology
+        record["queues_constrain"] = queues_constrain(settings.config)
+    if command:
+        record["command"] = command
+    return record
+
+
+def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
+    """The runs of a study: each policy on each workload.
+
+    Args:
+        cases (list of Case): the workloads
+        policies (list of Policy): numbered in this order
+        settings (Settings): how
+        output (str or None): the directory of results
+        describe: ``describe(case)`` gives the provenance of its results
+        keep (bool): have results bring what became of each job
+
+    Raises:
+        ValueError: jobs are for queues that the configuration does not have
+    """
+    tasks = []
+    for case in cases:
+        run.check_queues(case.workload, settings.config)
+        own = copy.copy(settings)
+        own.provenance = describe(case) if describe else {}
+        for number, one in enumerate(policies, 1):
+            directory = os.path.join(output, case.directory, one.slug) if output else None
+            tasks.append(run.Task(case, one, own, directory, number, keep))
+    return tasks
+
+
+class Run:
+    """What one policy made of one workload.
+
+    Attributes:
+        policy (str): module and arguments
+        number (int): the policy's place among those of the study, from 1
+        seed (int or None), variant (dict): which workload it was, where the study has several
+        failed (str or None): why its figures are not to be compared with others'
+        interrupted (bool): it was ended before its time
+        figures (dict): see doc/guide/comparing.rst; NaN where a figure has no meaning
+        workload (Workload): the jobs and the machine
+        summary (dict): all that the command writes into summary.json
+    """
+
+    def __init__(self, workload, summary, outcome):
+        self.workload = workload
+        self.summary = summary
+        self.outcome = outcome
+        self.policy = summary["policy"]
+        self.number = summary["number"]
+        self.seed = summary.get("seed")
+        self.variant = summary.get("variant", {})
+        self.failed = summary["failed"]
+        self.interrupted = summary["interrupted"]
+        self.figures = {
+            key: math.nan if value is None else value for key, value in summary["figures"].items()
+        }
+
+    def __repr__(self):
+        where = "".join(f", {text}" for text in (variant_text(self.variant),) if text)
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        failed = ", failed" if self.failed else ""
+        return f"<Run of {self.policy!r}{where}{seed}{failed}>"
+
+    @property
+    def jobs(self):
+        """A line a job, in order of submission; times in seconds since the first submission.
+
+        Columns: ``job``, ``user``, ``group``, ``queue``, ``size`` (units), ``limit`` (NaN: none), ``submit``, ``start``,
+        ``end``, ``wait``, ``run``, ``bounded_slowdown``, ``state``, ``units`` (which ones: an idset), ``promise`` (the first
+        start that was promised), ``note``.
+        """
+        outcome = self.outcome
+        rows = []
+        for index, job in enumerate(self.workload.jobs):
+            submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
+            wait, length = start - submit, end - start
+            slowdown = metrics.bounded_slowdown(wait, length) if length == length else math.nan
+            rows.append(
+                {
+                    "job": job.id,
+                    "user": job.user,
+                    "group": job.group,
+                    "queue": job.queue,
+                    "size": outcome.size[index],
+                    "limit": job.limit or math.nan,
+                    "submit": submit,
+                    "start": start,
+                    "end": end,
+                    "wait": wait,
+                    "run": length,
+                    "bounded_slowdown": slowdown,
+                    "state": STATES[outcome.how[index]],
+                    "units": (outcome.allocated[index] or "").replace(" ", ","),
+                    "promise": outcome.promise[index],
+                    "note": outcome.notes.get(index),
+                }
+            )
+        return as_table(rows)
+
+    @property
+    def timeline(self):
+        """The machine over time, thinned out: ``time``, units in use (``busy``), unit seconds (``queued``) and jobs
+        (``waiting``) that wait, each as the mean until the next line."""
+        sweep = metrics.Sweep(self.outcome)
+        columns = zip(sweep.times, sweep.busy, sweep.queued, sweep.waiting)
+        names = ("time", "busy", "queued", "waiting")
+        return as_table([dict(zip(names, values)) for values in columns])
+
+
+class Runs(list):
+    """The runs of a study: by workload, then in the order of the policies."""
+
+    @property
+    def figures(self):
+        """A line a run: ``policy``, what the study varies, ``seed``, ``failed``, and its figures."""
+        rows = []
+        for one in self:
+            row = {"policy": one.policy, **one.variant}
+            if one.seed is not None:
+                row["seed"] = one.seed
+            rows.append({**row, "failed": one.failed, **one.figures})
+        return as_table(rows)
+
+    def differences(self, figure="wait_mean"):
+        """How each policy differs from the first in a figure, workload by workload.
+
+        Returns:
+            a line a policy and variant: ``policy``, the variant, ``runs``, ``difference`` (mean), ``interval`` (half the width of
+            its 95 % interval; NaN for one run), ``verdict`` (``more``, ``less``, ``no difference``, or ``failed``)
+        """
+        groups = {}
+        for one in self:
+            groups.setdefault((one.number, tuple(one.variant.items())), []).append(one)
+        rows = []
+        for (number, variant), runs in groups.items():
+            if number == 1:
+                continue
+            base = groups[1, variant]
+            row = {"policy": runs[0].policy, **dict(variant), "runs": len(runs)}
+            if any(one.failed for one in [*base, *runs]):
+                row.update(difference=math.nan, interval=math.nan, verdict="failed")
+            else:
+                first, second = ([one.figures[figure] for one in some] for some in (base, runs))
+                middle, width = statistics.paired(first, second)
+                said = statistics.verdict(first, second)
+                row.update(difference=middle, interval=width, verdict=said)
+            rows.append(row)
+        return as_table(rows)
+
+    def losses(self):
+        """Who waits longer, and who less, than under the first policy, as a line a policy and workload: see `results.losses`."""
+        return as_table(
+            [
+                {"policy": one.policy, **one.variant, "seed": one.seed, **found}
+                for first, one in self._pairs()
+                for found in [
+                    losses.losses(first.outcome.start, one.outcome.start, _asked(one.workload))
+                ]
+            ]
+        )
+
+    def _pairs(self):
+        """(first policy, other one) on each workload, without those that failed."""
+        bases = {}
+        for one in self:
+            case = (tuple(one.variant.items()), one.seed)
+            if one.number == 1:
+                bases[case] = one
+            elif case in bases and not one.failed and not bases[case].failed:
+                yield bases[case], one
+
+    def report(self, path):
+        """Write the page with tables and pictures to a file.
+
+        Raises:
+            OSError: it cannot be written
+        """
+        from flux.simulate.report.page import write_report
+
+        work = self[0].workload
+        write_report(
+            path,
+            [one.summary for one in self],
+            work.name,
+            work.notes.lines(),
+            losses_of_first([(one.summary, one.workload, one.outcome.start) for one in self]),
+        )
+
+
+def _asked(workload):
+    return [(job.user, job.size) for job in workload.jobs]
+
+
+def losses_of_first(results):
+    """Who waits longer under each policy than under the first, on the first workload.
+
+    Args:
+        results (list): (summary, workload, starts) of each run; without starts it is left out
+
+    Returns:
+        list of dict: of `losses.losses`, for each policy but the first; [] if one of them cannot be compared
+    """
+    if not results:
+        return []
+    work = results[0][1]
+    same = [(starts, summary) for summary, other, starts in results if other is work]
+    good = [starts for starts, summary in same if not summary.get("failed")]
+    if any(starts is None for starts in good):
+        return []
+    jobs = _asked(work)
+    return [losses.losses(good[0], starts, jobs) for starts in good[1:]]
+
+
+def simulate(
+    trace,
+    schedulers="sched-backfill",
+    *,
+    seeds=None,
+    engine=None,
+    grain="batch",
+    forecast=False,
+    script=None,
+    jobtap=(),
+    failures=None,
+    output=None,
+    parallel=None,
+    progress=None,
+):
+    """Run policies on a trace, each in a process of its own.
+
+    Args:
+        trace (Trace or str): the jobs, or a file of them
+        schedulers (str or list of str): a module's name or file and its arguments, each; ``NAME=a,b`` is two policies
+        seeds (int): so many workloads of each: of the model, or the trace with submissions shaken
+        engine (str): ``lean`` (the default) or ``instance``, a whole embedded instance
+        grain (str): ``batch``: a pass for all events of an instant; ``event-end``, ``event-submit``: one for each
+        forecast (bool): let schedulers estimate and explain
+        script (str): a file of what happens besides
+        jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need a whole instance
+        failures (str): ``mtbf=TIME,repair=TIME[,seed=N]``: nodes fail and come back
+        output (str): a directory for the files that the command writes
+        parallel (int): processes at a time; default: one a processor
+        progress (run.Progress): is told how far they are
+
+    Returns:
+        Runs: a list of `Run`. Policies that raise, end, or leave jobs unstarted are in it, with ``failed`` set
+
+    Raises:
+        OptionError: an option with a value that it cannot have
+        ValueError: a file cannot be read, or jobs are for queues that are not configured
+        OSError: a result cannot be written
+        KeyboardInterrupt: it was interrupted
+    """
+    trace = trace if isinstance(trace, Trace) else Trace(trace)
+    policies = policy.parse([schedulers] if isinstance(schedulers, str) else list(schedulers))
+    steps = None
+    if script is not None:
+        from flux.simulate.script import Script
+
+        steps = Script.read(script)
+    settings = settings_of(
+        engine, grain, forecast, steps, jobtap, failures=failures, config=trace.config
+    )
+    files = [*trace.files, script, *(plugin_of(text)[0] for text in jobtap)]
+
+    def describe(case):
+        return provenance(case, settings, files)
+
+    tasks = tasks_of(trace.cases(seeds), policies, settings, output, describe, keep=True)
+    results, interrupted = run.run_all(tasks, parallel, progress)
+    if interrupted:
+        raise KeyboardInterrupt
+    runs = Runs()
+    for task, result in zip(tasks, results):
+        if not isinstance(result, dict):
+            raise RuntimeError(f"{task.label}: {result}")
+        if "not_written" in result:
+            raise OSError(result["not_written"])
+        outcome = Outcome.of(task.workload, result.pop("columns"))
+        runs.append(Run(task.workload, result, outcome))
+    return runs

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux simulate tune``: its options, and what it prints."""
+
+import json
+import shlex
+import sys
+
+from flux.simulate import arguments, run, tuning
+from flux.simulate.report.svg import span_text
+from flux.simulate.workload.record import OptionError
+from flux_embedded.cmd.lib.errors import CommandError
+from flux_embedded.cmd.lib.options import Parser
+
+DESCRIPTION = "Look for options of a scheduler that are better for a trace, and judge them on jobs that did not choose them"
+
+
+def make_parser():
+    """The parser of the command."""
+    parser = Parser(
+        prog="flux-simulate-tune",
+        usage="flux simulate tune [OPTIONS] TRACE... | --model=lublin",
+        description=DESCRIPTION,
+    )
+    parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
+    arguments.add_jobs(parser)
+    arguments.add_machine(parser)
+    what = parser.add_argument_group("tuning")
+    what.add_argument(
+        "--scheduler", action="append", metavar="MODULE [ARG...]",
+        help="a candidate; NAME=a,b,c is three (default: orders and promises of sched-backfill)",
+    )  # fmt: skip
+    what.add_argument(
+        "--against", default=tuning.AGAINST, metavar="MODULE [ARG...]",
+        help="what they are compared with (sched-backfill)",
+    )  # fmt: skip
+    what.add_argument(
+        "--figure", choices=tuning.FIGURES, default="wait_mean", metavar="FIGURE",
+        help=f"what is to be small: {', '.join(tuning.FIGURES)}",
+    )  # fmt: skip
+    what.add_argument(
+        "--splits", type=arguments.positive, default=tuning.SPLITS, metavar="N",
+        help=f"cut the trace into N ({tuning.SPLITS})",
+    )  # fmt: skip
+    what.add_argument(
+        "--parallel", type=arguments.positive, metavar="N", help="processes at a time"
+    )
+    out = parser.add_argument_group("results")
+    out.add_argument("--json", action="store_true", help="what came out as JSON")
+    out.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    return parser
+
+
+def tune_main(argv):
+    """Run the command; returns the exit code."""
+    parser = make_parser()
+    options = parser.parse_intermixed_args(argv)
+    try:
+        if bool(options.traces) + bool(options.model) != 1:
+            raise OptionError("give one of TRACE... and --model")
+        found = tuning.tune(
+            arguments.trace_of(options),
+            options.scheduler or tuning.CANDIDATES,
+            options.against,
+            figure=options.figure,
+            splits=options.splits,
+            versions=options.seeds or tuning.VERSIONS,
+            parallel=options.parallel,
+            progress=None if options.quiet else run.Progress(),
+        )
+    except OptionError as exc:
+        return parser.error(str(exc))
+    except (ValueError, RuntimeError) as exc:
+        raise CommandError(str(exc)) from None
+    except KeyboardInterrupt:
+        return 130
+    if options.json:
+        print(json.dumps(found.as_dict(), indent=1))
+    else:
+        print("\n".join(text_of(found)))
+    for name, reason in found.dropped.items():
+        print(f"flux-simulate: {name}: failed, and is no candidate: {reason}", file=sys.stderr)
+    return 0
+
+
+def text_of(found):
+    """What is printed of a `Tuning`, line by line."""
+    words = tuning.FIGURES[found.figure]
+    half = found.splits // 2
+    often = f", each {found.versions} times with submissions shaken" if found.versions > 1 else ""
+    yield (
+        f"{found.splits} splits of {found.jobs:,} jobs: {found.splits - half} choose among {len(found.tried)}"
+        f" candidates by {words}, {half} judge the one that they chose{often}"
+    )
+    yield ""
+    if found.chosen is None:
+        yield f"No better than {found.against}: no candidate had a shorter {words} on the splits that choose."
+        return
+    yield f"against: {found.against}"
+    yield f"chosen:  {found.chosen}"
+    yield ""
+    yield f"{'on the splits that judge':<30}{'against':>12}{'chosen':>12}   difference (95 %)"
+    for name, row in found.rows.items():
+        show = "{:.1f}".format if name == "bsld_mean" else span_text
+        yield (
+            f"{tuning.FIGURES[name]:<30}{show(row['against']):>12}{show(row['chosen']):>12}"
+            f"   {_percent(row['change'])} ({_percent(row['low'])} to {_percent(row['high'])})"
+        )
+    for name, row in found.classes.items():
+        change = row["chosen"] / row["against"] - 1 if row["against"] else 0.0
+        yield (
+            f"{'mean wait, size ' + name:<30}{span_text(row['against']):>12}{span_text(row['chosen']):>12}"
+            f"   {_percent(change)}"
+        )
+    yield ""
+    yield from _who_pays(found)
+    yield ""
+    if not found.better:
+        yield (
+            f"No better than {found.against}: the 95 % interval of the difference in {words} does not lie below 0."
+            " What was chosen may be as good by chance."
+        )
+        return
+    module, *args = shlex.split(found.chosen)
+    yield f"Better than {found.against}: the 95 % interval of the difference in {words} lies below 0. To use it:"
+    yield ""
+    yield f"    flux module load {found.chosen}"
+    yield ""
+    yield "or, for each start of the instance, in its configuration:"
+    yield ""
+    yield "    [modules]"
+    yield f'    alternatives.sched = "{module}"'
+    if args:
+        yield f"    {module}.args = {json.dumps(args)}"
+
+
+def _who_pays(found):
+    lost = found.losses
+    jobs = lost["later"] + lost["earlier"] + lost["same"]
+    yield (
+        f"Who pays: {lost['later']:,} of {jobs:,} jobs start later, by {lost['lost'] / 3600:,.0f} {found.unit} hours in all, one"
+        f" by {span_text(lost['worst'])}; {lost['earlier']:,} start earlier, by {lost['won'] / 3600:,.0f} {found.unit} hours."
+    )
+    if lost["users"]:
+        named = ", ".join(f"{user} ({more / 3600:,.0f})" for user, more in lost["users"])
+        yield f"Users who lose most, in {found.unit} hours: {named}."
+
+
+def _percent(share):
+    return f"{100 * share:+.0f} %"

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Which options of a scheduler are better for a trace than those it has now, and is that more than chance?
+
+The trace is cut into splits with equally many jobs, in order of submission. Every other one, the first among them, *chooses*: all
+candidates are run on these, and the best is taken. The others *judge*: only the candidate that was chosen runs on them, beside
+what it is compared with, several times with submissions shaken. What is told of it, and whether it is better, is what they say: the
+best of many candidates looks better than it is on the jobs that chose it.
+
+A split begins with half a split's jobs before it, which run and are not counted: without them its machine would be empty at
+first. A model needs no cutting: each split is a workload of its own seed.
+"""
+
+import copy
+import math
+from collections import defaultdict
+
+from flux.simulate import policy, run
+from flux.simulate.results import losses, metrics, statistics
+from flux.simulate.results.outcome import REJECTED, Outcome
+from flux.simulate.study import settings_of, tasks_of
+from flux.simulate.trace import SHAKE, Case
+from flux.simulate.workload.record import OptionError
+
+#: What is compared with the candidates, and what candidates there are, if nobody says. All of them promise somebody a
+#: start: orders without a promise have shorter waits, and may leave a wide job waiting for weeks.
+AGAINST = "sched-backfill"
+CANDIDATES = (
+    "sched-backfill candidates=shortest",
+    "sched-backfill promise=4,unlimited",
+    "sched-backfill rank=expansion,area,wfp3 predict=class promise=all within=24h,48h,96h",
+)
+
+#: What may be judged by, with the words for each.
+FIGURES = {
+    "wait_mean": "mean wait",
+    "bsld_mean": "mean bounded slowdown",
+    "wait_weighted": "mean wait, weighted by area",
+    "wait_max": "longest wait",
+}
+
+#: Splits, and versions of each that judges, if nobody says; and the fewest of both, and of jobs in a split.
+SPLITS = 10
+VERSIONS = 3
+MIN_SPLITS = 6
+MIN_JOBS = 50
+
+
+class Tuning:
+    """What came out.
+
+    Attributes:
+        figure (str): what was judged by, a name of `FIGURES`
+        against (str): what the candidates were compared with: module and arguments
+        tried (list of str): the candidates
+        dropped (dict): those that failed on a split, with the reason
+        chosen (str or None): the best candidate on the splits that choose; None: none was better than `against`
+        splits, jobs, versions (int): how many there were, jobs in each, and how often each that judges was run
+        rows (dict): by figure, of the splits that judge: ``against``, ``chosen`` (means; of ``wait_max`` the longest), ``change``, ``low``,
+            ``high`` (the relative difference and its 95 % interval, -0.1 for 10 % less)
+        better (bool): whether the interval of `figure` lies below 0
+        unit (str): what sizes count, ``node`` or ``core``
+        losses (dict): who waits longer, see `results.losses.losses`, of all runs of the splits that judge
+        classes (dict): by class of size, ``jobs`` and the mean waits ``against`` and ``chosen``
+    """
+
+    def __init__(self, figure, against, tried, splits, jobs, versions, unit):
+        self.figure = figure
+        self.against = against
+        self.tried = tried
+        self.dropped = {}
+        self.chosen = None
+        self.splits = splits
+        self.jobs = jobs
+        self.versions = versions
+        self.unit = unit
+        self.rows = {}
+        self.better = False
+        self.losses = {}
+        self.classes = {}
+
+    def as_dict(self):
+        """All of it, for JSON."""
+        return dict(vars(self))
+
+
+def tune(
+    trace,
+    candidates=CANDIDATES,
+    against=AGAINST,
+    *,
+    figure="wait_mean",
+    splits=SPLITS,
+    versions=VERSIONS,
+    parallel=None,
+    progress=None,
+):
+    """Look for the candidate that is best for a trace, and judge it on jobs that did not choose it.
+
+    Args:
+        trace (Trace or str): the jobs, or a file of them; with one value for each option
+        candidates (list of str): modules and their arguments; ``NAME=a,b`` is two
+        against (str): what they are compared with
+        figure (str): what is to be small, a name of `FIGURES`
+        splits (int): into how many the trace is cut
+        versions (int): how often each split that judges is run, with submissions shaken
+        parallel (int): processes at a time; default: one a processor
+        progress (run.Progress): is told how far they are
+
+    Returns:
+        Tuning
+
+    Raises:
+        OptionError: an option with a value that it cannot have
+        ValueError: a file cannot be read, or it has too few jobs
+        RuntimeError: what is compared with fails
+        KeyboardInterrupt: it was interrupted
+    """
+    from flux.simulate.trace import Trace
+
+    trace = trace if isinstance(trace, Trace) else Trace(trace)
+    if figure not in FIGURES:
+        raise OptionError(f"figure {figure!r}: expected one of {', '.join(FIGURES)}")
+    if splits < MIN_SPLITS:
+        raise OptionError(f"splits {splits}: expected {MIN_SPLITS} or more")
+    policies = policy.parse([against, *candidates])
+    if len(policy.parse([against])) != 1:
+        raise OptionError(f"against {against!r}: expected one policy")
+    parts = _Splits(trace, splits, versions)
+    settings = settings_of(config=trace.config)
+    found = Tuning(
+        figure,
+        policies[0].name,
+        [one.name for one in policies[1:]],
+        splits,
+        parts.jobs,
+        parts.versions,
+        parts.unit,
+    )
+
+    def outcomes(cases, some):
+        """The outcomes of some policies on some splits, as {policy number: [Outcome or text of a failure]}."""
+        tasks = tasks_of([case for case, _ in cases], some, settings, keep=True)
+        results, interrupted = run.run_all(tasks, parallel, progress)
+        if interrupted:
+            raise KeyboardInterrupt
+        by_policy = defaultdict(list)
+        for task, result in zip(tasks, results):
+            reason = result if not isinstance(result, dict) else result.get("failed")
+            by_policy[some[task.number - 1]].append(
+                Outcome.of(task.workload, result["columns"]) if reason is None else str(reason)
+            )
+        return by_policy
+
+    choosing = parts.choosing()
+    tried = outcomes(choosing, policies)
+    base = []
+    means = {}
+    for one in policies:
+        failure = next((text for text in tried[one] if isinstance(text, str)), None)
+        if failure is not None and one is policies[0]:
+            raise RuntimeError(f"{one.name}: {failure}")
+        if failure is not None:
+            found.dropped[one.name] = failure
+            continue
+        values = [
+            _figures(outcome, counted)[figure]
+            for outcome, (_, counted) in zip(tried[one], choosing)
+        ]
+        base = base or values  # the first is what the others are compared with
+        means[one] = metrics.mean([_change(*pair) for pair in zip(base, values)])
+    best = min(means, key=lambda one: (means[one], one is not policies[0]))
+    if best is policies[0] or means[best] >= 0:
+        return found
+    judging = parts.judging()
+    judged = outcomes(judging, [policies[0], best])
+    for one, some in judged.items():
+        failure = next((text for text in some if isinstance(text, str)), None)
+        if failure is not None:
+            raise RuntimeError(f"{one.name}: {failure}")
+    found.chosen = best.name
+    _judge(found, judged[policies[0]], judged[best], judging, parts.versions)
+    return found
+
+
+class _Splits:
+    """The splits of a trace, or of a model.
+
+    Attributes:
+        jobs (int): how many are counted in each, or in the smallest
+        versions (int): how often each that judges is run
+        unit (str): what sizes count
+    """
+
+    def __init__(self, trace, splits, versions):
+        self._trace = trace
+        self._splits = splits
+        if trace.sweeps:
+            raise OptionError("tune takes one value for each option")
+        whole = trace.workload()
+        self.unit = whole.unit
+        if trace.is_model:
+            self.versions = 1
+            self._ids = None
+            self.jobs = len(whole.jobs)
+            return
+        if any(job.after is not None for job in whole.jobs):
+            raise OptionError("dependencies: a trace whose jobs follow others cannot be cut")
+        self.versions = versions
+        self.jobs = len(whole.jobs) // splits
+        if self.jobs < MIN_JOBS:
+            raise ValueError(
+                f"{len(whole.jobs)} jobs in {splits} splits are {self.jobs} in each: expected {MIN_JOBS} or more"
+            )
+        self._whole = whole
+        ids = [job.id for job in whole.jobs]
+        edges = [len(ids) * number // splits for number in range(splits + 1)]
+        self._ids = []
+        for low, high in zip(edges, edges[1:]):
+            before = ids[max(0, low - self.jobs // 2) : low]
+            self._ids.append((frozenset(before), frozenset(ids[low:high])))
+
+    def choosing(self):
+        """(Case, ids of the jobs that count or None for all) of each split that chooses."""
+        return [self._case(number) for number in range(0, self._splits, 2)]
+
+    def judging(self):
+        """The same of each that judges, version by version."""
+        versions = [None]
+        if self._ids is not None:
+            # Each version is made once, for all of the splits.
+            shake = SHAKE if self._trace.shake is None else self._trace.shake
+            seeds = [self._trace.seed + version for version in range(1, self.versions + 1)]
+            versions = [(seed, self._trace.workload(seed, shake)) for seed in seeds]
+        return [
+            self._case(number, version)
+            for number in range(1, self._splits, 2)
+            for version in versions
+        ]
+
+    def _case(self, number, version=None):
+        """One split: of a shaken version of the trace (its seed and workload), or of the trace itself."""
+        variant = {"split": number + 1}
+        if self._ids is None:
+            workload = self._trace.workload(self._trace.seed + number)
+            return Case(workload, None, variant), None
+        seed, workload = version or (None, self._whole)
+        before, counted = self._ids[number]
+        jobs = [copy.copy(job) for job in workload.jobs if job.id in before or job.id in counted]
+        first = jobs[0].submit
+        for job in jobs:
+            job.submit = round(job.submit - first, 6)
+        part = copy.copy(workload)
+        part.jobs = jobs
+        part.epoch = workload.epoch + first if workload.epoch else 0.0
+        return Case(part, seed, variant), counted
+
+
+def _counted(outcome, counted):
+    """Indices of the jobs that started, of those that count."""
+    jobs = outcome.workload.jobs
+    return [
+        index
+        for index in range(len(jobs))
+        if (counted is None or jobs[index].id in counted)
+        and outcome.how[index] != REJECTED
+        and outcome.start[index] == outcome.start[index]
+    ]
+
+
+def _figures(outcome, counted):
+    """The figures of `FIGURES`, of the jobs that count."""
+    indices = _counted(outcome, counted)
+    waits = [outcome.start[i] - outcome.submit[i] for i in indices]
+    runs = [outcome.run_of(i) for i in indices]
+    areas = [outcome.size[i] * length for i, length in zip(indices, runs)]
+    area = math.fsum(areas)
+    return {
+        "wait_mean": metrics.mean(waits),
+        "bsld_mean": metrics.mean(
+            [metrics.bounded_slowdown(wait, length) for wait, length in zip(waits, runs)]
+        ),
+        "wait_weighted": math.fsum(map(float.__mul__, areas, waits)) / area if area else 0.0,
+        "wait_max": max(waits, default=0.0),
+    }
+
+
+def _change(first, second):
+    """A relative difference as a logarithm, of which means can be taken. A second is added, so that no wait is nothing."""
+    return math.log((second + 1) / (first + 1))
+
+
+def _judge(found, against, chosen, judging, versions):
+    """Fill in what the splits that judge say."""
+    figures = [
+        (_figures(first, counted), _figures(second, counted))
+        for first, second, (_, counted) in zip(against, chosen, judging)
+    ]
+    for name in FIGURES:
+        pairs = [(first[name], second[name]) for first, second in figures]
+        # The versions of a split are no samples of their own: it is one.
+        changes = [
+            metrics.mean([_change(*pair) for pair in pairs[at : at + versions]])
+            for at in range(0, len(pairs), versions)
+        ]
+        middle, width = statistics.interval(changes)
+        total = max if name == "wait_max" else metrics.mean
+        found.rows[name] = {
+            "against": total([first for first, _ in pairs]),
+            "chosen": total([second for _, second in pairs]),
+            "change": math.expm1(middle),
+            "low": math.expm1(middle - width),
+            "high": math.expm1(middle + width),
+        }
+    found.better = found.rows[found.figure]["high"] < 0
+    starts, jobs, classes = ([], []), [], {}
+    for first, second, (_, counted) in zip(against, chosen, judging):
+        for index in _counted(first, counted):
+            size = first.size[index]
+            starts[0].append(first.start[index])
+            starts[1].append(second.start[index])
+            jobs.append((first.workload.jobs[index].user, size))
+            name = metrics.class_of(size, 0.0)[0]
+            entry = classes.setdefault(name, [0, 0.0, 0.0])
+            entry[0] += 1
+            entry[1] += first.start[index] - first.submit[index]
+            entry[2] += second.start[index] - second.submit[index]
+    found.losses = losses.losses(*starts, jobs)
+    found.classes = {
+        name: {
+            "jobs": classes[name][0],
+            "against": classes[name][1] / classes[name][0],
+            "chosen": classes[name][2] / classes[name][0],
+        }
+        for _, name in metrics.SIZES
+        if name in classes
+    }

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Batsim's workload JSON. Jobs that only wait for a time are taken; others have no time that is known."""
+
+import json
+import math
+
+from flux.simulate.workload.record import Record
+from flux.simulate.workload.text import read_text
+
+
+def read(source, document=None):
+    """Yield the jobs of a workload.
+
+    Args:
+        source (Source): the file; gets procs from ``nb_res``
+        document (dict): the file's content, if somebody has read it
+
+    Raises:
+        TraceError: it is no such workload
+    """
+    if document is None:
+        text = read_text(source)
+        try:
+            document = json.loads(text)
+        except ValueError as exc:
+            line = getattr(exc, "lineno", 0)
+            raise source.error(line, f"not JSON: {exc}") from None
+    jobs, profiles = document.get("jobs"), document.get("profiles")
+    if not isinstance(jobs, list) or not isinstance(profiles, dict):
+        raise source.error(0, "no Batsim workload: it has a list of jobs and a table of profiles")
+    if isinstance(document.get("nb_res"), int):
+        source.procs = source.nodes = document["nb_res"]
+    for position, job in enumerate(jobs):
+        where = f"jobs[{position}]"
+        try:
+            record = _record(source, job, profiles)
+        except (KeyError, TypeError, ValueError) as exc:
+            what = f"no {exc.args[0]!r}" if isinstance(exc, KeyError) else exc
+            raise source.error(0, f"{where}: {what}") from None
+        if record is not None:
+            yield record
+
+
+def _record(source, job, profiles):
+    name = str(job["id"])
+    profile = profiles.get(job["profile"])
+    if profile is None:
+        raise ValueError(f"profile {job['profile']!r} is not there")
+    kind = str(profile.get("type", "")).lower()
+    if kind not in ("delay", "delayprofile"):
+        source.notes.count(
+            f"jobs left out: profile of type {profile.get('type')}, whose run time is not known"
+        )
+        return None
+    submit, run, size = float(job["subtime"]), float(profile["delay"]), int(job["res"])
+    limit = job.get("walltime")
+    limit = None if limit is None or float(limit) < 0 else float(limit)
+    if not (math.isfinite(submit) and math.isfinite(run)) or submit < 0 or run < 0:
+        raise ValueError(f"subtime {submit} and delay {run}: expected seconds, 0 or more")
+    if size < 1:
+        source.notes.count("jobs left out: no size")
+        return None
+    # A resource of Batsim's is a host.
+    return Record(name, submit, run, limit or None, size, None)

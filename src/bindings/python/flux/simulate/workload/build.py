@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""From records to the jobs of a simulation, and the machine they run on."""
+
+import functools
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Optional
+
+from flux.simulate.job import NO_LIMIT, Job, Shape, userids
+from flux.simulate.machine import Machine, uniform
+from flux.simulate.workload import lublin
+from flux.simulate.workload.columns import moment
+from flux.simulate.workload.estimates import estimator
+from flux.simulate.workload.formats import reader
+from flux.simulate.workload.record import Notes, OptionError, Record, Source
+
+#: Jobs that a model makes if nobody says how many.
+MODEL_JOBS = 2000
+#: Nodes of a machine for a model if nobody says how many.
+MODEL_NODES = 128
+
+
+#: Times before this are no dates: they are seconds since a trace began.
+AGO = 1e8
+
+
+@dataclass
+class Options:
+    """What to make of traces; see ``flux simulate --help`` for the meaning of each."""
+
+    traces: list = field(default_factory=list)
+    format: str = "auto"
+    model: Optional[str] = None
+    machine: Optional[Machine] = None
+    nodes: Optional[int] = None
+    cores_per_node: Optional[int] = None
+    gpus_per_node: int = 0
+    unit: Optional[str] = None
+    limits: str = "trace"
+    estimates: str = "none"
+    window: Optional[str] = None
+    jobs: Optional[int] = None
+    scale_arrivals: float = 1.0
+    seed: int = 1
+    shake: float = 0.0
+    dependencies: bool = False
+
+
+class Workload:
+    """Jobs, and what they run on.
+
+    Attributes:
+        jobs (list of Job): by time of submission, ties in the order of the trace
+        machine (Machine): what they run on
+        unit (str): "node" or "core": what sizes count
+        epoch (float): the first submission, seconds since the epoch
+        notes (Notes): what was made of the trace
+        name (str): for titles
+    """
+
+    def __init__(self, jobs, machine, unit, epoch, notes, name):
+        self.jobs = jobs
+        self.machine = machine
+        self.unit = unit
+        self.epoch = epoch
+        self.notes = notes
+        self.name = name
+        #: jobs that run already, as `LeanEngine` has them, and ranks that are not to be used
+        self.running = ()
+        self.down = ""
+        #: more of the configuration that comes with the jobs
+        self.config = {}
+        #: the configuration's queues, where the jobs come with some
+        self.queues = {}
+
+    @property
+    def units(self):
+        """Size of the machine in the workload's unit."""
+        return self.machine.units(self.unit)
+
+    @functools.cached_property
+    def userids(self):
+        """User ids: {user: id}."""
+        return userids(self.jobs)
+
+    def offered_load(self):
+        """Area of all jobs over that of the machine, from the first to the last submission."""
+        if len(self.jobs) < 2:
+            return 0.0
+        span = self.jobs[-1].submit - self.jobs[0].submit
+        area = sum(job.size * job.seconds for job in self.jobs)
+        return area / (self.units * span) if span > 0 else math.inf
+
+
+def build(options):
+    """Read the traces, or ask the model, and make a `Workload`.
+
+    Raises:
+        ValueError: an option or a trace that cannot be used; the text says what to do
+    """
+    notes = Notes()
+    if options.model:
+        records, source = _modelled(options, notes)
+        name = options.model
+    else:
+        records, source = _read(options, notes)
+        name = ", ".join(path.rsplit("/", 1)[-1] for path in options.traces)
+    if not records:
+        raise ValueError(
+            "no job is left to simulate" + "".join(f"\n  {line}" for line in notes.lines())
+        )
+    records = _in_order(records, notes)
+    records = _cut(records, options, notes)
+    machine, unit = _machine(records, source, options, notes)
+    return _assemble(records, machine, unit, options, notes, name)
+
+
+def _read(options, notes):
+    records, first = [], None
+    for path in options.traces:
+        source = Source(path, notes)
+        before = len(records)
+        for record in reader(source, options.format):
+            records.append(
+                record._replace(submit=record.submit + source.start) if source.start else record
+            )
+        if before and (records[0].submit < AGO) != (records[-1].submit < AGO):
+            raise source.error(
+                0,
+                "its times are seconds since the epoch and those of the other traces are not, or the other"
+                " way round: mixed kinds have no order",
+            )
+        if first is None:
+            first = source
+        else:
+            first.procs = max(first.procs or 0, source.procs or 0) or None
+            first.nodes = max(first.nodes or 0, source.nodes or 0) or None
+    return records, first
+
+
+def _modelled(options, notes):
+    name, _, text = options.model.partition(":")
+    if name != "lublin":
+        raise OptionError(f"model {name!r}: the one known is lublin")
+    size = options.machine.nodes if options.machine else options.nodes or MODEL_NODES
+    count = options.jobs or MODEL_JOBS
+    rows = lublin.generate(text, count, size, options.seed)
+    source = Source(options.model, notes)
+    source.procs = source.nodes = size
+    if options.estimates == "none" and options.limits == "trace":
+        options.estimates = "tsafrir"
+        notes.fact("the model has no limits: --estimates=tsafrir is taken")
+    records = [
+        Record(str(number), submit, float(run), None, size, None, 0, None, kind)
+        for number, (submit, run, size, kind) in enumerate(rows, 1)
+    ]
+    return records, source
+
+
+def _in_order(records, notes):
+    backwards = sum(1 for a, b in zip(records, records[1:]) if b.submit < a.submit)
+    if backwards:
+        notes.count(
+            "jobs come before the one above them in the trace: sorted by submission",
+            None,
+            backwards,
+        )
+        records = sorted(records, key=lambda record: record.submit)
+    seen = {}
+    for index, record in enumerate(records):
+        times = seen[record.id] = seen.get(record.id, 0) + 1
+        if times > 1:
+            notes.count("jobs have the number of another one: #2, #3, ... is appended")
+            records[index] = record._replace(id=f"{record.id}#{times}")
+    return records
+
+
+def _cut(records, options, notes):
+    if options.window:
+        low, high = _window(options.window, records[0].submit)
+        kept = [record for record in records if low <= record.submit < high]
+        if len(kept) < len(records):
+            notes.count(
+                f"jobs left out: outside of the window {options.window}",
+                None,
+                len(records) - len(kept),
+            )
+        records = kept
+        if not records:
+            raise ValueError(f"no job is submitted in the window {options.window}")
+    if options.jobs and len(records) > options.jobs:
+        notes.count(
+            f"jobs left out: after the first {options.jobs:,}", None, len(records) - options.jobs
+        )
+        records = records[: options.jobs]
+    return records
+
+
+def _window(text, first):
+    """(from, to) of ``DAYS``, ``FROM-TO`` in days after the first submission, or ``DATE/DATE``."""
+    try:
+        if "/" in text:
+            low, high = (moment(part) for part in text.split("/"))
+        elif "-" in text.strip("-"):
+            low, high = (first + 86400 * float(part) for part in text.split("-"))
+        else:
+            low, high = first, first + 86400 * float(text)
+    except ValueError:
+        raise OptionError(f"window {text!r}: expected DAYS, FROM-TO in days or DATE/DATE") from None
+    if not low < high:
+        raise OptionError(f"window {text!r}: it ends before it begins")
+    return low, high
+
+
+def _machine(records, source, options, notes):
+    """The machine and the unit of sizes."""
+    machine, unit = options.machine, options.unit
+    by_nodes = all(record.nodes for record in records)
+    guessed = machine is None
+    if guessed:
+        machine = _guess(records, source, options, by_nodes)
+    notes.fact(f"machine: {machine} ({machine.source})")
+    if any(record.extra and "jobspec" in record.extra for record in records):
+        by_nodes = False  # they may share nodes
+    if unit is None:
+        unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
+        what = {
+            "node": "whole nodes",
+            "core": "cores, which may be anywhere",
+        }[unit]
+        notes.fact(f"unit: {unit}: jobs get {what} (another with --unit)")
+    if guessed and not options.nodes:
+        _compare_with_starts(records, machine, unit, notes)
+    return machine, unit
+
+
+#: How many times the machine a trace may use at once: of whole seconds a job may end after the next one has begun.
+#: A machine that the trace names may have been exclusive nodes of which jobs used a part.
+ROUNDING = 1.05
+NAMED = 1.5
+
+
+def _compare_with_starts(records, machine, unit, notes):
+    """Warn if the trace's own schedule takes more than the machine that it was given."""
+    events = []
+    for record in records:
+        wait = (record.extra or {}).get("wait")
+        if wait is None or not record.run:
+            continue
+        size = _shape(record, machine, unit)[1]
+        start = record.submit + wait
+        events += [(start, size), (start + record.run, -size)]
+    events.sort()
+    most = used = 0
+    for _, change in events:
+        used += change
+        most = max(most, used)
+    units = machine.units(unit)
+    if most > units * (NAMED if "from the trace" in machine.source else ROUNDING):
+        notes.warn(
+            f"the machine has {units:,} {unit}s ({machine.source}), and by its own starts the trace used"
+            f" {most:,} at once: all waits here are of a machine that is too small. Give its size with"
+            " --nodes (and --cores-per-node)"
+        )
+
+
+def _warn_of_limits(jobs, notes):
+    without = sum(not job.limit for job in jobs)
+    if without == len(jobs):
+        notes.warn(
+            "no job has a limit: nobody knows when a running one ends, so backfilling policies have nothing"
+            " to plan by. --estimates=tsafrir makes limits up as users would, --limits=run takes the run time"
+        )
+
+
+def _guess(records, source, options, by_nodes):
+    per_node = options.cores_per_node
+    if options.nodes:
+        return uniform(options.nodes, per_node or 1, options.gpus_per_node, "as given")
+    procs, nodes = source.procs, source.nodes
+    if procs or nodes:
+        if per_node:
+            nodes = math.ceil((procs or nodes) / per_node)
+            origin = "size from the trace, cores per node as given"
+        elif procs and nodes and procs % nodes == 0:
+            per_node, origin = procs // nodes, "size from the trace"
+        else:
+            nodes, per_node = procs or nodes, 1
+            origin = "size from the trace, each processor a node of its own"
+        return uniform(nodes, per_node, options.gpus_per_node, origin)
+    if by_nodes:
+        nodes = max(record.nodes for record in records)
+        per_node = (
+            per_node or max(-(-(record.cores or 0) // record.nodes) for record in records) or 1
+        )
+        gpus = options.gpus_per_node or max(-(-record.gpus // record.nodes) for record in records)
+        return uniform(
+            nodes, per_node, gpus, "the trace does not say: as large as its largest jobs; --nodes"
+        )
+    cores = max(record.cores or record.nodes for record in records)
+    per_node = per_node or 1
+    return uniform(
+        math.ceil(cores / per_node),
+        per_node,
+        options.gpus_per_node,
+        "the trace does not say: as large as its largest job; --nodes",
+    )
+
+
+def _assemble(records, machine, unit, options, notes, name):
+    limit_of = _limits(options, notes)
+    rng = random.Random(options.seed)
+    epoch = records[0].submit
+    scale, shake = options.scale_arrivals, options.shake
+    if not 0 <= shake < 1e9:
+        raise OptionError(f"shake {shake}: expected seconds, 0 or more")
+    if not scale > 0 or not math.isfinite(scale):
+        raise OptionError(f"scale-arrivals {scale}: expected a number above 0")
+    if scale != 1:
+        notes.fact(f"times between submissions are multiplied by {scale:g}")
+    total = machine.units(unit)
+    shapes, jobs = {}, []
+    for record in records:
+        key = (record.nodes, record.cores, record.gpus)
+        known = shapes.get(key)
+        if known is None:
+            known = shapes[key] = _shape(record, machine, unit)
+        shape, size = known
+        limit = limit_of(record, rng)
+        if limit and record.run > limit:
+            notes.count("jobs ran longer than their limit: they end at it")
+        if size > total:
+            notes.count("jobs ask for more than the machine has: the scheduler will refuse them")
+        submit = (record.submit - epoch) * scale
+        if shake:
+            submit += rng.uniform(0, shake)
+        submit = round(submit, 6)
+        extra = record.extra
+        jobs.append(
+            Job(
+                record.id, submit, record.run, limit, shape, size, record.user, record.queue,
+                record.urgency, extra, record.group,
+            )
+        )  # fmt: skip
+    if shake:
+        jobs.sort(key=lambda job: job.submit)
+    _follow(jobs, {record.id: record.after for record in records if record.after}, options, notes)
+    _look_at_users(jobs, notes)
+    _warn_of_limits(jobs, notes)
+    return Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
+
+
+def _follow(jobs, after, options, notes):
+    """Have jobs follow those that the trace says they follow; `after` is {id: (id, seconds or None)}."""
+    if not after:
+        if options.dependencies:
+            notes.warn("no job of the trace follows another one: --dependencies changes nothing")
+        return
+    if not options.dependencies:
+        notes.count(
+            "jobs follow another job: they do not wait for it (--dependencies)", None, len(after)
+        )
+        return
+    places = {job.id: index for index, job in enumerate(jobs)}
+    for index, job in enumerate(jobs):
+        if job.id not in after:
+            continue
+        former, think = after[job.id]
+        place = places.get(former)
+        if place is None or place >= index:
+            # Not in the window, or left out; what comes later cannot have been waited for.
+            notes.count(
+                "jobs follow a job that is not there before them: they come in by the clock"
+            )
+            continue
+        job.after = (place, think)
+        notes.count("jobs come in when the job they follow is over, and their user has thought")
+
+
+def _look_at_users(jobs, notes):
+    users = {job.user for job in jobs}
+    if users == {None}:
+        notes.fact("the trace names no users: all jobs are the instance owner's")
+    elif len(users) == 1:
+        notes.fact(f"all jobs are of one user ({users.pop()}): nothing is seen of fairness")
+    else:
+        groups = {job.group for job in jobs} - {None}
+        more = f" in {len(groups):,} groups" if len(groups) > 1 else ""
+        notes.fact(f"{len(users - {None}):,} users{more}")
+
+
+def _limits(options, notes):
+    """``limit(record, rng)`` by the options."""
+    text = options.limits
+    if text == "run":
+        return lambda record, rng: max(record.run, 1.0)
+    if text.startswith("x"):
+        try:
+            factor = float(text[1:])
+        except ValueError:
+            factor = 0.0
+        if not 1 <= factor < 1e9:
+            raise OptionError(f"limits {text!r}: expected xF with F at least 1")
+        return lambda record, rng: max(record.run, 1.0) * factor
+    if text != "trace":
+        raise OptionError(f"limits {text!r}: expected trace, run or xF")
+    estimate = None if options.estimates == "none" else estimator(options.estimates)
+
+    def limit(record, rng):
+        if record.limit:
+            return record.limit
+        if estimate is None:
+            notes.count("jobs have no limit: none is set (see --estimates)")
+            return NO_LIMIT
+        notes.count(f"jobs have no limit: one is made up (--estimates={options.estimates})")
+        return estimate(record.run, rng)
+
+    return limit
+
+
+def _shape(record, machine, unit):
+    """What a job asks for, and its size in the unit."""
+    per_node = machine.cores_per_node
+    if unit == "node":
+        nodes = record.nodes or math.ceil(record.cores / per_node)
+        if per_node == 1 and not record.gpus:
+            return Shape(nodes, 1), nodes
+        gpus = min(-(-record.gpus // nodes), 1 << 20)
+        return Shape(nodes, 1, per_node if machine.is_uniform else 1, gpus, True), nodes
+    cores = record.cores or record.nodes * per_node
+    if record.nodes and per_node > 1:
+        each = -(-cores // record.nodes)
+        return Shape(record.nodes, 1, each, -(-record.gpus // record.nodes)), each * record.nodes
+    if record.gpus:
+        slots = min(record.gpus, cores)
+        each = -(-cores // slots)
+        return Shape(0, slots, each, -(-record.gpus // slots)), each * slots
+    if per_node == 1:
+        return Shape(cores, 1), cores
+    return Shape(0, cores), cores

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Tables with a header line: ``sacct -P``, the CSV of flux-fiction, Batsim's jobs.csv, and a plain one.
+
+Columns are found by name, in any order and among others; what they mean is the same in all of
+them, so that one reader serves. Where several columns say the same thing the more exact one counts.
+"""
+
+import csv
+import datetime
+import math
+import re
+
+from flux.simulate.workload.record import Record
+from flux.simulate.workload.text import lines
+from flux_embedded.formats import fsd
+
+#: Words that stand for "it has not happened", "there is none".
+NOTHING = {"", "unknown", "none", "n/a", "null", "-1"}
+UNLIMITED = {"unlimited", "partition_limit", "infinite"}
+
+_SIZE = re.compile(r"([0-9.]+)([KMGTP]?)")
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+
+#: Columns that make a table one of jobs: any of each group.
+NEEDED = (
+    ("submit", ("t_submit", "eligible", "submit", "submission_time")),
+    ("run time", ("elapsed_s", "elapsedraw", "elapsed", "run", "execution_time")),
+    ("size", ("nnodes", "ncpus", "alloccpus", "nodes", "cores", "requested_number_of_resources",
+              "requested_number_of_processors", "reqtres", "alloctres")),
+)  # fmt: skip
+
+
+def missing(header):
+    """What a header line (a list of names) has no column for, as in `NEEDED`."""
+    names = {name.strip().lower() for name in header}
+    return [(what, group) for what, group in NEEDED if not names.intersection(group)]
+
+
+def missing_text(groups):
+    """An error about columns that are not there."""
+    return (
+        "; ".join(f"no column for the {what} (any of {', '.join(group)})" for what, group in groups)
+        + ": is this the header line?"
+    )
+
+
+def is_table(header):
+    """Whether a header line (a list of names) is one this reader can use."""
+    return not missing(header)
+
+
+def split_header(text):
+    """The names in a header line and their delimiter."""
+    delimiter = "|" if "|" in text else "," if "," in text else "\t" if "\t" in text else ","
+    return next(csv.reader([text.lstrip("\ufeff")], delimiter=delimiter), []), delimiter
+
+
+def seconds(text):
+    """A duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, counted from the right, seconds, or an
+    FSD (``1h``, ``1.5d``).
+
+    Raises:
+        ValueError: it is none
+    """
+    if text[-1:] in ("s", "m", "h", "d"):
+        try:
+            return float(fsd.parse(text))
+        except ValueError:
+            raise ValueError(f"{text!r} is no duration") from None
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if dash and not days.isdigit() or len(parts) > 4 or not all(parts):
+        raise ValueError(f"{text!r} is no duration")
+    try:
+        values = [float(part) for part in parts]
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration") from None
+    if not all(math.isfinite(value) and value >= 0 for value in values):
+        raise ValueError(f"{text!r} is no duration")
+    if dash:
+        # After days, hours come first, however many fields follow.
+        values = [float(days), *(values + [0.0, 0.0])[:3]]
+    total = 0.0
+    for value, unit in zip(reversed(values), (1, 60, 3600, 86400)):
+        total += value * unit
+    return total
+
+
+def moment(text):
+    """A time: seconds since the epoch, or a date and time, in UTC unless it says otherwise.
+
+    Raises:
+        ValueError: it is none
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        pass
+    else:
+        if not math.isfinite(value):
+            raise ValueError(f"{text!r} is no time")
+        return value
+    text = text.replace("Z", "+00:00").replace(" ", "T", 1)
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time") from None
+    return (when if when.tzinfo else when.replace(tzinfo=datetime.timezone.utc)).timestamp()
+
+
+def whole(text):
+    """A count, perhaps with a unit (``4K``).
+
+    Raises:
+        ValueError: it is none
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no count")
+    return math.ceil(float(match.group(1)) * _UNITS[match.group(2)])
+
+
+def tres(text):
+    """The counts in a list of trackable resources such as ``cpu=8,gres/gpu:a100=2,node=1``.
+
+    GPUs with and without their type may both be there: they are the same ones.
+    """
+    counts = {}
+    typed = 0
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if name in ("cpu", "node", "gres/gpu"):
+            counts[name] = whole(value)
+        elif name.startswith("gres/gpu:"):
+            typed += whole(value)
+    if typed:
+        counts.setdefault("gres/gpu", typed)
+    return counts
+
+
+class _Row:
+    """A line, by lower-case column names."""
+
+    def __init__(self, names, values):
+        self.values = dict(zip(names, values))
+
+    def first(self, *names):
+        """The first of these columns that says something, or None."""
+        for name in names:
+            value = self.values.get(name)
+            if value is not None and value.strip().lower() not in NOTHING:
+                return value.strip()
+        return None
+
+
+def read(source):
+    """Yield the jobs of a table.
+
+    Args:
+        source (Source): the file
+
+    Raises:
+        TraceError: there is no header, or a line does not fit it
+    """
+    names = delimiter = None
+    for number, line in lines(source):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if names is None:
+            header, delimiter = split_header(line)
+            names = [name.strip().lower() for name in header]
+            _check_header(source, number, names)
+            continue
+        values = next(csv.reader([line], delimiter=delimiter))
+        if len(values) != len(names):
+            if len(values) == len(names) + 1 and not values[-1]:
+                values.pop()  # sacct -p
+            else:
+                raise source.error(number, f"{len(values)} fields under {len(names)} columns")
+        try:
+            record = _record(source, number, _Row(names, values))
+        except ValueError as exc:
+            raise source.error(number, str(exc)) from None
+        if record is not None:
+            yield record
+    if names is None:
+        raise source.error(0, "empty: no header line")
+
+
+def _check_header(source, number, names):
+    groups = missing(names)
+    if groups:
+        raise source.error(number, missing_text(groups))
+
+
+def _record(source, number, row):
+    notes = source.notes
+    name = row.first("jobidraw", "jobid", "job_id", "id")
+    label = row.first("jobid") or ""
+    if "." in label and label.split(".")[0].replace("_", "").isdigit() and "state" in row.values:
+        notes.count("lines about job steps left out", number)
+        return None
+    if "[" in label:
+        notes.count("entries for the rest of a job array, which never ran, left out", number)
+        return None
+    state = (row.first("state", "final_state") or "").upper()
+    if state.startswith(("PENDING", "RUNNING", "REJECTED")):
+        notes.count(f"jobs left out: {state.split()[0].lower()}", number)
+        return None
+    run = _run(row)
+    if run is None or (state.startswith("CANCELLED") and not run):
+        cancelled = "cancelled before they ran" if state.startswith("CANCELLED") else "no run time"
+        notes.count(f"jobs left out: {cancelled}", number)
+        return None
+    submit, submitted = _submit(source, row, notes, number)
+    if submit is None:
+        notes.count("jobs left out: no time of submission", number)
+        return None
+    limit = _limit(row, notes, number)
+    nodes, cores, gpus = _size(row, notes, number)
+    if not nodes and not cores:
+        notes.count("jobs left out: no size", number)
+        return None
+    extra = {} if submitted is None else {"submitted": submitted}
+    start = row.first("start", "starting_time")
+    if start is not None and source.start == 0.0:
+        extra["wait"] = max(0.0, moment(start) - submit)
+    queue = row.first("partition", "queue")
+    urgency = row.first("urgency")
+    urgency = 16 if urgency is None else whole(urgency)
+    if urgency > 31:
+        raise ValueError(f"urgency {urgency}: 0 to 31 is possible")
+    return Record(
+        name or str(number),
+        submit,
+        run,
+        limit,
+        nodes,
+        cores,
+        gpus,
+        row.first("user", "uid"),
+        queue.split(",")[0] if queue else None,
+        urgency,
+        extra or None,
+        row.first("account", "bank", "group"),
+    )
+
+
+def _run(row):
+    text = row.first("elapsed_s", "elapsedraw", "run", "execution_time")
+    if text is not None:
+        return seconds(text)
+    text = row.first("elapsed")
+    return None if text is None else seconds(text)
+
+
+def _kind(text):
+    try:
+        float(text)
+    except ValueError:
+        rest = text.replace("Z", "+00:00")[10:]
+        return "dates with a zone" if "+" in rest or "-" in rest else "dates without a zone"
+    return "seconds"
+
+
+def _one_kind(source, column, text):
+    """A time of a column whose times must all be of one kind.
+
+    Raises:
+        ValueError: it is of another kind than one above it
+    """
+    value, kind = moment(text), _kind(text)
+    former = source.kinds.setdefault(column, kind)
+    if kind != former:
+        raise ValueError(
+            f"{text!r}: times of the column {column} above are {former}: mixed kinds have no order"
+        )
+    return value
+
+
+def _submit(source, row, notes, number):
+    """When the scheduler could first see the job, and when it was submitted if that was earlier."""
+    submit = row.first("t_submit", "submit", "submission_time")
+    eligible = row.first("eligible")
+    if submit is not None and ":" in submit and "+" not in submit and not submit.endswith("Z"):
+        notes.fact("times without a zone are taken as UTC")
+    submit = None if submit is None else _one_kind(source, "submit", submit)
+    if eligible is not None:
+        eligible = _one_kind(source, "eligible", eligible)
+        if submit is not None and eligible > submit:
+            notes.count(
+                "jobs could not have started when they were submitted (held, dependent): they come in when they could",
+                number,
+            )
+            return eligible, submit
+    return (submit if submit is not None else eligible), None
+
+
+def _limit(row, notes, number):
+    text = row.first("timelimitraw")
+    if text is not None and text.lower() not in UNLIMITED:
+        return float(text) * 60
+    text = text or row.first("timelimit", "limit", "requested_time")
+    if text is None:
+        return None
+    if text.lower() in UNLIMITED:
+        notes.count("jobs have no limit of their own", number)
+        return None
+    value = seconds(text)
+    return value or None
+
+
+def _size(row, notes, number):
+    asked = tres(row.first("reqtres") or "")
+    given = tres(row.first("alloctres") or "")
+    nodes_text = row.first("nnodes", "nodes")
+    nodes = whole(nodes_text) if nodes_text is not None else asked.get("node") or given.get("node")
+    cores = row.first(
+        "ncpus", "alloccpus", "cores", "requested_number_of_resources", "requested_number_of_processors",
+        "reqcpus",
+    )  # fmt: skip
+    if any(text is not None and "." in text and float(text) % 1 for text in (nodes_text, cores)):
+        notes.count("jobs have a size that is not whole: rounded up", number)
+    cores = whole(cores) if cores is not None else asked.get("cpu") or given.get("cpu")
+    gpus = row.first("ngpus", "gpus")
+    gpus = whole(gpus) if gpus is not None else asked.get("gres/gpu") or given.get("gres/gpu") or 0
+    if nodes and cores is not None and cores < nodes:
+        notes.count("jobs have fewer cores than nodes: one core a node is taken", number)
+        cores = nodes
+    elif nodes and cores and cores % nodes:
+        notes.count("jobs have cores that do not divide by their nodes: rounded up", number)
+    if nodes and gpus % nodes:
+        notes.count("jobs have GPUs that do not divide by their nodes: rounded up", number)
+    return nodes, cores, gpus

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Limits for jobs without one: what a user would have asked for.
+
+- ``run``: the run time itself, as if users knew it
+- ``f:F``: the run time times a number drawn from 1 to F, all alike (the f-model)
+- ``tsafrir``: after Tsafrir, Etsion and Feitelson (2005): a few round values, the largest the most
+  often, and accuracy spread evenly
+"""
+
+import bisect
+
+from flux.simulate.workload.record import OptionError
+
+#: Round values that most users choose from, seconds.
+HEADS = (
+    [60 * minutes for minutes in (5, 10, 15, 20, 30, 45)]
+    + [3600 * hours for hours in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 18, 24, 36, 48, 72, 96, 168)]
+)  # fmt: skip
+
+#: Share of jobs that ask for the most there is, that know their run time, that ask for a round value.
+MOST, EXACT, ROUND = 0.2, 0.1, 0.9
+
+
+def estimator(text):
+    """A function ``limit(run, rng)`` for one of the texts above.
+
+    Raises:
+        OptionError: it is none
+    """
+    if text == "run":
+        return lambda run, rng: max(run, 1.0)
+    if text.startswith("f:"):
+        try:
+            factor = float(text[2:])
+        except ValueError:
+            factor = 0.0
+        if not 1 <= factor < 1e6:
+            raise OptionError(f"estimates {text!r}: expected f:F with F at least 1")
+        return lambda run, rng: max(run, 1.0) * rng.uniform(1, factor)
+    if text == "tsafrir":
+        return _popular
+    raise OptionError(f"estimates {text!r}: expected none, run, f:F or tsafrir")
+
+
+def _popular(run, rng):
+    most = next((head for head in HEADS if head >= max(run, 86400)), run)
+    chance = rng.random()
+    if chance < MOST:
+        return float(most)
+    run = max(run, 1.0)
+    wanted = run if chance < MOST + EXACT else min(run / max(rng.random(), 0.01), most)
+    if rng.random() < ROUND:
+        index = bisect.bisect_left(HEADS, wanted)
+        if index < len(HEADS):
+            return float(max(run, HEADS[index]))
+    return float(max(run, -(-wanted // 60) * 60))

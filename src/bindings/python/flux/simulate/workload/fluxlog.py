@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What Flux keeps of its own jobs: job-list, eventlogs, and the table of flux-accounting."""
+
+import json
+import math
+import os
+import sqlite3
+import tarfile
+
+from flux.simulate.workload.record import Record
+from flux.simulate.workload.text import read_text
+from flux_embedded.formats import rset
+
+#: State bits of job-list.
+INACTIVE = 64
+
+
+def read_list(source, document=None):
+    """Yield the jobs of ``flux jobs --json`` or of a job-list answer, one object or one a line.
+
+    They do not have the requests: what a job was given stands for what it asked for.
+
+    Raises:
+        TraceError: it is neither
+    """
+    if document is not None:
+        jobs = document.get("jobs", [document])
+    else:
+        jobs = _objects(source)
+    for position, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            raise source.error(0, f"jobs[{position}] is no object")
+        if "jobs" in job and isinstance(job["jobs"], list):
+            for one in job["jobs"]:
+                record = _listed(source, one)
+                if record is not None:
+                    yield record
+            continue
+        record = _listed(source, job)
+        if record is not None:
+            yield record
+
+
+def _objects(source):
+    """The JSON objects of a file, whole or one a line."""
+    text = read_text(source)
+    try:
+        document = json.loads(text)
+    except ValueError:
+        pass
+    else:
+        return document if isinstance(document, list) else [document]
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                found.append(json.loads(line))
+            except ValueError as exc:
+                raise source.error(number, f"not JSON: {exc}") from None
+    return found
+
+
+def _time(source, job, *names):
+    for name in names:
+        value = job.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if not math.isfinite(value) or value < 0:
+                raise source.error(0, f"job {job.get('id')}: {name} is {value}")
+            if value:
+                return float(value)
+    return None
+
+
+def _listed(source, job):
+    notes = source.notes
+    submitted = _time(source, job, "t_submit")
+    submit = _time(source, job, "t_sched", "t_priority", "t_depend", "t_submit")
+    start, end = _time(source, job, "t_run"), _time(source, job, "t_cleanup", "t_inactive")
+    if submit is None:
+        raise source.error(0, f"job {job.get('id')}: no t_submit: is this a list of jobs?")
+    if start is None:
+        notes.count("jobs left out: they never ran")
+        return None
+    if end is None:
+        notes.count("jobs left out: they have not ended")
+        return None
+    notes.fact("a list of jobs has no requests: what a job was given stands for what it asked for")
+    if submitted is not None and submit > submitted + 1:
+        notes.count("jobs waited for dependencies or a priority first: they come in after that")
+    nodes, cores = job.get("nnodes"), job.get("ncores")
+    if not nodes and not cores:
+        notes.count("jobs left out: no size")
+        return None
+    return Record(
+        str(job.get("id")),
+        submit,
+        max(0.0, end - start),
+        _time(source, job, "duration"),
+        nodes or None,
+        cores or None,
+        int(job.get("ngpus") or 0),
+        str(job.get("username") or job.get("userid") or "") or None,
+        job.get("queue"),
+        job.get("urgency", 16),
+        {"wait": max(0.0, start - submit)},
+        job.get("bank"),
+    )
+
+
+# -- eventlogs ----------------------------------------------------------------------------------------------
+
+
+def read_eventlogs(source):
+    """Yield the jobs of a directory or ``flux dump`` archive: ``.../eventlog``, ``jobspec`` and ``R`` of each.
+
+    Raises:
+        TraceError: there are none, or one is damaged
+    """
+    found = 0
+    for name, texts in _job_files(source):
+        found += 1
+        record = _logged(source, name, texts)
+        if record is not None:
+            yield record
+    if not found:
+        raise source.error(0, "no eventlog in it")
+
+
+def _job_files(source):
+    wanted = ("eventlog", "jobspec", "R")
+    if os.path.isdir(source.path):
+        for directory, subdirectories, files in os.walk(source.path):
+            subdirectories.sort()
+            if "eventlog" in files:
+                texts = {}
+                for name in wanted:
+                    if name in files:
+                        with open(os.path.join(directory, name), encoding="utf-8") as stream:
+                            texts[name] = stream.read()
+                yield os.path.relpath(directory, source.path), texts
+        return
+    jobs = {}
+    try:
+        with tarfile.open(source.path) as archive:
+            for member in archive:
+                directory, _, name = member.name.rpartition("/")
+                if name in wanted and "job" in directory and member.isfile():
+                    data = archive.extractfile(member).read()
+                    jobs.setdefault(directory, {})[name] = data.decode("utf-8", "replace")
+    except (tarfile.TarError, OSError, EOFError) as exc:
+        raise source.error(0, f"not an archive of flux dump: {exc}") from None
+    for name, texts in jobs.items():
+        if "eventlog" in texts:
+            yield name, texts
+
+
+def _json(source, name, key, text):
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise source.error(0, f"{name}/{key}: not JSON: {exc}") from None
+
+
+def _logged(source, name, texts):
+    notes = source.notes
+    events = []
+    for number, line in enumerate(texts["eventlog"].splitlines(), 1):
+        try:
+            event = json.loads(line)
+            events.append((event["name"], float(event["timestamp"]), event.get("context") or {}))
+        except (ValueError, KeyError, TypeError):
+            raise source.error(number, f"{name}/eventlog: not an event: {line[:60]!r}") from None
+    times = {}
+    for event, when, _ in events:
+        times.setdefault(event, when)
+    submitted = times.get("submit")
+    submit = times.get("priority", times.get("depend", submitted))
+    start = times.get("start", times.get("alloc"))
+    end = times.get("finish", times.get("clean"))
+    if submit is None:
+        raise source.error(1, f"{name}/eventlog: no submit event")
+    if "alloc" not in times:
+        notes.count("jobs left out: they never ran")
+        return None
+    if end is None:
+        notes.count("jobs left out: they have not ended")
+        return None
+    if "jobspec" not in texts:
+        notes.count("jobs left out: no jobspec")
+        return None
+    jobspec = _json(source, name, "jobspec", texts["jobspec"])
+    R = _json(source, name, "R", texts["R"]) if "R" in texts else None
+    context = next(context for event, _, context in events if event == "submit")
+    extra = {"jobspec": jobspec, "wait": max(0.0, times["alloc"] - submit)}
+    return _requested(
+        source,
+        os.path.basename(name),
+        submit,
+        max(0.0, end - start),
+        jobspec,
+        R,
+        str(context.get("userid", "")) or None,
+        context.get("urgency", 16),
+        extra,
+    )
+
+
+def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
+    try:
+        system = jobspec["attributes"]["system"]
+        limit = float(system.get("duration") or 0) or None
+        nodes, cores = rset.count(R) if R is not None else (None, None)
+        if cores is None:
+            nodes, cores, _ = counts(jobspec["resources"])
+        queue = system.get("queue")
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise source.error(0, f"job {name}: a jobspec or R that is none: {exc!r}") from None
+    return Record(
+        str(name), submit, run, limit, nodes or None, cores or 1, 0, user, queue, urgency, extra
+    )
+
+
+def counts(resources, factor=1):
+    """(nodes, cores, whether it takes nodes whole) of a request (RFC 14); of a range its least."""
+    nodes = cores = 0
+    exclusive = False
+    for entry in resources:
+        count = entry.get("count", 1)
+        if isinstance(count, dict):
+            count = count.get("min", 1)
+        count = int(str(count).split("-")[0].split("+")[0]) * factor
+        if entry["type"] == "node":
+            nodes += count
+            exclusive = exclusive or bool(entry.get("exclusive"))
+        elif entry["type"] == "core":
+            cores += count
+        below = counts(entry.get("with", ()), count)
+        nodes, cores, exclusive = nodes + below[0], cores + below[1], exclusive or below[2]
+    return nodes, cores, exclusive
+
+
+# -- flux-accounting -----------------------------------------------------------------------------------------
+
+
+def read_accounting(source):
+    """Yield the jobs of flux-accounting's SQLite database.
+
+    Raises:
+        TraceError: it is none
+    """
+    try:
+        database = sqlite3.connect(f"file:{os.path.abspath(source.path)}?mode=ro", uri=True)
+        rows = database.execute(
+            "select id, userid, t_submit, t_run, t_inactive, R, jobspec from jobs order by t_submit"
+        )
+        source.notes.fact(
+            "flux-accounting keeps no jobs that never ran, and no time at which a job became eligible"
+        )
+        for name, user, submit, start, end, R, jobspec in rows:
+            if not start or not end or end < start:
+                source.notes.count("jobs left out: they never ran")
+                continue
+            try:
+                jobspec = json.loads(jobspec)
+                R = json.loads(R) if R else None
+            except (ValueError, TypeError) as exc:
+                raise source.error(0, f"job {name}: jobspec or R is not JSON: {exc}") from None
+            extra = {"jobspec": jobspec, "wait": max(0.0, start - submit)}
+            yield _requested(
+                source, name, float(submit), end - start, jobspec, R, str(user), 16, extra
+            )
+    except sqlite3.Error as exc:
+        raise source.error(0, f"not a database of flux-accounting: {exc}") from None

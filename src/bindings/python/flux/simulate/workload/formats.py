@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Which reader a trace needs."""
+
+import csv
+import json
+import os
+import tarfile
+
+from flux.simulate.workload import batsim, columns, fluxlog, swf
+from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.text import lines, open_bytes, read_text
+
+#: Seconds: what is longer is a mistake, or means "no limit".
+LONGEST = 1000 * 366 * 86400.0
+
+FORMATS = ("auto", "swf", "sacct", "flux", "accounting", "batsim", "csv")
+
+
+def reader(source, form="auto"):
+    """The jobs of a trace, as an iterator of `Record`.
+
+    Args:
+        source (Source): the file
+        form (str): one of `FORMATS`
+
+    Raises:
+        OptionError: `form` is none of them
+        TraceError: it has none of the formats, or cannot be read
+    """
+    if form not in FORMATS:
+        raise OptionError(f"format {form!r}: expected one of {', '.join(FORMATS)}")
+    if not os.path.exists(source.path):
+        raise source.error(0, "there is no such file")
+    if os.path.isfile(source.path) and not os.path.getsize(source.path):
+        raise source.error(0, "none of the formats known: the file is empty")
+    return _checked(source, form)
+
+
+#: What a reader may stumble over in a file that is something else altogether.
+SURPRISES = (
+    AttributeError, TypeError, KeyError, IndexError, OverflowError, RecursionError, UnicodeDecodeError,
+    csv.Error,
+)  # fmt: skip
+
+
+def _checked(source, form):
+    count = 0
+    try:
+        for record in _reader(source, form):
+            count += 1
+            yield _within_reason(source, record)
+    except SURPRISES as exc:
+        raise source.error(0, f"not a trace of the format {form}: {exc!r}") from None
+    if not count and not source.notes.has_counted:
+        raise source.error(0, "there is no job in it: nothing but a header or comments")
+
+
+def _within_reason(source, record):
+    """A record whose times a clock can show."""
+    for name in ("submit", "run"):
+        value = getattr(record, name)
+        if value is not None and value > LONGEST:
+            raise source.error(
+                0, f"job {record.id}: its {name} time of {value:g} s is more than a thousand years"
+            )
+    if record.limit and record.limit > LONGEST:
+        source.notes.count("jobs have a limit of more than a thousand years: none is taken")
+        return record._replace(limit=None)
+    return record
+
+
+def _reader(source, form):
+    if form == "auto":
+        form = detect(source)
+        source.notes.fact(f"{os.path.basename(source.path)}: read as {form}")
+    if form == "swf":
+        return swf.read(source)
+    if form in ("sacct", "csv"):
+        return columns.read(source)
+    if form == "batsim":
+        return batsim.read(source)
+    if form == "accounting":
+        return fluxlog.read_accounting(source)
+    if os.path.isdir(source.path) or _is_archive(source):
+        return fluxlog.read_eventlogs(source)
+    return fluxlog.read_list(source)
+
+
+def _is_archive(source):
+    return tarfile.is_tarfile(source.path)
+
+
+def detect(source):
+    """The format of a trace, by its content.
+
+    Raises:
+        TraceError: it has none that is known
+    """
+    if os.path.isdir(source.path):
+        return "flux"
+    try:
+        with open_bytes(source.path) as stream:
+            head = stream.read(16)
+    except (OSError, EOFError):
+        head = b""
+    if head == b"SQLite format 3\0":
+        return "accounting"
+    if head and _is_archive(source):
+        return "flux"
+    for _, line in lines(source):
+        text = line.strip().lstrip("\ufeff")
+        if not text or text.startswith("#"):
+            continue
+        if text[0] in "{[":
+            return _of_json(source)
+        words = text.split(None, swf.FIELDS)
+        # With a column too few it is still meant as one, and the reader says so.
+        if text[0] == ";" or len(words) >= swf.FIELDS - 3 and all(map(_is_number, words[:15])):
+            return "swf"
+        header, delimiter = columns.split_header(text)
+        if columns.is_table(header):
+            return "sacct" if delimiter == "|" else "csv"
+        missing = columns.missing(header)
+        if len(missing) < len(columns.NEEDED):
+            raise source.error(1, columns.missing_text(missing))
+        break
+    raise source.error(
+        1, f"none of the formats known ({', '.join(FORMATS[1:])}): give it with --format"
+    )
+
+
+def _is_number(word):
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _of_json(source):
+    text = read_text(source)
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return "flux"  # one object a line
+    return "batsim" if isinstance(document, dict) and "profiles" in document else "flux"

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The workload model of Lublin and Feitelson (JPDC 63:1105, 2003).
+
+Sizes are one, a power of two, or in between, by a two-stage uniform distribution of their logarithm; the
+logarithm of run times is hyper-gamma, longer for larger jobs; arrivals follow a daily cycle.
+"""
+
+import functools
+import math
+import random
+
+from flux.simulate.workload.record import OptionError
+
+#: Names and values of the published parameters.
+NAMES = (
+    "serial", "pow2", "uLow", "uMed", "uHi", "uProb", "a1", "b1", "a2", "b2", "pa", "pb",
+    "aArr", "bArr", "aNum", "bNum", "ARAR",
+)  # fmt: skip
+TYPES = {
+    "typeless": (
+        0.244, 0.576, 0.8, 4.5, 7, 0.86, 4.2, 0.94, 312, 0.03, -0.0054, 0.78,
+        10.2303, 0.4871, 8.1737, 3.9631, 1.0225,
+    ),
+    "batch": (
+        0.2927, 0.6686, 1.2, 5, 7, 0.875, 6.57, 0.823, 639.1, 0.0156, -0.003, 0.6986,
+        6.0415, 0.8531, 6.1271, 5.2740, 1.0519,
+    ),
+    "interactive": (
+        0.1541, 0.625, 1, 3, 5.5, 0.705, 3.8351, 0.6605, 7.073, 0.6856, -0.0118, 0.9156,
+        6.5510, 0.6621, 8.9186, 3.6680, 0.9797,
+    ),
+}  # fmt: skip
+
+BUCKET = 1800
+BUCKETS = 48
+LONGEST_LOG_RUN = 12
+LONGEST_LOG_ARRIVAL = 13
+
+
+def parameters(text, size):
+    """The parameters of ``lublin[:NAME=VALUE,...]`` on a machine of `size` units.
+
+    Returns:
+        (list of (type, dict), seconds of a day at which it begins)
+
+    Raises:
+        OptionError: a name or value that is none
+    """
+    kind, start, given = "typeless", 8.0, {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        if name == "type":
+            kind = value
+            continue
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise OptionError(f"model lublin: {name}={value}: expected a number")
+        if name == "start":
+            start = number
+        elif name in NAMES:
+            given[name] = number
+        else:
+            raise OptionError(
+                f"model lublin: unknown parameter {name!r}: expected type, start or one of {', '.join(NAMES)}"
+            )
+    kinds = ("interactive", "batch") if kind == "both" else (kind,)
+    found = []
+    for one in kinds:
+        if one not in TYPES:
+            raise OptionError(f"model lublin: type={kind}: expected {', '.join(TYPES)} or both")
+        values = dict(zip(NAMES, TYPES[one]))
+        if size:
+            hi = math.log2(size)
+            if one == "interactive":
+                hi = max(0.5, hi - 1.5)  # as published: 5.5 where batch jobs have 7
+            values["uHi"] = hi
+            values["uMed"] = max(hi - 2.5, values["uLow"])
+            values["uLow"] = min(values["uLow"], values["uMed"])
+        values.update(given)
+        found.append((one, values))
+    return found, start * 3600
+
+
+class Stream:
+    """Jobs of one type, as (submit, run, size) with submit in seconds since a midnight."""
+
+    def __init__(self, values, start, rng):
+        self.values = values
+        self.rng = rng
+        self._weights = _weights(values["aNum"], values["bNum"])
+        self._slot = int(start // BUCKET)
+        self._points = 0.0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        submit = self._arrival()
+        size = self._size()
+        return float(int(submit)), self._run(size), size
+
+    def _size(self):
+        values, rng = self.values, self.rng
+        chance = rng.random()
+        if chance <= values["serial"]:
+            return 1
+        if rng.random() <= values["uProb"]:
+            log = rng.uniform(values["uLow"], values["uMed"])
+        else:
+            log = rng.uniform(values["uMed"], values["uHi"])
+        if chance <= values["serial"] + values["pow2"]:
+            log = round(log)
+        return min(max(1, round(2**log)), int(round(2 ** values["uHi"])))
+
+    def _run(self, size):
+        values, rng = self.values, self.rng
+        share = min(max(values["pa"] * size + values["pb"], 0.0), 1.0)
+        while True:
+            if rng.random() <= share:
+                log = rng.gammavariate(values["a1"], values["b1"])
+            else:
+                log = rng.gammavariate(values["a2"], values["b2"])
+            if log <= LONGEST_LOG_RUN:
+                return int(math.exp(log))
+
+    def _arrival(self):
+        values, rng = self.values, self.rng
+        while True:
+            log = rng.gammavariate(values["aArr"] * values["ARAR"], values["bArr"])
+            if log <= LONGEST_LOG_ARRIVAL:
+                break
+        # Time is paid for in points: a busy half hour has many, and so holds many arrivals.
+        self._points += math.exp(log) / BUCKET
+        weight = self._weights[self._slot % BUCKETS]
+        while self._points > weight:
+            self._points -= weight
+            self._slot += 1
+            weight = self._weights[self._slot % BUCKETS]
+        return self._slot * BUCKET + self._points / weight * BUCKET
+
+
+@functools.lru_cache(maxsize=8)
+def _weights(shape, scale):
+    """How busy each half hour of a day is: 1 on average."""
+    weights = [0.0] * BUCKETS
+    for i in range(11, 59):
+        weights[(i - 1) % BUCKETS] = _gamma_cdf(shape, scale, i + 0.5) - _gamma_cdf(
+            shape, scale, i - 0.5
+        )
+    mean = sum(weights) / BUCKETS
+    # Hours in which nobody comes at all would stop the clock.
+    return tuple(max(weight / mean, 1e-6) for weight in weights)
+
+
+def _gamma_cdf(shape, scale, x):
+    """The regularized lower incomplete gamma function, by its series."""
+    x /= scale
+    if x <= 0:
+        return 0.0
+    term = total = 1.0 / shape
+    n = shape
+    while term > total * 1e-15:
+        n += 1
+        term *= x / n
+        total += term
+    return total * math.exp(-x + shape * math.log(x) - math.lgamma(shape))
+
+
+def generate(text, count, size, seed):
+    """`count` jobs as (submit, run, size, type or None), by time of submission.
+
+    Args:
+        text (str): what follows ``lublin:``, or ""
+        count (int): how many
+        size (int): units of the machine
+        seed (int): the same seed gives the same jobs
+    """
+    kinds, start = parameters(text, size)
+    rng = random.Random(seed)
+    if len(kinds) == 1:
+        stream = Stream(kinds[0][1], start, rng)
+        return [(*next(stream), None) for _ in range(count)]
+    streams = [(kind, Stream(values, start, rng)) for kind, values in kinds]
+    heads = [(*next(stream), kind) for kind, stream in streams]
+    found = []
+    while len(found) < count:
+        index = min(range(len(heads)), key=lambda i: heads[i][0])
+        found.append(heads[index])
+        kind, stream = streams[index]
+        heads[index] = (*next(stream), kind)
+    return found

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The Standard Workload Format, version 2.2, as it is found."""
+
+import math
+import re
+
+from flux.simulate.workload.record import Record
+from flux.simulate.workload.text import lines
+
+FIELDS = 18
+NAMES = (
+    "job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time",
+    "used memory", "requested processors", "requested time", "requested memory", "status", "user", "group",
+    "executable", "queue", "partition", "preceding job", "think time",
+)  # fmt: skip
+_HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*)")
+_INTEGER = re.compile(r"\s*(-?\d+)")
+
+#: Status of the parts of a job that was preempted; the summary line of the job is another one.
+_PARTS = (2, 3, 4)
+
+
+def read(source):
+    """Yield the jobs of an SWF file.
+
+    Size is what was requested, else what was allocated; the limit is the requested time.
+
+    Args:
+        source (Source): the file; gets start, procs, nodes and queues from the header
+
+    Raises:
+        TraceError: a line is no record
+    """
+    notes = source.notes
+    for number, line in lines(source):
+        text = line.strip()
+        if not text:
+            continue
+        if text[0] == ";":
+            _header(source, text)
+            continue
+        words = text.split(None, FIELDS)
+        if len(words) < FIELDS:
+            last = (
+                f"column {FIELDS} ({NAMES[-1]}) is missing"
+                if len(words) == FIELDS - 1
+                else (
+                    f"columns {len(words) + 1} to {FIELDS} ({', '.join(NAMES[len(words) :])}) are missing"
+                )
+            )
+            raise source.error(
+                number,
+                f"{len(words)} columns: a record of this format has {FIELDS} or more; {last}, if it is"
+                " the last that are (-1 stands for a value that is not known)",
+            )
+        if len(words) > FIELDS:
+            notes.count(f"lines have more than {FIELDS} columns: the rest is ignored", number)
+        try:
+            values = [float(word) for word in words[:FIELDS]]
+        except ValueError:
+            raise source.error(number, _not_a_number(words)) from None
+        for column, value in enumerate(values, 1):
+            if not math.isfinite(value):
+                raise source.error(number, f"column {column} is {words[column - 1]}, not a number")
+        record = _record(source, number, words, values)
+        if record is not None:
+            yield record
+
+
+def _not_a_number(words):
+    for column, word in enumerate(words[:FIELDS], 1):
+        try:
+            float(word)
+        except ValueError:
+            return f"column {column} is {word[:40]!r}, not a number"
+    return "not a record"
+
+
+def _header(source, text):
+    match = _HEADER.match(text)
+    if match is None:
+        return
+    name, value = match.group(1).lower(), match.group(2)
+    if name == "queue":
+        number, _, rest = value.strip().partition(" ")
+        if number.isdigit() and rest.strip():
+            source.queues[number] = rest.split("(")[0].split()[0]
+        return
+    found = _INTEGER.match(value)
+    if found is None:
+        return
+    if name == "unixstarttime":
+        source.start = float(found.group(1))
+    elif name == "maxprocs":
+        source.procs = max(0, int(found.group(1))) or None
+    elif name == "maxnodes":
+        source.nodes = max(0, int(found.group(1))) or None
+
+
+def _record(source, number, words, values):
+    notes = source.notes
+    submit, wait, run, allocated, requested, limit, status = (
+        values[1],
+        values[2],
+        values[3],
+        values[4],
+        values[7],
+        values[8],
+        int(values[10]),
+    )
+    if status in _PARTS:
+        notes.count("lines about parts of preempted jobs left out", number)
+        return None
+    if submit < 0:
+        raise source.error(
+            number, f"the job is submitted at {words[1]}: a time before the log began"
+        )
+    size = requested if requested > 0 else allocated
+    if run < 0 or size <= 0:
+        what = "run time" if run < 0 else "size"
+        if status == 5:
+            what = f"{what} (cancelled before they ran)"
+        notes.count(f"jobs left out: no {what}", number)
+        return None
+    if size != int(size):
+        notes.count("jobs have a number of processors that is not whole: rounded up", number)
+    if requested > 0 and allocated > 0 and requested != allocated:
+        notes.count("jobs were given another number of processors than they asked for", number)
+    after = None
+    if values[16] > 0:
+        after = (str(int(values[16])), values[17] if values[17] >= 0 else None)
+    extra = {"wait": wait} if wait >= 0 else None
+    return Record(
+        words[0],
+        submit,
+        run,
+        limit if limit > 0 else None,
+        None,
+        math.ceil(size),
+        0,
+        words[11] if values[11] >= 0 else None,
+        _queue(source, words[14], values[14]),
+        16,
+        extra,
+        words[12] if values[12] >= 0 else None,
+        after,
+    )
+
+
+def _queue(source, word, value):
+    if value < 0:
+        return None
+    number = str(int(value))
+    return source.queues.get(number, number)
