@@ -7,8 +7,8 @@
  * on it has units of its own.  A promise that was looked at stays where it is until units come free.
  * Such an *opening* can only make runs that have a part in common with it.  So each promise is looked
  * at for the openings since its last look, and only the timeline around those that may be enough for
- * it is searched: flux/resource/plan/settled.py says the same at length, and does it with fewer looks,
- * which cost more there.  What is not looked at must not be able to move.
+ * it is searched.  What is not looked at must not be able to move.  The definition, which searches for
+ * each, is flux/resource/plan/promise_moves.py.
  */
 #include <math.h>
 #include <stdbool.h>

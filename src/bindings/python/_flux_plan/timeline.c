@@ -2,9 +2,10 @@
  *
  * A number for every moment, such as how many units are free: a step function of time.
  *
- * The steps are kept in blocks that know their extremes, as in flux/resource/plan/count_timeline.py,
- * where the reasons are.  The heads and extremes of blocks are in arrays of their own, so that a
- * search that passes over blocks reads nothing else.
+ * The definition is flux/resource/plan/count_timeline.py.  Here the steps are kept in blocks that know
+ * their extremes: a search passes over a whole block where these tell enough, and a change of a span
+ * looks at the single steps of the blocks at its ends.  The heads and extremes of blocks are in arrays
+ * of their own, so that a search that passes over blocks reads nothing else.
  */
 #include <math.h>
 #include <stdbool.h>

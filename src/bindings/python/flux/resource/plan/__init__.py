@@ -14,8 +14,7 @@ Which file to open:
 - ``room_counts.py``: for how many nodes or slots of a request there is room now.
 - ``tokens.py``: what is on no rank, such as licences. ``claims.py``: who may not be on a rank with whom.
 - ``believed_ends.py``: a pool for a plan of a scheduler's own beliefs of ends.
-- ``promise_moves.py``: how counted promises move to earlier times, and ``settled.py``: which stay
-  where they are when units come free. ``compiled.py``: these moves and the timelines of numbers in C
+- ``promise_moves.py``: how counted promises move to earlier times. ``compiled.py``: these moves and the timelines of numbers in C
   (``_flux_plan``), where that was built.
 - ``start_bounds.py``: what earlier searches tell about later ones.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises that are counted move to earlier times, one after another.
 
-There are two ways to do that, with the same outcome: the one here, and the compiled one of
-``compiled.py``, which is used where it was built.
+The definition is here. The compiled one of ``compiled.py``, which is used where it was built, has the same
+outcome with fewer searches.
 """
 
 from __future__ import annotations
@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.promise import CountedPromise, length_of
-from flux.resource.plan.settled import SettledPromises
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Iterable
 
     from flux.resource.plan.counted_profile import CountedProfile, UnitKind
-
-#: Fewer promises are searched one by one: to remember what was found of them costs more.
-FEW_PROMISES = 8
 
 
 class PromiseMoves(ABC):
@@ -82,78 +78,59 @@ class PromiseMoves(ABC):
         """Move the promises of several jobs; as `Strategy.advance_in_turn`."""
 
 
+class NoWatch:
+    """Is told where units come free, and needs not know."""
+
+    def opened(self, start: float, end: float, count: int) -> None:
+        pass
+
+
 class PlainMoves(PromiseMoves):
-    """In Python, with as few looks at promises as can be; see `SettledPromises`."""
+    """The definition: each promise is searched for from now on, one after another."""
 
     timeline = CountTimeline
     per_turn = 128
 
-    def __init__(
-        self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
-    ) -> None:
-        super().__init__(promises, profiles)
-        # Ids of jobs whose promises stay where they are until units come free near them.
-        self._settled: set[int] = set()
+    def watch(self, line: CountTimeline) -> NoWatch:
+        return NoWatch()
 
-    def watch(self, line: CountTimeline) -> SettledPromises:
-        return SettledPromises(line, self._settled)
-
-    def unwatch(self, watch: SettledPromises) -> None:
+    def unwatch(self, watch: NoWatch) -> None:
         pass
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
         pass
 
     def leave(self, jobid: int, profile: CountedProfile) -> None:
-        profile.watch.gone(jobid)
+        pass
 
     def advance(self, jobid: int, now: float) -> float:
-        promises = self._promises
-        promise = promises[jobid]
+        promise = self._promises[jobid]
         start, length, count = promise.start, promise.end - promise.start, promise.demand.count
         profile = self._profiles[promise.demand.kind]
-        watch = profile.watch
-        few = profile.promises < FEW_PROMISES
-        if few:
-            earlier = profile.line.first(count + profile.kept, length, now, start)
-        else:
-            earlier = watch.earlier(jobid, count, profile.kept, length, start, now)
-        if earlier < start:
-            end = earlier + length_of(promise.request)
-            free = profile.move(start, promise.end, earlier, end, count)
-            if free < promise.end:
-                watch.vacated(free, promise.end, count)
-            del promises[jobid]
-            promises[jobid] = CountedPromise(earlier, end, promise.request, promise.demand)
-            start = earlier
-        if few or profile.open_units:
-            watch.gone(jobid)  # it might move, if units were not kept any more
-        else:
-            watch.settle(jobid, count, length, start, now)
-        return start
+        earlier = profile.line.first(count + profile.kept, length, now, start)
+        if earlier >= start:
+            return start
+        end = earlier + length_of(promise.request)
+        profile.move(start, promise.end, earlier, end, count)
+        del self._promises[jobid]
+        self._promises[jobid] = CountedPromise(earlier, end, promise.request, promise.demand)
+        return earlier
 
     def advance_in_turn(
         self, jobids: Iterable[int], now: float
     ) -> tuple[int, list[tuple[int, float]]]:
-        promises, profiles = self._promises, self._profiles
-        settled: Container[int] = self._settled
-        for profile in profiles.values():
-            profile.watch.look_again(now)
-            if profile.maybe_overdrawn or profile.open_units:
-                settled = ()
         count = 0
         moved = []
         for jobid in jobids:
-            if jobid not in settled:
-                promise = promises.get(jobid)
-                if promise is None or promise.is_open or promise.start <= now:
-                    break
-                if profiles[promise.demand.kind].maybe_overdrawn:
-                    break
-                start = self.advance(jobid, now)
-                if start < promise.start:
-                    moved.append((count, start))
-                    if start <= now:
-                        return count + 1, moved
+            promise = self._promises.get(jobid)
+            if promise is None or promise.is_open or promise.start <= now:
+                break
+            if self._profiles[promise.demand.kind].maybe_overdrawn:
+                break
+            start = self.advance(jobid, now)
             count += 1
+            if start < promise.start:
+                moved.append((count - 1, start))
+                if start <= now:
+                    break
         return count, moved

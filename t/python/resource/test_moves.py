@@ -9,7 +9,6 @@ from planned_queue import PlannedQueue
 from pool_model import Ask, R_of
 
 from flux.resource import InsufficientResources, ResourcePool
-from flux.resource.plan import compiled, promise_moves, settled
 from flux.resource.plan.count_timeline import CountTimeline
 from flux.resource.plan.counted_strategy import CountedStrategy
 
@@ -44,34 +43,9 @@ class Queue(PlannedQueue):
                     self.plan.cancel(jobid)
 
 
-class Searches:
-    """Counts the searches of timelines, made in either way."""
-
-    def __init__(self, monkeypatch, plan):
-        self._interpreted = 0
-        self._moves = plan._counted._moves
-        if not compiled.is_built():
-            first = CountTimeline.first
-
-            def searched(line, *args, **keys):
-                self._interpreted += 1
-                return first(line, *args, **keys)
-
-            monkeypatch.setattr(CountTimeline, "first", searched)
-
-    @property
-    def count(self):
-        return self._interpreted or getattr(self._moves, "searches", 0)
-
-
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("limits", [(8, 16, 64, 4096), (1, 2, 4, 6)])
-def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed, limits):
+def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed):
     """Also those for which nothing is searched stay as such a search says."""
-    for name, limit in zip(
-        ("MAX_LOOKS", "OPENINGS_PER_REVIEW", "MAX_OPENINGS", "MAX_WAITING"), limits
-    ):
-        monkeypatch.setattr(settled, name, limit)
     advance = CountedStrategy.advance
     advance_in_turn = CountedStrategy.advance_in_turn
     found = {"stays": 0, "moves": 0, "in a row": 0}
@@ -130,7 +104,7 @@ def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed, limit
     assert min(found["stays"], found["in a row"]) > 500 and found["moves"] > 100, found
 
 
-def searches_after_an_end(monkeypatch, promises):
+def searches_after_an_end(promises):
     """How many searches of the timeline are made after an end for promises none of which can move."""
     queue = Queue(16)
     for _ in range(4):
@@ -141,43 +115,27 @@ def searches_after_an_end(monkeypatch, promises):
     queue.now += 1
     queue.pool.free(queue.running()[0])
     before = queue.plan.promises()
-    searches = Searches(monkeypatch, queue.plan)
-    already = searches.count
+    moves = queue.plan._counted._moves
+    already = moves.searches
     queue.advance()
     assert queue.plan.promises() == before and len(before) == promises
-    return searches.count - already
+    return moves.searches - already
 
 
-def test_promises_that_cannot_move_are_not_searched_for(monkeypatch, way):
+def test_promises_that_cannot_move_are_not_searched_for(built):
     """What an end costs depends on what came free, not on how many promises there are."""
-    few, many = (searches_after_an_end(monkeypatch, number) for number in (50, 200))
+    few, many = (searches_after_an_end(number) for number in (50, 200))
     assert many == few <= 4, (few, many)
-
-
-def test_a_few_promises_are_searched_one_by_one(monkeypatch, interpreted):
-    few = promise_moves.FEW_PROMISES - 2
-    assert searches_after_an_end(monkeypatch, few) == few
 
 
 STEPS = [(0.0, 3), (4.0, 1), (6.0, 5), (9.0, 5), (11.0, 2), (15.0, 4)]
 
 
-@pytest.mark.parametrize("per_block", [1, 2, 48])
-def test_timeline_of_counts(per_block):
-    """What it says of spans, however its steps are spread over blocks."""
+def test_timeline_of_counts():
+    """What it says of spans."""
     line = CountTimeline(0.0, STEPS[0][1])
     for (_, before), (time, value) in zip(STEPS, STEPS[1:]):
         line.add(time, math.inf, value - before)
-    if per_block < 48:
-        steps = line.steps()
-        line.blocks = [
-            type(line.blocks[0])(
-                [time for time, _ in steps[at : at + per_block]],
-                [value for _, value in steps[at : at + per_block]],
-            )
-            for at in range(0, len(steps), per_block)
-        ]
-        line.heads = [block.starts[0] for block in line.blocks]
 
     def at(time):
         return [value for start, value in STEPS if start <= time][-1]
