@@ -21,15 +21,18 @@
 #define MAX_MOVED 16
 #define MAX_TRIES 4
 
-/* What is left of a rank over time.  Copies share a line until one changes it. */
+/* What is left of a rank over time.  Copies share a line until one changes it.  A search reads all
+ * lines, so each is one piece of memory.
+ */
 struct line {
-    size_t sharers;     /* beside the first */
     size_t count, room; /* steps */
     double *times;      /* when each begins; that of the first is minus infinity */
-    size_t *marks;      /* how many uses begin or end with each */
     int64_t *free;      /* what is left, the kinds of each step one after the other */
+    size_t *marks;      /* how many uses begin or end with each */
+    size_t sharers;     /* beside the first */
     size_t promises, promises_room;
     struct promised *promised; /* the promises here that may be moved */
+    double steps[];            /* times, free and marks */
 };
 
 struct promised {
@@ -78,7 +81,7 @@ struct availability {
     size_t *taken; /* ranks that book() has taken from promises */
     bool *is_taken;
     size_t taken_count, taken_room;
-    struct line sum; /* what some ranks have left together, if that is known */
+    struct line *sum; /* what some ranks have left together, if that is known */
     bool summed;
     unsigned char *summed_ranks;
     int64_t *scratch; /* units at each step of a line */
@@ -123,38 +126,51 @@ static bool has (const unsigned char *ranks, size_t length, size_t rank)
 
 /* -- lines -- */
 
-static int line_reserve (struct line *line, size_t kinds, size_t wanted)
+/* A line with room for some steps, and none yet. */
+static struct line *line_create (size_t kinds, size_t room)
 {
-    size_t room = line->room;
-    double *times;
-    size_t *marks;
-    int64_t *values;
+    size_t size = sizeof (double) + kinds * sizeof (int64_t) + sizeof (size_t);
+    struct line *line;
 
-    if (wanted <= room)
-        return 0;
-    times = grown (line->times, &room, wanted, sizeof (double));
-    if (!times)
-        return -1;
-    line->times = times;
-    marks = realloc (line->marks, room * sizeof (size_t));
-    if (!marks)
-        return -1;
-    line->marks = marks;
-    values = realloc (line->free, room * kinds * sizeof (int64_t));
-    if (!values)
-        return -1;
-    line->free = values;
+    if (room > (SIZE_MAX - sizeof (*line)) / size)
+        return NULL;
+    line = calloc (1, sizeof (*line) + room * size);
+    if (!line)
+        return NULL;
     line->room = room;
-    return 0;
+    line->times = line->steps;
+    line->free = (int64_t *)(line->times + room);
+    line->marks = (size_t *)(line->free + room * kinds);
+    return line;
 }
 
-static void line_clear (struct line *line)
+static void line_copy_steps (struct line *line, const struct line *from, size_t kinds)
 {
-    free (line->times);
-    free (line->marks);
-    free (line->free);
-    free (line->promised);
-    memset (line, 0, sizeof (*line));
+    line->count = from->count;
+    memcpy (line->times, from->times, from->count * sizeof (double));
+    memcpy (line->marks, from->marks, from->count * sizeof (size_t));
+    memcpy (line->free, from->free, from->count * kinds * sizeof (int64_t));
+}
+
+/* Have room for so many steps in a line, which may be another one then. */
+static int line_reserve (struct line **slot, size_t kinds, size_t wanted)
+{
+    struct line *old = *slot, *line;
+
+    if (old && wanted <= old->room)
+        return 0;
+    line = line_create (kinds, 2 * wanted);
+    if (!line)
+        return -1;
+    if (old) {
+        line_copy_steps (line, old, kinds);
+        line->promises = old->promises;
+        line->promises_room = old->promises_room;
+        line->promised = old->promised;
+        free (old);
+    }
+    *slot = line;
+    return 0;
 }
 
 /* The place of the step that a time is in. */
@@ -206,7 +222,7 @@ static void line_unmark (struct line *line, size_t kinds, size_t at)
 }
 
 /* Enter (sign 1) or take out (-1) a use of amounts for a span. */
-static int line_change (struct line *line,
+static int line_change (struct line **slot,
                         size_t kinds,
                         double start,
                         double end,
@@ -214,11 +230,13 @@ static int line_change (struct line *line,
                         int sign)
 {
     size_t first, last, at, kind;
+    struct line *line;
 
     if (!(start < end))
         return 0;
-    if (line_reserve (line, kinds, line->count + 2) < 0)
+    if (line_reserve (slot, kinds, (*slot)->count + 2) < 0)
         return -1;
+    line = *slot;
     first = step_from (line, kinds, start);
     last = end < INFINITY ? step_from (line, kinds, end) : line->count;
     for (at = first; at < last; at++)
@@ -236,30 +254,11 @@ static int line_change (struct line *line,
     return 0;
 }
 
-static int line_copy (struct line *line, const struct line *from, size_t kinds)
-{
-    memset (line, 0, sizeof (*line));
-    if (line_reserve (line, kinds, from->count) < 0)
-        return -1;
-    line->count = from->count;
-    memcpy (line->times, from->times, from->count * sizeof (double));
-    memcpy (line->marks, from->marks, from->count * sizeof (size_t));
-    memcpy (line->free, from->free, from->count * kinds * sizeof (int64_t));
-    if (from->promises) {
-        line->promised = malloc (from->promises * sizeof (struct promised));
-        if (!line->promised)
-            return -1;
-        memcpy (line->promised, from->promised, from->promises * sizeof (struct promised));
-        line->promises = line->promises_room = from->promises;
-    }
-    return 0;
-}
-
 static void line_release (struct line *line)
 {
     if (!line || line->sharers--)
         return;
-    line_clear (line);
+    free (line->promised);
     free (line);
 }
 
@@ -270,13 +269,18 @@ static struct line *own_line (struct availability *all, size_t rank)
 
     if (!line->sharers)
         return line;
-    copy = malloc (sizeof (*copy));
+    copy = line_create (all->kinds, line->count + 2);
     if (!copy)
         return NULL;
-    if (line_copy (copy, line, all->kinds) < 0) {
-        line_clear (copy);
-        free (copy);
-        return NULL;
+    line_copy_steps (copy, line, all->kinds);
+    if (line->promises) {
+        copy->promised = malloc (line->promises * sizeof (struct promised));
+        if (!copy->promised) {
+            free (copy);
+            return NULL;
+        }
+        memcpy (copy->promised, line->promised, line->promises * sizeof (struct promised));
+        copy->promises = copy->promises_room = line->promises;
     }
     line_release (line);
     return all->lines[rank] = copy;
@@ -320,8 +324,8 @@ struct availability *availability_create (size_t ranks, size_t kinds, const int6
     }
     memcpy (all->totals, totals, ranks * kinds * sizeof (int64_t));
     for (rank = 0; rank < ranks; rank++) {
-        struct line *line = all->lines[rank] = calloc (1, sizeof (*line));
-        if (!line || line_reserve (line, kinds, 2) < 0) {
+        struct line *line = all->lines[rank] = line_create (kinds, 2);
+        if (!line) {
             availability_destroy (all);
             return NULL;
         }
@@ -345,7 +349,7 @@ void availability_destroy (struct availability *all)
         place_release (all->uses[at].place);
         wish_release (all->uses[at].wish);
     }
-    line_clear (&all->sum);
+    line_release (all->sum);
     free (all->lines);
     free (all->totals);
     free (all->uses);
@@ -530,10 +534,16 @@ static int change (struct availability *all, int64_t number, int sign)
         struct part *part = use->place->parts + at;
         struct line *line = own_line (all, part->rank);
 
-        if (!line)
+        if (!line
+            || line_change (all->lines + part->rank,
+                            all->kinds,
+                            use->start,
+                            use->end,
+                            part->amounts,
+                            sign)
+                   < 0)
             return -1;
-        if (line_change (line, all->kinds, use->start, use->end, part->amounts, sign) < 0)
-            return -1;
+        line = all->lines[part->rank];
         if (!use->wish)
             continue;
         if (sign > 0) {
@@ -1396,13 +1406,14 @@ int availability_can_book (struct availability *all,
 static int sum_up (struct availability *all)
 {
     struct heap heap = {0};
-    struct line *sum = &all->sum;
+    struct line *sum;
     int64_t amounts[MAX_KINDS];
     size_t at, rank, kind;
     int result = -1;
 
-    if (line_reserve (sum, all->kinds, 2 * all->count + 2) < 0)
+    if (line_reserve (&all->sum, all->kinds, 2 * all->count + 2) < 0)
         return -1;
+    sum = all->sum;
     sum->count = 1;
     sum->times[0] = -INFINITY;
     sum->marks[0] = 0;
@@ -1466,9 +1477,9 @@ double availability_enough_until (struct availability *all,
         if (sum_up (all) < 0)
             return -INFINITY;
     }
-    for (step = step_at (&all->sum, since); step < all->sum.count; step++)
+    for (step = step_at (all->sum, since); step < all->sum->count; step++)
         for (kind = 0; kind < all->kinds; kind++)
-            if (all->sum.free[step * all->kinds + kind] < amounts[kind])
-                return all->sum.times[step] > since ? all->sum.times[step] : since;
+            if (all->sum->free[step * all->kinds + kind] < amounts[kind])
+                return all->sum->times[step] > since ? all->sum->times[step] : since;
     return INFINITY;
 }

@@ -20,6 +20,7 @@ from flux.resource.plan import compiled
 from flux.resource.plan.availability import Availability, Demand
 from flux.resource.plan.promise import BoundPromise, length_of
 from flux.resource.plan.room_counts import RoomCounts, free_ranks
+from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
@@ -74,6 +75,7 @@ class BoundStrategy(Strategy):
         self._sound = True
         # Open promises: what they keep may be in use, so that ranks have less than nothing left.
         self._open: set[int] = set()
+        self._bounds = StartBounds()  # as long as promises only come, and none moves
         self._withdrawn: list[BoundPromise] = []  # they can be restored until the pool changes
         self._counts: RoomCounts | None = None  # of the pool as of a generation
         self._counts_of = -1
@@ -110,6 +112,7 @@ class BoundStrategy(Strategy):
             _room=self._room.copy(),
             _jobs=self._jobs.copy(),
             _open=self._open.copy(),
+            _bounds=StartBounds(),
             _withdrawn=[],
             _promised_end={},
         )
@@ -155,6 +158,7 @@ class BoundStrategy(Strategy):
     def sync(self) -> bool:
         pool = self._pool
         self._forget_withdrawn()
+        self._bounds = StartBounds()
         changes = None
         if pool.inventory is self._inventory and pool.eligible(None) == self._up:
             changes = pool.changes_since(self.seen or 0)
@@ -259,7 +263,16 @@ class BoundStrategy(Strategy):
     ) -> float:
         shape, length, may_move = request.shape, length_of(request), self._may_move()
         if self._pool.countable(shape):
-            return self._room.earliest(self._demand(shape), length, start, now, may_move)
+            demand = self._demand(shape)
+            if may_move:
+                return self._room.earliest(demand, length, start, now, True)
+            # A long queue is planned without starting each search from now.
+            family = demand._replace(count=0)
+            least = max(start, self._bounds.least(family, demand.count, length))
+            found = self._room.earliest(demand, length, least, now, False)
+            if start <= now:
+                self._bounds.learn(family, demand.count, length, found)
+            return found
         found = [
             self._room.earliest(demand, length, start, now, may_move)
             for demand in self._areas(shape)
@@ -546,6 +559,7 @@ class BoundStrategy(Strategy):
         if promise is not None and promise.number is not None:
             self._room.leave(promise.number)
             self._withdrawn.append(promise)
+            self._bounds = StartBounds()
             if not promise.is_open:
                 self._promised_end = {jobid: promise.end}
         return promise
