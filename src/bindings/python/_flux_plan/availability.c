@@ -831,28 +831,25 @@ void availability_booked (const struct availability *all,
 
 struct item {
     double time;
-    int64_t key[MAX_KINDS + 3];
     int64_t value;
 };
 
 struct heap {
-    size_t count, room, keys;
+    size_t count, room;
     struct item *items;
+    /* Which of two with the same time comes first; NULL: either may. */
+    bool (*before) (const void *context, int64_t a, int64_t b);
+    const void *context;
 };
 
 static bool item_before (const struct heap *heap, const struct item *a, const struct item *b)
 {
-    size_t at;
-
     if (a->time != b->time)
         return a->time < b->time;
-    for (at = 0; at < heap->keys; at++)
-        if (a->key[at] != b->key[at])
-            return a->key[at] < b->key[at];
-    return false;
+    return heap->before && heap->before (heap->context, a->value, b->value);
 }
 
-static struct item *heap_append (struct heap *heap)
+static int heap_append (struct heap *heap, double time, int64_t value)
 {
     if (heap->count == heap->room) {
         struct item *items = grown (heap->items,
@@ -860,10 +857,11 @@ static struct item *heap_append (struct heap *heap)
                                     heap->count + 1,
                                     sizeof (struct item));
         if (!items)
-            return NULL;
+            return -1;
         heap->items = items;
     }
-    return heap->items + heap->count++;
+    heap->items[heap->count++] = (struct item){time, value};
+    return 0;
 }
 
 static void heap_sink (struct heap *heap, size_t at)
@@ -917,9 +915,9 @@ static struct item heap_pop (struct heap *heap)
 
 /* -- searching -- */
 
-/* Append how the units that a rank can hold for a length of time change with their start, from a time on.
- * Rises have key 0, and are from their time on; falls have key 1, and are after it.  Since differences
- * of times are rounded, a fall may be told a little late: who finds room looks again.
+/* Append how the units that a rank can hold for a length of time change with their start, from a time on:
+ * the time from which on it is so many more, or less.  Since differences of times are rounded, a fall may
+ * be told a little late: who finds room looks again.
  */
 static int append_changes (struct availability *all,
                            size_t rank,
@@ -956,20 +954,16 @@ static int append_changes (struct availability *all,
     for (;;) {
         double rise, fall;
         int64_t least = units[low];
-        bool rises = true;
-        struct item *item;
 
         for (step = low + 1; step < high; step++)
             if (units[step] < least)
                 least = units[step];
         rise = low == first ? after : line->times[low];
         if (least != now) {
-            if (!(item = heap_append (heap)))
+            if (least < now) /* a span may still begin then, but no later */
+                rise = nextafter (line->times[high - 1] - length, INFINITY);
+            if (heap_append (heap, rise, least - now) < 0)
                 return -1;
-            rises = least > now;
-            item->time = rises ? rise : nextafter (line->times[high - 1] - length, INFINITY);
-            item->key[0] = rises ? 0 : 1;
-            item->value = least - now;
             now = least;
         }
         rise = low + 1 < line->count ? line->times[low + 1] : INFINITY;
@@ -995,7 +989,7 @@ static double search (struct availability *all,
                       double after,
                       struct order order)
 {
-    struct heap heap = {.keys = 1};
+    struct heap heap = {0};
     double found = INFINITY;
     int64_t sum = 0;
     size_t rank;
@@ -1014,7 +1008,7 @@ static double search (struct availability *all,
 
         sum += item.value;
         if (item.value > 0 && sum >= demand->count
-            && (!heap.count || heap.items[0].time > item.time || heap.items[0].value < 0)
+            && (!heap.count || heap.items[0].time > item.time)
             && fits (all, demand, item.time, item.time + length, order)) {
             found = item.time;
             break;
@@ -1068,8 +1062,33 @@ double availability_earliest (struct availability *all,
 
 /* -- promises -- */
 
-/* Append the ranks on which a promise has room, beside the uses up to a place in the order, with what they
- * are chosen by.  `given`: the parts that it has already.
+/* A rank on which a promise has room, with what it is chosen by. */
+struct candidate {
+    int64_t key[MAX_KINDS + 2];
+    size_t rank;
+    int64_t units;
+};
+
+struct candidates {
+    size_t count, room;
+    struct candidate *all;
+    struct heap heap; /* of their places */
+};
+
+static bool candidate_before (const void *context, int64_t a, int64_t b)
+{
+    const struct candidates *candidates = context;
+    const struct candidate *one = candidates->all + a, *other = candidates->all + b;
+    size_t at;
+
+    for (at = 0; at < MAX_KINDS + 2; at++)
+        if (one->key[at] != other->key[at])
+            return one->key[at] < other->key[at];
+    return one->rank > other->rank;
+}
+
+/* Append the ranks on which a promise has room, beside the uses up to a place in the order.  `given`: by
+ * rank, the units that it has already.
  */
 static int append_candidates (struct availability *all,
                               const struct use *use,
@@ -1077,7 +1096,7 @@ static int append_candidates (struct availability *all,
                               double now,
                               struct order order,
                               const int64_t *given,
-                              struct heap *heap)
+                              struct candidates *candidates)
 {
     int64_t left[MAX_KINDS];
     size_t rank, kind;
@@ -1087,30 +1106,40 @@ static int append_candidates (struct availability *all,
         const struct line *line = all->lines[rank];
         const int64_t *total = all->totals + rank * all->kinds, *each;
         int64_t units = units_on (all, rank, demand, use->start, use->end, order);
-        struct item *item;
+        struct candidate *one;
         bool busy = false;
 
         if (given)
             units -= given[rank];
         if (units <= 0)
             continue;
-        if (!(item = heap_append (heap)))
+        if (candidates->count == candidates->room) {
+            one = grown (candidates->all,
+                         &candidates->room,
+                         candidates->count + 1,
+                         sizeof (*one));
+            if (!one)
+                return -1;
+            candidates->all = one;
+        }
+        if (heap_append (&candidates->heap, 0, (int64_t)candidates->count) < 0)
             return -1;
-        memset (item, 0, sizeof (*item));
-        item->value = units;
+        one = candidates->all + candidates->count++;
+        memset (one, 0, sizeof (*one));
+        one->rank = rank;
+        one->units = units;
         each = demand->whole ? total : demand->each;
         free_at (all, rank, step_at (line, now), now, JOBS, left);
         for (kind = 0; kind < all->kinds; kind++) {
             busy = busy || left[kind] < each[kind];
             if (!demand->each[kind])
-                item->key[0] += total[kind];
+                one->key[0] += total[kind];
         }
-        item->key[1] = !busy;
+        one->key[1] = !busy;
         free_at (all, rank, step_at (line, use->start), use->start, JOBS, left);
         for (kind = 0; kind < all->kinds; kind++)
             if (demand->each[kind])
-                item->key[2 + all->kinds - 1 - kind] = left[kind];
-        item->key[2 + all->kinds] = -(int64_t)rank;
+                one->key[2 + all->kinds - 1 - kind] = left[kind];
     }
     return 0;
 }
@@ -1143,7 +1172,7 @@ static int find_place (struct availability *all,
     struct use *use = all->uses + number;
     const struct demand *demand = &use->wish->demand;
     struct place *place = use->place;
-    struct heap heap = {.keys = all->kinds + 3};
+    struct candidates candidates = {0};
     int64_t left = demand->count, *given = NULL, amounts[MAX_KINDS];
     int pass, result = -1;
     size_t kind;
@@ -1153,7 +1182,9 @@ static int find_place (struct availability *all,
         && (!may_move || !fits (all, demand, use->start, use->end, order)))
         return 0;
     for (pass = 0; pass < (may_move ? 2 : 1) && left; pass++) {
-        heap.count = 0;
+        candidates.count = candidates.heap.count = 0;
+        candidates.heap.before = candidate_before;
+        candidates.heap.context = &candidates;
         if (pass) {
             size_t at;
 
@@ -1163,13 +1194,13 @@ static int find_place (struct availability *all,
             for (at = 0; at < place->count; at++)
                 given[place->parts[at].rank] = place->parts[at].amounts[MAX_KINDS - 1];
         }
-        if (append_candidates (all, use, demand, now, pass ? order : LAST, given, &heap) < 0)
+        if (append_candidates (all, use, demand, now, pass ? order : LAST, given, &candidates) < 0)
             goto done;
-        heap_make (&heap);
-        while (left && heap.count) {
-            struct item item = heap_pop (&heap);
-            size_t rank = (size_t)-item.key[2 + all->kinds], at;
-            int64_t units = item.value < left ? item.value : left;
+        heap_make (&candidates.heap);
+        while (left && candidates.heap.count) {
+            const struct candidate *one = candidates.all + heap_pop (&candidates.heap).value;
+            size_t rank = one->rank, at;
+            int64_t units = one->units < left ? one->units : left;
 
             left -= units;
             if (pass && take_from_promises (all, rank) < 0)
@@ -1196,7 +1227,8 @@ static int find_place (struct availability *all,
                                                 : units * demand->each[kind];
     }
 done:
-    free (heap.items);
+    free (candidates.heap.items);
+    free (candidates.all);
     free (given);
     return result;
 }
@@ -1241,6 +1273,13 @@ struct settlement {
     struct heap waiting; /* promises on ranks that were touched, in their order */
 };
 
+static bool earlier_in_order (const void *context, int64_t a, int64_t b)
+{
+    const struct availability *all = context;
+
+    return all->uses[a].sequence < all->uses[b].sequence;
+}
+
 /* Have the promises on the ranks of a use looked at that are behind it in the order. */
 static int await (struct availability *all, struct settlement *settlement, const struct use *use)
 {
@@ -1255,18 +1294,13 @@ static int await (struct availability *all, struct settlement *settlement, const
             continue;
         for (index = 0; index < line->promises; index++) {
             struct use *other = all->uses + line->promised[index].number;
-            struct item *item;
 
             if (other->waits || other == use || other->start >= use->end
                 || !is_behind (other, order))
                 continue;
             other->waits = true;
-            if (!(item = heap_append (&settlement->waiting)))
+            if (heap_append (&settlement->waiting, other->start, line->promised[index].number) < 0)
                 return -1;
-            memset (item, 0, sizeof (*item));
-            item->time = other->start;
-            item->key[0] = (int64_t)other->sequence;
-            item->value = line->promised[index].number;
             heap_rise (&settlement->waiting, settlement->waiting.count - 1);
         }
     }
@@ -1349,7 +1383,7 @@ static int64_t book (struct availability *all,
                      bool keep)
 {
     int64_t number = availability_use (all, start, end, demand);
-    struct settlement settlement = {.waiting = {.keys = 1}};
+    struct settlement settlement = {.waiting = {.before = earlier_in_order, .context = all}};
     struct order order = {start, 0};
     struct use *use;
     int placed;
@@ -1422,25 +1456,19 @@ static int sum_up (struct availability *all)
         if (has (all->summed_ranks, all->ranks / 8 + 1, rank))
             for (kind = 0; kind < all->kinds; kind++)
                 sum->free[kind] += all->totals[rank * all->kinds + kind];
+    /* Of use number n, 2n is its start, and 2n + 1 its end. */
     for (at = 0; at < all->count; at++) {
         const struct use *use = all->uses + at;
-        int end;
 
-        if (!use->entered || !sum_of (all, use, amounts) || !(use->start < use->end))
-            continue;
-        for (end = 0; end < 2; end++) {
-            struct item *item = heap_append (&heap);
-
-            if (!item)
-                goto done;
-            item->time = end ? use->end : use->start;
-            for (kind = 0; kind < all->kinds; kind++)
-                item->key[kind] = end ? amounts[kind] : -amounts[kind];
-        }
+        if (use->entered && use->start < use->end && sum_of (all, use, amounts)
+            && (heap_append (&heap, use->start, 2 * (int64_t)at) < 0
+                || heap_append (&heap, use->end, 2 * (int64_t)at + 1) < 0))
+            goto done;
     }
     heap_make (&heap);
     while (heap.count) {
         struct item item = heap_pop (&heap);
+        int64_t *left;
 
         if (item.time == INFINITY)
             break;
@@ -1452,8 +1480,10 @@ static int sum_up (struct availability *all)
             sum->times[sum->count++] = item.time;
         }
         sum->marks[sum->count - 1]++;
+        sum_of (all, all->uses + item.value / 2, amounts);
+        left = sum->free + (sum->count - 1) * all->kinds;
         for (kind = 0; kind < all->kinds; kind++)
-            sum->free[(sum->count - 1) * all->kinds + kind] += item.key[kind];
+            left[kind] += item.value % 2 ? amounts[kind] : -amounts[kind];
     }
     all->summed = true;
     result = 0;

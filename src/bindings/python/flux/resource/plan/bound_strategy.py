@@ -497,6 +497,7 @@ class BoundStrategy(Strategy):
     def _bind_again(self, promise: BoundPromise) -> bool:
         """Give a promise that was lost other ranks at its time; whether there are any."""
         before = promise.number
+        self._bounds = StartBounds()
         if before is not None:
             self._room.leave(before)
         if self._bind(promise, True):
@@ -518,6 +519,7 @@ class BoundStrategy(Strategy):
             self._room.leave(before)
         promise.start, promise.end = now, now + length_of(request)
         if self._can_place(request, now, promise.end) and self._bind(promise, not self.frozen):
+            self._bounds = StartBounds()
             if before is not None:
                 self._room.drop(before)
             return now
@@ -607,6 +609,7 @@ class BoundStrategy(Strategy):
         units, ranks = room.room(demand, now, end)
         if units >= demand.count:
             return pool.place_request(request, self._beside(shape, ranks, now, end), ranks)
+        self._bounds = StartBounds()  # promises may move
         number = None if self.frozen else room.book(demand, now, end, now, True)
         if number is None:
             return None
