@@ -273,11 +273,11 @@ class BoundStrategy(Strategy):
             if start <= now:
                 self._bounds.learn(family, demand.count, length, found)
             return found
-        found = [
+        times = [
             self._room.earliest(demand, length, start, now, may_move)
             for demand in self._areas(shape)
         ]
-        return min(found) if found else self._first_placed(request, start, until)
+        return min(times) if times else self._first_placed(request, start, until)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         now, room = self._pool.clock(), self._room
