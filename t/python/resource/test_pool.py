@@ -541,7 +541,7 @@ def test_a_failed_request_is_tried_again_after_a_release():
     for change in (lambda p: p.free(1), lambda p: p.remove_ranks("3")):
         other = copied.copy()
         change(other)
-        assert other.impl._pool_state.blocked == set()
+        assert not other.impl._pool_state.blocked
 
 
 # -- wrappers and implementations --------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from flux.resource import ResourcePool
+from flux.resource.pool import remembered
 from flux.resource.pool.constraint import matching_ranks, parse_constraint
 from flux.resource.pool.masks import idset_text
 from flux.resource.Rv1Pool import ResourceRequest
@@ -324,11 +325,18 @@ def test_deep_constraint():
     assert ResourcePool(R).explain(read(SLOT, constraints=constraint))
 
 
-def test_constraints_are_remembered_and_forgotten():
+def test_constraints_are_remembered_and_forgotten(monkeypatch):
     pool = ResourcePool(R)
-    asks = [read(SLOT, constraints={"ranks": [str(n)]}) for n in range(5000)]
-    for request in asks:
-        pool.explain(request)
-    assert len(pool.impl.inventory.matches) <= 4096 and len(pool.impl._pool_state._eligible) <= 4096
-    assert len(pool.impl.inventory.verdicts) <= 4096
+    monkeypatch.setattr(remembered, "MAX_BYTES", 100000)
+    most = 0
+    for n in range(1000):
+        pool.explain(read(SLOT, constraints={"ranks": [str(n)]}))
+        state, inventory = pool.impl._pool_state, pool.impl.inventory
+        tables = inventory.matches, inventory.verdicts, state._eligible
+        most = max(most, *map(len, tables))
+    assert 50 < most < 500
+    # One that takes more than all tables may is gone with the next.
+    pool.explain(read(SLOT, constraints={"ranks": [str(n) for n in range(5000)]}))
+    pool.explain(read(SLOT))
+    assert max(map(len, tables)) <= 1
     pool.impl.check()

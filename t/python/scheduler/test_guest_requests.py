@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What a guest may put into a request, and what that may cost."""
 
+import gc
+import tracemalloc
+
 import pytest
 from peers import R, Rig, jobspec
 
@@ -54,3 +57,47 @@ def test_a_constraint_that_costs_too_much_is_refused(rig, constraint):
     rig.alloc(2, jobspec(1))
     rig.settle()
     assert "cannot parse jobspec" in rig.denied(1) and rig.started() == [2]
+
+
+def test_a_count_of_many_ranges_is_refused(rig):
+    spec = jobspec(1)
+    spec["resources"][0]["count"] = ",".join(map(str, range(1, 400, 2)))
+    assert "longer than 256 characters" in rig.ask("sched.when", {"jobspec": spec})[1]
+
+
+# -- what is kept of requests that are gone --------------------------------------------------------
+
+
+def ask_and_withdraw(rig, first, count):
+    """Large requests, each other than all before it: questions, and jobs that do not start."""
+    for number in range(first, first + count):
+        names = [f"^p{number}-{n}" for n in range(9000)]
+        spec = jobspec(1, constraints={"properties": names})
+        assert rig.ask("sched.when", {"jobspec": spec})[0] == 0
+        assert rig.ask("feasibility.check", {"jobspec": spec})[0] == 0
+        rig.alloc(number, jobspec(9999, constraints={"properties": names}))
+        rig.alloc(number + 10000, spec)
+        rig.settle()
+        rig.cancel(number + 10000)
+        rig.settle()
+        rig.free(number + 10000) if number + 10000 in rig.started() else None
+        rig.settle()
+        rig.received.clear()
+    rig.wait(10)
+
+
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-backfill"])
+def test_what_is_kept_of_requests_is_bounded_in_bytes(module):
+    rig = Rig(R(8, 4, gpus=1))
+    rig.load_file(module)
+    rig.alloc(1, jobspec(8, nodes=8, exclusive=True))
+    rig.settle()
+    ask_and_withdraw(rig, 100, 2)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        ask_and_withdraw(rig, 200, 12)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 8e6
+    finally:
+        tracemalloc.stop()

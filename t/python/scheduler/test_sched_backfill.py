@@ -6,7 +6,7 @@ import random
 import pytest
 from peers import R, Rig, Simulation, jobspec
 
-from flux.scheduler import request_facts
+from flux.resource.pool import remembered
 
 UNKNOWN = (
     "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class;"
@@ -397,12 +397,16 @@ def fitting(spec):
 
 
 def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
-    monkeypatch.setattr(request_facts, "MAX_REMEMBERED_SHAPES", 10)
+    monkeypatch.setattr(remembered, "MAX_BYTES", 10000)
     for jobid in range(2, 60):
         rig.alloc(jobid, jobspec(1, constraints={"not": [{"hostlist": [f"other{jobid}"]}]}))
     rig.settle()
-    assert len(rig.sched.facts._matching) <= 10 and len(rig.sched.facts._down) <= 10
-    assert rig.sched.facts._matching
+    assert len(rig.sched.facts) > 20  # they wait
+    for jobid in range(2, 60):
+        rig.cancel(jobid)
+    rig.alloc(60, jobspec(1, constraints={"not": [{"hostlist": ["other60"]}]}))
+    rig.settle()
+    assert 1 <= len(rig.sched.facts) <= 2
 
 
 @pytest.mark.parametrize("jobs", [20, 80])

@@ -14,6 +14,8 @@ _NUMBER = "(0|[1-9][0-9]{0,18})"
 _RANGE = re.compile(rf"{_NUMBER}(?:-{_NUMBER}|(\+))(?::{_NUMBER})?(?::([-+*^/a-z]))?")
 #: A count above this is refused: no instance has as many of anything.
 MAX_COUNT = 1 << 63
+#: Characters of a count that is text.
+MAX_TEXT = 256
 
 
 class ResourceCount:
@@ -84,6 +86,8 @@ class ResourceCount:
 
     @classmethod
     def _from_text(cls, text: str) -> ResourceCount:
+        if len(text) > MAX_TEXT:
+            raise ValueError(f"RFC 14 count: {quote(text)} is longer than {MAX_TEXT} characters")
         inner = text
         if inner[:1] == "[" and inner[-1:] == "]":
             inner = inner[1:-1]

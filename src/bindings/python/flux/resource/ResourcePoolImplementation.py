@@ -605,7 +605,8 @@ class ResourcePoolImplementation:
         try:
             return inventory.verdicts[asked]
         except KeyError:
-            return inventory.remember(asked, self.check_shape(shape))
+            reason = inventory.verdicts[asked] = self.check_shape(shape)
+            return reason
 
     def match_mask(self, request: Any) -> int:
         """Mask of the ranks that a request could use; see ``ResourcePool.match_mask()``."""

@@ -228,7 +228,7 @@ class Rv1Pool(Hooks):
                 return self.grant(jobid, request, *placed)
         self._check_feasibility(request)
         if not self.hooked:
-            state.blocked.add(shape)
+            state.blocked[shape] = True
         raise InsufficientResources(lambda: self.why_not(request))
 
     def grant(

@@ -8,6 +8,7 @@ request, and a long queue takes little memory.
 from __future__ import annotations
 
 import json
+import marshal
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -17,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.masks import quote
+from flux.resource.pool.remembered import count_kept, make_room
 from flux.resource.pool.rv1 import load_json
 from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCount, multiply
 
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 #: Vertices of a resource graph, on however many levels; more is an error. The graphs of sites have
 #: a dozen levels at most, from the cluster down to a core.
 MAX_VERTICES = 10000
+
+
+#: Bytes that a short string or a small number takes in Python, with what it is written in and what
+#: it is read to, for each byte that ``marshal`` takes for it.
+BYTES_PER_BYTE = 16
 
 
 def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
@@ -242,6 +249,7 @@ class Shape:
         match: the parsed constraint, or None.
         node_cores, node_gpus (int): what each node has to have at least.
         least_count (int): nodes wanted at least, or slots if it asks for no nodes.
+        kept_bytes (int): what it takes in memory, roughly.
     """
 
     # The only list of what a request is made of. Counts and the constraint come first, since
@@ -260,6 +268,7 @@ class Shape:
     node_cores: int = field(init=False)
     node_gpus: int = field(init=False)
     least_count: int = field(init=False)
+    kept_bytes: int = field(init=False)
 
     @classmethod
     def of(cls, **given: Any) -> Shape:
@@ -276,8 +285,8 @@ class Shape:
         *rest: Any,
     ) -> Shape:
         """``of()`` with all fields, in their order."""
-        match = parse_constraint(constraint)
-        asked = (
+        match = parse_constraint(constraint, added=True)
+        asked: Any = (
             nodes and nodes.canonical(),
             slots.canonical(),
             inside and inside.canonical(),
@@ -288,6 +297,9 @@ class Shape:
         if shape is None:
             shape = _shapes[asked] = cls(nodes, slots, inside, constraint, *rest)
             count = slots.min if nodes is not None else 1
+            size = 256 + BYTES_PER_BYTE * len(marshal.dumps(asked[:4], 2))
+            count_kept(size)
+            object.__setattr__(shape, "kept_bytes", size)
             object.__setattr__(shape, "match", match)
             object.__setattr__(shape, "node_cores", count * shape.slot_size)
             object.__setattr__(shape, "node_gpus", count * shape.gpu_per_slot)
@@ -381,6 +393,7 @@ class ResourceRequest:
         jobspec: Any = None,
         **more: Any,
     ) -> None:
+        make_room()
         self.shape = Shape.of(
             node_count=None if node_count is None else ResourceCount.parse(node_count),
             slot_count=ResourceCount.parse(slot_count),
@@ -515,7 +528,9 @@ class ResourceRequest:
         if not isinstance(jobspec, dict):
             raise ValueError(f"jobspec must be an object, got {quote(jobspec)}")
         duration, constraint = read_attributes(jobspec)
+        parse_constraint(constraint)
         graph = Graph(jobspec.get("resources"), cls.takes_containers)
+        make_room()
         return cls._made(graph.shape(constraint), duration, kept)
 
     def __repr__(self) -> str:

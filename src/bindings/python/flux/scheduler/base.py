@@ -40,6 +40,7 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
+from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import host, messages
 from flux.scheduler.checkpoint import Checkpoint
@@ -394,6 +395,7 @@ class Scheduler(BrokerModule):
 
     def _request_schedule(self) -> None:
         """Something happened that a pass should follow: calls `start_schedule` if there is work."""
+        make_room()
         self._passes.request()
 
     @property

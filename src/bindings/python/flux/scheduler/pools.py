@@ -11,6 +11,7 @@ import re
 from hashlib import blake2b
 from typing import Any, Callable
 
+from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
@@ -204,15 +205,12 @@ def apply_update(
     return helpful, errors
 
 
+#: Bytes that one remembered request takes beside its shape, or a jobspec that the pool's request
+#: keeps, roughly.
+CACHE_ENTRY_BYTES = 256
+
 #: In the place of a jobspec that JSON could not be parsed to for its depth.
 TOO_DEEP = object()
-
-#: Bytes that remembered requests may take. Jobs come in series, so that a larger cache finds little
-#: more.
-PARSED_CACHE_BYTES = 1 << 20
-
-#: Bytes that one remembered request takes beside a jobspec that the pool's request keeps, roughly.
-CACHE_ENTRY_BYTES = 256
 
 
 class PoolBug(ValueError):
@@ -223,7 +221,8 @@ class PoolBug(ValueError):
 class RequestParser:
     """Parses jobspecs, once for all jobs that ask for the same.
 
-    What it remembers is bounded, and holds neither jobspecs nor messages: they are known by a
+    What it remembers is bounded (`flux.resource.pool.remembered`), and holds neither jobspecs nor
+    messages: they are known by a
     digest, and requests are remembered without the jobspec they can do without.
 
     Args:
@@ -233,8 +232,7 @@ class RequestParser:
     def __init__(self, pool: ResourcePool) -> None:
         self.pool = pool
         #: by digest of a jobspec, its request, and whether that is without the jobspec
-        self._known: dict[bytes, tuple[Any, bool]] = {}
-        self._bytes = 0
+        self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
 
     def parse(self, jobspec: Any, read: Callable[[], dict[str, Any]] | None = None) -> Any:
         """The pool's request for `jobspec` (a dict), to be treated as read-only.
@@ -262,6 +260,7 @@ class RequestParser:
         key = blake2b(text, digest_size=16).digest()
         found = self._known.get(key)
         if found is None:
+            make_room()
             found = self._remember(key, len(text), self._parse(jobspec))
         request, bare = found
         return request.with_jobspec(read or jobspec) if bare else request
@@ -270,12 +269,8 @@ class RequestParser:
         bare = hasattr(request, "with_jobspec")
         if bare:
             request = request.with_jobspec(None)
-        self._bytes += CACHE_ENTRY_BYTES + (0 if bare else size)
-        if self._bytes > PARSED_CACHE_BYTES:
-            self._known.clear()
-            self._bytes = 0
-        else:
-            self._known[key] = (request, bare)
+        count_kept(CACHE_ENTRY_BYTES + (0 if bare else size))
+        self._known[key] = (request, bare)
         return request, bare
 
     def _parse(self, jobspec: dict[str, Any]) -> Any:

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourcePool import ResourcePool
-
-#: Shapes of requests whose answers of the pool are remembered. Past that the cache is cleared, so
-#: that its memory is bounded whatever users ask for.
-MAX_REMEMBERED_SHAPES = 1024
 
 
 class RequestFacts:
@@ -24,9 +21,9 @@ class RequestFacts:
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:
         self._pool = pool
-        self._matching: dict[Any, int] = {}
-        self._down: dict[Any, bool] = {}
-        self._numbers: dict[Any, dict[str, Any]] = {}
+        self._matching: Remembered[Any, int] = Remembered()
+        self._down: Remembered[Any, bool] = Remembered()
+        self._numbers: Remembered[Any, dict[str, Any]] = Remembered()
         self._generation = -1  # of the pool, when `_numbers` were found
 
     def __len__(self) -> int:
@@ -39,7 +36,7 @@ class RequestFacts:
         mask = self._matching.get(shape)
         if mask is None:
             mask = self._pool().match_mask(request)
-            _remember(self._matching, shape, mask)
+            self._matching[shape] = mask
         return mask
 
     def waits_for_down_ranks(self, request: Any) -> bool:
@@ -49,7 +46,7 @@ class RequestFacts:
         waits = self._down.get(shape)
         if waits is None:
             waits = self._pool().waits_for_ranks(request)
-            _remember(self._down, shape, waits)
+            self._down[shape] = waits
         return waits
 
     def explain(self, request: Any) -> dict[str, Any]:
@@ -62,7 +59,7 @@ class RequestFacts:
         numbers = self._numbers.get(shape)
         if numbers is None:
             numbers = self._pool().explain(request)
-            _remember(self._numbers, shape, numbers)
+            self._numbers[shape] = numbers
         return numbers
 
     def explained(self) -> int:
@@ -73,9 +70,3 @@ class RequestFacts:
         """Ranks came up, went down, left or changed: the pool's answers may be different now."""
         self._matching.clear()
         self._down.clear()
-
-
-def _remember(table: dict[Any, Any], shape: Any, answer: Any) -> None:
-    if len(table) >= MAX_REMEMBERED_SHAPES:
-        table.clear()
-    table[shape] = answer

@@ -21,6 +21,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.job import JobID
+from flux.resource.pool.remembered import count_kept
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.states import (
@@ -572,6 +573,9 @@ class Requests:
         job, request.job = request.job, None  # no cycles are left for the collector
         if job is not None:
             self.to_sweep.append(job)
+            # From now on only tables may keep it.
+            shape = getattr(job.resource_request, "shape", None)
+            count_kept(getattr(shape, "kept_bytes", 0))
         if self.on_answer is not None:
             self.on_answer(jobid, event)
 

@@ -17,6 +17,7 @@ from flux.resource.plan.promise import CountedPromise, length_of
 from flux.resource.plan.promise_moves import PlainMoves
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.masks import popcount, take
+from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-
-#: Shapes of which it is remembered what units they ask for. A queue holds a few hundred different
-#: ones; the limit keeps a plan that lives for months from growing with every odd request.
-MAX_REMEMBERED_SHAPES = 4096
 
 
 class CountedStrategy(Strategy):
@@ -52,7 +49,8 @@ class CountedStrategy(Strategy):
         self.seen: int | None = None
         self._profiles: dict[UnitKind, CountedProfile] = {}  # no rank in two of them
         self._moves = self._new_moves()
-        self._demands: dict[Shape, CountedDemand | None] = {}  # None: cannot be counted
+        # None: cannot be counted
+        self._demands: Remembered[Shape, CountedDemand | None] = Remembered()
         self._ends: list[tuple[float, int]] = []  # the pool's jobs by end, as of `seen`
         self._inventory: Inventory | None = None  # the pool's, as of `seen`
         self._up = 0  # mask of the ranks that were up then
@@ -140,8 +138,6 @@ class CountedStrategy(Strategy):
         try:
             demand = self._demands[shape]
         except KeyError:
-            if len(self._demands) >= MAX_REMEMBERED_SHAPES:
-                self._demands.clear()
             demand = self._demands[shape] = CountedDemand.of(self._pool, request)
         return demand is not None and (demand.kind in self._profiles or self._count(demand.kind))
 

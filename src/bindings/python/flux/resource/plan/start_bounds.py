@@ -14,6 +14,8 @@ from bisect import bisect_right
 from collections.abc import Hashable
 from math import inf
 
+from flux.resource.pool.remembered import Remembered
+
 #: Lengths are rounded up to powers of this, so that a queue of jobs of all lengths is some hundred
 #: stairs at most (1.1 ** 200 seconds are six years); a tenth costs a search little.
 LENGTH_RATIO = 1.1
@@ -73,7 +75,9 @@ class StartBounds:
 
     def __init__(self) -> None:
         # family to ({length: _Stair}, [rounded lengths ascending], [their _Stairs])
-        self._families: dict[Hashable, tuple[dict[float, _Stair], list[float], list[_Stair]]] = {}
+        self._families: Remembered[
+            Hashable, tuple[dict[float, _Stair], list[float], list[_Stair]]
+        ] = Remembered()
 
     def least(self, family: Hashable, count: int, length: float) -> float:
         """A time before which so many of a kind do not fit for so long."""

@@ -33,27 +33,29 @@ LOGIC = frozenset(("and", "or", "not"))
 ILLEGAL_IN_PROPERTIES = frozenset("!&'\"^`|()")
 
 
-def parse_constraint(constraint: Any) -> Terms | None:
+def parse_constraint(constraint: Any, added: bool = False) -> Terms | None:
     """Check a constraint and return it as nested tuples, or None for no constraint.
 
     Args:
         constraint: parsed JSON: an object ``{operator: [values...]}`` or None.
+        added: something may have been added to what a user has written, which was checked: twice
+            as much is let pass.
 
     Raises:
-        ValueError: not a constraint, or more than `MAX_TERMS`; the text names the operator and
-            value.
+        ValueError: not a constraint, or too large a one; the text names the operator and value.
     """
     if constraint is None:
         return None
-    terms = _Reader().read(constraint, 0)
+    terms = _Reader(2 if added else 1).read(constraint, 0)
     return terms if terms != ("and", ()) else None
 
 
 class _Reader:
     """Reads one constraint, and counts what its evaluation costs."""
 
-    def __init__(self) -> None:
-        self._left = MAX_TERMS
+    def __init__(self, times: int) -> None:
+        self._left = times * MAX_TERMS
+        self._depth = times * MAX_DEPTH
 
     def _count(self, terms: int) -> None:
         self._left -= terms
@@ -64,7 +66,7 @@ class _Reader:
         """Return a constraint, or a part of one, as terms."""
         if not isinstance(constraint, dict):
             raise ValueError(f"constraint must be an object, got {quote(constraint)}")
-        if depth > MAX_DEPTH:
+        if depth > self._depth:
             raise ValueError(f"constraint is nested more than {MAX_DEPTH} levels deep")
         unknown = [name for name in constraint if name not in OPERATORS]
         if unknown:

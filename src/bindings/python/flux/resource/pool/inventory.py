@@ -26,10 +26,8 @@ from flux.resource.pool.constraint import matching_ranks
 from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs
 from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.remembered import Remembered
 
-#: Constraints, and answers about requests, that one inventory remembers before it starts over: jobs
-#: choose them, and an inventory lives as long as the scheduler.
-MAX_REMEMBERED_ANSWERS = 4096
 #: Up to so many ranks are kept one by one instead of as a mask longer than LONG_MASK, that is of
 #: more than 1,000 ranks: four small integers take less memory than one as long as the cluster.
 MAX_SEPARATE_RANKS = 4
@@ -134,8 +132,8 @@ class Inventory:
         self.key_base = key_base
         #: key of each kind of rank when it is wholly free
         self.keys = {units: self.key(units) for units in groups}
-        self.matches: dict[Any, int] = {}
-        self.verdicts: dict[Any, str | None] = {}
+        self.matches: Remembered[Any, int] = Remembered()
+        self.verdicts: Remembered[Any, str | None] = Remembered()
 
     @property
     def full(self) -> list[int]:
@@ -161,17 +159,8 @@ class Inventory:
             return self.ranks
         mask = self.matches.get(terms)
         if mask is None:
-            if len(self.matches) >= MAX_REMEMBERED_ANSWERS:
-                self.matches.clear()
             mask = self.matches[terms] = matching_ranks(terms, self)
         return mask
-
-    def remember(self, asked: Any, verdict: str | None) -> str | None:
-        """Keep an answer about a request in ``verdicts``, which is bounded, and return it."""
-        if len(self.verdicts) >= MAX_REMEMBERED_ANSWERS:
-            self.verdicts.clear()
-        self.verdicts[asked] = verdict
-        return verdict
 
     def whole(self) -> Selection:
         """Everything there is, as a selection. O(kinds of rank)."""
@@ -197,7 +186,12 @@ class Inventory:
     def with_property(self, name: str, ranks: int) -> Inventory:
         """The inventory with a property on just these ranks (a mask) and no other."""
         properties = {**self.properties, name: ranks & self.ranks}
-        other = {"properties": _present(properties), "matches": {}, "verdicts": {}, "_unused": None}
+        other = {
+            "properties": _present(properties),
+            "matches": Remembered(),
+            "verdicts": Remembered(),
+            "_unused": None,
+        }
         new = Inventory.__new__(Inventory)
         for slot in self.__slots__:
             setattr(new, slot, other[slot] if slot in other else getattr(self, slot))

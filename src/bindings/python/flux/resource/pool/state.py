@@ -11,7 +11,6 @@ from bisect import bisect_left, insort
 from typing import Any
 
 from flux.resource.pool.inventory import (
-    MAX_REMEMBERED_ANSWERS,
     Inventory,
     Selection,
     pairs,
@@ -21,6 +20,7 @@ from flux.resource.pool.inventory import (
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members
 from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.remembered import Remembered
 
 #: Changes of which it is kept which jobs they are of; twice as many at most.
 CHANGES_KEPT = 1024
@@ -40,7 +40,7 @@ class PoolState:
         gone (int): mask of the ranks that were removed.
         jobs (dict): job id to ``(end, *selection)``: what it holds, and when it ends in seconds
             since the epoch (0: not known).
-        blocked (set): shapes that were tried in vain; emptied when ``releases`` grows.
+        blocked (dict): shapes that were tried in vain; emptied when ``releases`` grows.
         generation (int): grows with every change.
         releases (int): grows whenever a request that did not fit may fit.
     """
@@ -51,7 +51,7 @@ class PoolState:
         self.up = inventory.ranks
         self.gone = 0
         self.jobs: dict[int, tuple[Any, ...]] = {}
-        self.blocked: set[Any] = set()
+        self.blocked: Remembered[Any, bool] = Remembered()
         self.generation = 0
         self.releases = 0
         # Ascending (end, job id) of the jobs that have an end. None until somebody asks: a pool
@@ -61,7 +61,8 @@ class PoolState:
         # asks.
         self._changed: list[int | None] | None = None
         self._changed_since = 0
-        self._eligible: dict[Any, int] = {}  # parsed constraint to the ranks up that meet it
+        #: parsed constraint to the ranks up that meet it
+        self._eligible: Remembered[Any, int] = Remembered()
 
     def copy(self) -> PoolState:
         """An independent copy. O(ranks + jobs): a copy of two lists and three dicts."""
@@ -85,8 +86,6 @@ class PoolState:
             return self.up
         mask = self._eligible.get(match)
         if mask is None:
-            if len(self._eligible) >= MAX_REMEMBERED_ANSWERS:
-                self._eligible.clear()
             mask = self._eligible[match] = self.up & self.inventory.matching(match)
         return mask
 

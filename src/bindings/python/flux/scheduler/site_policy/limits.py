@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.host import counted, name_of
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 #: or that come back to see what else the pool offers.
 LET_OUT = 32
 
-#: Shapes of requests of which it is remembered what they take at least.
-MAX_REMEMBERED = 4096
 
 #: What one thing is called.
 NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}
@@ -85,9 +84,9 @@ class LimitRule(TableRule):
         self._offers: dict[Hashable, Use] = {}
         #: by `Use` and shape, why what the pool offers now is too much; void when it may offer
         #: something else
-        self._too_much: dict[tuple[Use, Any], str] = {}
+        self._too_much: Remembered[tuple[Use, Any], str] = Remembered()
         #: by shape, what a request takes at least
-        self._leasts: dict[Any, Amount] = {}
+        self._leasts: Remembered[Any, Amount] = Remembered()
         #: how often ranks have changed
         self._changes = 0
         #: what the pool has offered to which job last, and its generation then
@@ -170,8 +169,6 @@ class LimitRule(TableRule):
             ranks = self.host.facts.ranks_of(request) if shape is not None else 0
             least = least_of(request, self.host.resources, ranks)
             if shape is not None:
-                if len(self._leasts) >= MAX_REMEMBERED:
-                    self._leasts.clear()
                 self._leasts[shape] = least
         return least
 

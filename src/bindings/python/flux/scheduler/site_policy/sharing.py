@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.plan.claims import Claimant, ClaimPlan, Claims, only_on
 from flux.resource.pool.masks import popcount
+from flux.resource.pool.remembered import Remembered, count_kept
 from flux.resource.pool.rv1 import object_of, read_lite
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
@@ -45,8 +46,6 @@ MODES = ("free", "bank", "user", "node")
 #: Modes in which a rank is claimed.
 CLAIMING = ("user", "bank")
 
-#: Users with their queues and banks of which it is remembered what they claim.
-MAX_REMEMBERED = 4096
 
 #: Of the jobs of one key that ask for the same and wait for claimed ranks, how many are examined again
 #: when something is freed.
@@ -131,7 +130,7 @@ class SharingRule(TableRule):
         #: by queue, where which mode holds for its jobs
         self._modes: dict[str | None, dict[str, int]] = {}
         #: by user, bank and queue, what all their jobs have in common
-        self._sharers: dict[tuple[Hashable, ...], Sharer] = {}
+        self._sharers: Remembered[tuple[Hashable, ...], Sharer] = Remembered()
         #: by id, the slots of jobs that have asked for slots, and get whole nodes
         self._slots: dict[int, int] = {}
         #: keys of deferrals
@@ -224,8 +223,7 @@ class SharingRule(TableRule):
             claimant = Claimant(
                 tuple(keys[mode] for mode in CLAIMING), tuple(where[mode] for mode in CLAIMING)
             )
-            if len(self._sharers) >= MAX_REMEMBERED:
-                self._sharers.clear()
+            count_kept(256 + len(attributes.bank or "") + len(queue or ""))
             sharer = self._sharers[whose] = Sharer(queue, where["node"], claimant)
         return sharer
 

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What outlives a request: tables of what was found out about requests, bounded in bytes together.
+
+A table that is looked into by a request's shape, or by what users write into a jobspec, keeps that
+alive: a bound on the number of entries is none on memory. All such tables are `Remembered`, and the
+sizes of new shapes are added up in one place. When that is too much, all of them are emptied, so
+that what stays is what pending jobs keep themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+#: Bytes that requests may keep, roughly, before all tables are emptied: some thousand ordinary ones.
+#: Jobs come in series, so that larger tables find little more.
+MAX_BYTES = 1 << 21
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Remembered(dict[Key, Value]):
+    """A dict of which nothing may be left when the next request comes."""
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self, *args: dict[Key, Value]) -> None:
+        super().__init__(*args)
+        _tables[id(self)] = self
+
+    def copy(self) -> Remembered[Key, Value]:
+        return Remembered(self)
+
+
+_tables: WeakValueDictionary[int, Remembered[Any, Any]] = WeakValueDictionary()
+_kept = 0
+
+
+def count_kept(size: int) -> None:
+    """Something was made, or has lost its job, that tables may keep.
+
+    Args:
+        size (int): bytes that it takes, roughly
+    """
+    global _kept
+    _kept += size
+
+
+def make_room() -> None:
+    """Empty all tables, if they may keep more than `MAX_BYTES`.
+
+    To be called where requests come in or passes begin, and not while a plan relies on an entry that
+    it has just made.
+    """
+    global _kept
+    if _kept > MAX_BYTES:
+        _kept = 0
+        for table in list(_tables.values()):
+            table.clear()
