@@ -8,7 +8,7 @@ from flux.scheduler import Scheduler
 from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer
 
 ERR = 3
-UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class"
+UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values"
 #: The same from our own schedulers.
 UNKNOWN_HERE = UNKNOWN + "; this scheduler also has reason-depth, order"
 

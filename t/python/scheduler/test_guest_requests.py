@@ -7,6 +7,8 @@ import tracemalloc
 import pytest
 from peers import R, Rig, jobspec
 
+from flux.scheduler.query.ingest import as_submitted
+
 
 @pytest.fixture
 def rig():
@@ -101,3 +103,53 @@ def test_what_is_kept_of_requests_is_bounded_in_bytes(module):
         assert tracemalloc.get_traced_memory()[0] < 8e6
     finally:
         tracemalloc.stop()
+
+
+# -- what is read ----------------------------------------------------------------------------------
+
+
+def large(bytes=0, values=0):
+    """A jobspec with so much in it that nobody needs."""
+    spec = jobspec(1)
+    if bytes:
+        spec["attributes"]["system"]["files"] = {"script": {"data": ", [" * (bytes // 3)}}
+    if values:
+        spec["attributes"]["user"] = {"list": [0] * values}
+    return spec
+
+
+@pytest.mark.parametrize(
+    "spec, arg, option",
+    [
+        (large(bytes=20000), "jobspec-bytes=20000", "jobspec-bytes"),
+        (large(values=1000), "jobspec-values=1000", "jobspec-values"),
+        (large(bytes=9 << 20), None, "jobspec-bytes"),
+        (large(values=60000), None, "jobspec-values"),
+    ],
+)
+def test_a_jobspec_that_is_too_large_is_not_parsed(monkeypatch, spec, arg, option):
+    rig = Rig(R(8, 4))
+    rig.load_file("sched-backfill", *([arg] if arg else []))
+    rig.alloc(1, spec)
+    rig.alloc(2, jobspec(1))
+    rig.settle()
+    assert option in rig.denied(1) and rig.started() == [2]
+    for topic in ("sched.when", "feasibility.check", "sched.explain"):
+        errnum, text = rig.ask(topic, {"jobspec": spec})
+        assert errnum and option in text
+    # Without an id nobody can be told.
+    rig.send("sched.alloc", {"jobspec": spec})
+    rig.settle()
+    assert "malformed request" in rig.logged()[-1]
+    assert rig.ask("sched.when", {"jobspec": jobspec(1)})[0] == 0
+
+
+def test_a_jobspec_that_is_just_small_enough(rig):
+    """What is in strings counts by its length only, and nothing of it is copied."""
+    spec = large(bytes=1 << 20, values=40000)
+    assert when(rig)[0] == "now"
+    errnum, answer = rig.ask("sched.when", {"jobspec": spec})
+    assert (errnum, answer["verdict"]) == (0, "now")
+    script = spec["attributes"]["system"]["files"]
+    found = as_submitted(spec, {"policy": {"jobspec": {"defaults": {"system": {"duration": 7}}}}})
+    assert found["attributes"]["system"]["files"] is script

@@ -9,7 +9,7 @@ from peers import R, Rig, Simulation, jobspec
 from flux.resource.pool import remembered
 
 UNKNOWN = (
-    "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class;"
+    "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values;"
     " this scheduler also has reason-depth, order, profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
 )
 

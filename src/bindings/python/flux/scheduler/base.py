@@ -69,7 +69,7 @@ class Scheduler(BrokerModule):
     Args:
         h: the Flux handle
         *args (str): module arguments: ``queue-depth=N|unlimited``, ``log-level=LEVEL``,
-            ``pool-class=URI``, and the subclass's own
+            ``pool-class=URI``, ``jobspec-bytes=N``, ``jobspec-values=N``, and the subclass's own
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -77,6 +77,11 @@ class Scheduler(BrokerModule):
 
     #: Most requests the job manager sends at a time, a positive int or "unlimited".
     queue_depth: int | str = "unlimited"
+
+    #: The largest jobspec that is read, in bytes and in values (elements of arrays and members of
+    #: objects). A job with a larger one is denied, a question with one refused.
+    jobspec_bytes: int = 8 << 20
+    jobspec_values: int = 50000
 
     #: Longest delay that gathers a burst of events into one pass, seconds.
     SCHED_DELAY_MAX = 1.0
@@ -132,6 +137,10 @@ class Scheduler(BrokerModule):
         looks_ahead = type(self).forecast is not Scheduler.forecast
         self._errors = host.ErrorReporter(self.log)
         self._host = host.HostCapabilities(h)
+        # What comes as objects was read before it came.
+        self._limits = None
+        if not self._host.takes_objects:
+            self._limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
         self._clock = host.Clock(h)
         self._timers = host.Timers(h, self._clock, self._errors)
         self._checkpoints: list[Checkpoint] = []
@@ -677,7 +686,7 @@ class Scheduler(BrokerModule):
     @request_handler("sched.alloc", prefix=False)
     def _handle_alloc(self, msg: Any) -> None:
         try:
-            jobid, payload = messages.read_alloc(msg)
+            jobid, payload = messages.read_alloc(msg, self._limits)
         except Exception as exc:  # nobody can be answered without an id
             self._errors.report(f"alloc: malformed request: {exc}")
             return
@@ -790,6 +799,7 @@ class Scheduler(BrokerModule):
     @request_handler("feasibility.check", prefix=False)
     def _handle_feasibility(self, msg: Any) -> None:
         def serve() -> None:
+            self._check_size(msg)
             payload = messages.object_of(msg)
             if "jobspec" not in payload:
                 raise ValueError("jobspec: missing")
@@ -824,6 +834,11 @@ class Scheduler(BrokerModule):
             self._serve(msg, serve)
         else:
             self._refuse(msg, "Request requires owner credentials", errno.EPERM)
+
+    def _check_size(self, msg: Any) -> None:
+        """Raise a ValueError if a message is larger than what is read of a jobspec."""
+        if self._limits is not None:
+            self._limits.check(msg)
 
     def _serve(self, msg: Any, serve: Callable[[], Any]) -> None:
         """Call `serve`; answer `msg` with an error if it raises."""

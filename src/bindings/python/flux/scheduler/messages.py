@@ -8,9 +8,10 @@ ValueError, but nothing is assumed about what a peer may send.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
-from flux.scheduler.pools import TOO_DEEP, id_of_deep_payload
+from flux.scheduler.pools import Unread, id_of_unread_payload
 
 #: Types of the responses to sched.alloc.
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
@@ -115,17 +116,77 @@ def _no_integer(key: str, largest: int, value: Any) -> ValueError:
     return ValueError(f"{key}: expected an integer from 0 to {largest}, got {value!r}")
 
 
-def read_alloc(msg: Any) -> tuple[int, dict[str, Any]]:
+class TooLarge(ValueError):
+    """A message is larger than what is read of one."""
+
+
+#: A string, or what separates values outside of strings.
+_VALUE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|,', re.DOTALL)
+
+
+class SizeLimits:
+    """What is read of a message at most. Larger ones are refused before they are parsed, which would
+    stop the scheduler for as long as it takes, and take many times their size in memory.
+
+    Args:
+        most_bytes (int): of the payload
+        most_values (int): in it: elements of arrays, and members of objects
+
+    Attributes:
+        most_bytes, most_values: as given
+    """
+
+    def __init__(self, most_bytes: int, most_values: int) -> None:
+        self.most_bytes = most_bytes
+        self.most_values = most_values
+
+    def check(self, msg: Any) -> None:
+        """Microseconds for an ordinary message.
+
+        Raises:
+            TooLarge: the message is
+        """
+        try:
+            text = msg.payload_str
+        except TypeError:
+            return  # there is no payload
+        if text is None:
+            return
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+        if size > self.most_bytes:
+            raise TooLarge(
+                f"{size} bytes are more than the scheduler reads: {self.most_bytes}"
+                " (see jobspec-bytes=)"
+            )
+        if text.count(",") < self.most_values:
+            return
+        values = 1
+        for found in _VALUE.finditer(text):
+            values += text[found.start()] == ","
+            if values > self.most_values:
+                raise TooLarge(
+                    f"more values than the scheduler reads: {self.most_values} (see jobspec-values=)"
+                )
+
+
+def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]]:
     """The job id and the payload of ``sched.alloc``; without an id nobody could be answered.
 
-    A payload that is nested too deeply for the parser still has its id, and `TOO_DEEP` in place of
-    the jobspec, so that this job is denied.
+    A payload that is nested too deeply for the parser, or too large, still has its id, and `Unread`
+    in place of the jobspec, so that this job is denied.
+
+    Args:
+        msg (Message): the request
+        limits (SizeLimits or None): None: its payload need not be parsed
     """
     try:
+        if limits is not None:
+            limits.check(msg)
         payload = object_of(msg)
-    except RecursionError:
-        payload = {"id": id_of_deep_payload(msg.payload_str)}
-        payload.update(priority=0, jobspec=TOO_DEEP)
+    except (RecursionError, TooLarge) as exc:
+        reason = str(exc) if isinstance(exc, TooLarge) else "jobspec is nested too deeply"
+        payload = {"id": id_of_unread_payload(msg.payload_str)}
+        payload.update(priority=0, jobspec=Unread(reason))
     return jobid_of(payload), payload
 
 

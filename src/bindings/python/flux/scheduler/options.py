@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 from flux.scheduler.pools import _pool_class_from_uri, check_pool_class
 
-OPTIONS = "queue-depth, log-level, pool-class"
+OPTIONS = "queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values"
 LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
 
 
@@ -39,6 +39,17 @@ def parse_depth(text: Any, spelling: str | None = None) -> int | str:
         if spelling is None
         else f"{spelling} requires a positive integer, got {text!r}"
     )
+
+
+def parse_most(name: str, text: str) -> int:
+    """The most that is read of a jobspec.
+
+    Raises:
+        ValueError: it is no positive integer
+    """
+    if text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0:
+        return int(text)
+    raise ValueError(f"{name}={text!r} is invalid: expected a positive integer")
 
 
 def parse_level(name: str) -> str:
@@ -69,7 +80,8 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
     """Set what the arguments of every scheduler say.
 
     Args:
-        scheduler (Scheduler): whose ``queue_depth``, ``pool_class`` and log are set
+        scheduler (Scheduler): whose ``queue_depth``, ``pool_class``, ``jobspec_bytes``, ``jobspec_values`` and
+            log are set
         args (tuple of str): the module arguments
 
     Returns:
@@ -85,6 +97,10 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
             scheduler.queue_depth = parse_depth(value)
         elif name == "log-level" and equals:
             scheduler.log.level = parse_level(value)
+        elif name == "jobspec-bytes" and equals:
+            scheduler.jobspec_bytes = parse_most(name, value)
+        elif name == "jobspec-values" and equals:
+            scheduler.jobspec_values = parse_most(name, value)
         elif name == "pool-class" and equals:
             scheduler.pool_class = parse_pool_class(value)
         elif arg == "mode=unlimited":

@@ -95,8 +95,12 @@ def _answered_by(
 
     @request_handler(topic, prefix=False, allow_guest=True)
     def handle(self: PolicyScheduler, msg: Any) -> None:
+        def begin() -> None:
+            self._check_size(msg)
+            self._answering.answer(msg, question(self), self._serve)
+
         serve = self._serve if guests else self._serve_if_sees_all
-        serve(msg, lambda: self._answering.answer(msg, question(self), self._serve))
+        serve(msg, begin)
 
     return handle
 

@@ -209,8 +209,16 @@ def apply_update(
 #: keeps, roughly.
 CACHE_ENTRY_BYTES = 256
 
-#: In the place of a jobspec that JSON could not be parsed to for its depth.
-TOO_DEEP = object()
+
+class Unread:
+    """In the place of a jobspec that was not parsed.
+
+    Args:
+        reason (str): why not, for its user
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
 
 
 class PoolBug(ValueError):
@@ -248,8 +256,8 @@ class RequestParser:
             ValueError: the jobspec cannot be parsed; the text says why
             PoolBug: nor could it be found out why
         """
-        if jobspec is TOO_DEEP:
-            raise ValueError("jobspec is nested too deeply")
+        if isinstance(jobspec, Unread):
+            raise ValueError(jobspec.reason)
         if not isinstance(jobspec, dict):
             raise ValueError(f"jobspec must be an object, not {type(jobspec).__name__}")
         try:
@@ -290,8 +298,9 @@ class RequestParser:
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
 
 
-def id_of_deep_payload(text: str) -> int | None:
-    """The top-level ``id`` of a JSON object that is nested too deeply for the parser.
+def id_of_unread_payload(text: str) -> int | None:
+    """The top-level ``id`` of a JSON object that is nested too deeply for the parser, or too long.
+    Reads no further than to there.
 
     Returns:
         int, or None if there is none

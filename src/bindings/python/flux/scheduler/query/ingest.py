@@ -4,7 +4,6 @@ submitted."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from flux.scheduler.reservations.times import parse_duration
@@ -17,7 +16,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     itself.
 
     Args:
-        jobspec (dict): RFC 14; it is not changed
+        jobspec (dict): RFC 14; it is not changed, nor copied further than it has to be
         config (dict): the instance's configuration: ``queues`` (RFC 33),
             ``policy.jobspec.defaults``
 
@@ -26,11 +25,13 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     """
     if not isinstance(jobspec, dict):
         return jobspec
-    jobspec = copy.deepcopy(jobspec)
-    attributes = jobspec.setdefault("attributes", {})
-    system = attributes.setdefault("system", {}) if isinstance(attributes, dict) else None
+    attributes = jobspec.get("attributes", {})
+    system = attributes.get("system", {}) if isinstance(attributes, dict) else None
     if not isinstance(system, dict):
         return jobspec
+    # What is not changed is the caller's: a jobspec may have megabytes of files in it.
+    system = dict(system)
+    jobspec = {**jobspec, "attributes": {**attributes, "system": system}}
     queues = _table(config, "queues")
     defaults = _defaults(config)
     if queues and "queue" not in system and isinstance(defaults.get("queue"), str):
