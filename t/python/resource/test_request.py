@@ -331,8 +331,7 @@ def test_constraints_are_remembered_and_forgotten(monkeypatch):
     most = 0
     for n in range(1000):
         pool.explain(read(SLOT, constraints={"ranks": [str(n)]}))
-        state, inventory = pool.impl._pool_state, pool.impl.inventory
-        tables = inventory.matches, inventory.verdicts, state._eligible
+        tables = pool.impl.inventory.matches, pool.impl.inventory.verdicts
         most = max(most, *map(len, tables))
     assert 50 < most < 500
     # One that takes more than all tables may is gone with the next.

@@ -297,7 +297,7 @@ class Shape:
         if shape is None:
             shape = _shapes[asked] = cls(nodes, slots, inside, constraint, *rest)
             count = slots.min if nodes is not None else 1
-            size = 256 + BYTES_PER_BYTE * len(marshal.dumps(asked[:4], 2))
+            size = 256 + BYTES_PER_BYTE * len(marshal.dumps((asked[:3], match and match[:]), 2))
             count_kept(size)
             object.__setattr__(shape, "kept_bytes", size)
             object.__setattr__(shape, "match", match)

@@ -16,8 +16,19 @@ from flux.resource.pool.masks import clip_idset, intervals, quote
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Inventory
 
-#: ``(operator, values)``; the values of and/or/not are such terms, those of the others text.
-Terms = tuple[str, tuple[Any, ...]]
+
+class Terms(tuple[str, tuple[Any, ...]]):
+    """``(operator, values)``; the values of and/or/not are such tuples, those of the others text.
+
+    A whole constraint also knows what it was found to match last, for as long as somebody keeps it:
+    a pending job does, whatever tables forget.
+
+    Attributes:
+        found: an inventory, and the mask of its ranks that match; or None
+    """
+
+    found: tuple[Inventory, int] | None = None
+
 
 #: Levels of and/or/not in each other. More is an error rather than a deep recursion.
 MAX_DEPTH = 128
@@ -46,7 +57,7 @@ def parse_constraint(constraint: Any, added: bool = False) -> Terms | None:
     """
     if constraint is None:
         return None
-    terms = _Reader(2 if added else 1).read(constraint, 0)
+    terms = Terms(_Reader(2 if added else 1).read(constraint, 0))
     return terms if terms != ("and", ()) else None
 
 
@@ -62,7 +73,7 @@ class _Reader:
         if self._left < 0:
             raise ValueError(f"constraint of more than {MAX_TERMS} terms")
 
-    def read(self, constraint: Any, depth: int) -> Terms:
+    def read(self, constraint: Any, depth: int) -> tuple[str, tuple[Any, ...]]:
         """Return a constraint, or a part of one, as terms."""
         if not isinstance(constraint, dict):
             raise ValueError(f"constraint must be an object, got {quote(constraint)}")
@@ -106,7 +117,7 @@ def _check_property(value: Any) -> None:
         raise ValueError(f"property constraint {quote(value)} is not a property name")
 
 
-def matching_ranks(terms: Terms, inventory: Inventory) -> int:
+def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> int:
     """Mask of the ranks of an inventory that meet a constraint.
 
     ``or`` of nothing is false, as it is in the schedulers of flux-core, although RFC 31 leaves room

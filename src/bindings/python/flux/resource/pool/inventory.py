@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flux.resource.pool.constraint import matching_ranks
+from flux.resource.pool.constraint import Terms, matching_ranks
 from flux.resource.pool.hosts import HostNames
 from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs
 from flux.resource.pool.rank_index import RankIndex
@@ -150,16 +150,19 @@ class Inventory:
         """Key of a mask of units: counts of cores and GPUs as one number."""
         return popcount(units & self.core_mask) * self.key_base + popcount(units >> self.shift)
 
-    def matching(self, terms: Any) -> int:
+    def matching(self, terms: Terms | None) -> int:
         """Mask of the ranks that meet a parsed constraint (None: all).
 
         O(terms) operations on masks, O(1) once a constraint was seen.
         """
         if terms is None:
             return self.ranks
+        if terms.found is not None and terms.found[0] is self:
+            return terms.found[1]
         mask = self.matches.get(terms)
         if mask is None:
             mask = self.matches[terms] = matching_ranks(terms, self)
+        terms.found = self, mask
         return mask
 
     def whole(self) -> Selection:

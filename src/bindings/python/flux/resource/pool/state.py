@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Any
 
+from flux.resource.pool.constraint import matching_ranks
 from flux.resource.pool.inventory import (
     Inventory,
     Selection,
@@ -61,8 +62,6 @@ class PoolState:
         # asks.
         self._changed: list[int | None] | None = None
         self._changed_since = 0
-        #: parsed constraint to the ranks up that meet it
-        self._eligible: Remembered[Any, int] = Remembered()
 
     def copy(self) -> PoolState:
         """An independent copy. O(ranks + jobs): a copy of two lists and three dicts."""
@@ -74,20 +73,14 @@ class PoolState:
             blocked=self.blocked.copy(),
             _ends=None,
             _changed=None,
-            _eligible=self._eligible.copy(),
         )
         return new
 
     # -- answers ------------------------------------------------------------
 
     def eligible(self, match: Any) -> int:
-        """Mask of the ranks that are up and meet a parsed constraint; O(1) once seen."""
-        if match is None:
-            return self.up
-        mask = self._eligible.get(match)
-        if mask is None:
-            mask = self._eligible[match] = self.up & self.inventory.matching(match)
-        return mask
+        """Mask of the ranks that are up and meet a parsed constraint; one operation once seen."""
+        return self.up if match is None else self.up & self.inventory.matching(match)
 
     def ends(self) -> list[tuple[float, int]]:
         """Ascending ``(end, jobid)`` of the jobs that have an end; O(jobs)."""
@@ -225,7 +218,6 @@ class PoolState:
         """Set which ranks are up."""
         if up != self.up:
             self.up = up
-            self._eligible.clear()
             self.reconsider()
 
     def set_property(self, name: str, ranks: int) -> None:
@@ -251,7 +243,6 @@ class PoolState:
     def _replace(self, inventory: Inventory) -> None:
         self.inventory = inventory
         self.index.inventory = inventory
-        self._eligible.clear()
         self.reconsider()
 
     def reconsider(self) -> None:
@@ -285,8 +276,8 @@ class PoolState:
                 f"rank {rank}: free and held are not all of it"
             )
         assert not taken, f"jobs hold ranks that are not there: {sorted(taken)}"
-        for match, mask in self._eligible.items():
-            assert mask == self.up & inventory.matching(match), f"stale constraint {match!r}"
+        for match, mask in inventory.matches.items():
+            assert mask == matching_ranks(match, inventory), f"stale constraint {match!r}"
         if self._ends is not None:
             ends = sorted([(record[0], jobid) for jobid, record in self.jobs.items() if record[0]])
             assert self._ends == ends, f"order of ends is {self._ends!r}"
