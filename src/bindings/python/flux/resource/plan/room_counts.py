@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import slots_on
+from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
     from flux.resource.request import Shape
@@ -56,8 +57,8 @@ class RoomCounts:
     def __init__(self, pool: ResourcePoolImplementation) -> None:
         self._pool = pool
         # By constraint: (cores, GPUs, how many ranks have just so many free).
-        self._ranks: dict[Any, list[tuple[int, int, int]]] = {}
-        self._counts: dict[Shape, int] = {}
+        self._ranks: Remembered[Any, list[tuple[int, int, int]]] = Remembered()
+        self._counts: Remembered[Shape, int] = Remembered()
 
     def of(self, shape: Shape) -> int:
         """How many nodes or slots of a shape there is room for. O(different counts of free cores and

@@ -10,7 +10,7 @@ that what stays is what pending jobs keep themselves.
 from __future__ import annotations
 
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 #: Bytes that requests may keep, roughly, before all tables are emptied: some thousand ordinary ones.
 #: Jobs come in series, so that larger tables find little more.
@@ -27,14 +27,24 @@ class Remembered(dict[Key, Value]):
 
     def __init__(self, *args: dict[Key, Value]) -> None:
         super().__init__(*args)
-        _tables[id(self)] = self
+        _tables.append(ref(self))
+        if len(_tables) > 2 * _alive:
+            _drop_dead()
 
     def copy(self) -> Remembered[Key, Value]:
         return Remembered(self)
 
 
-_tables: WeakValueDictionary[int, Remembered[Any, Any]] = WeakValueDictionary()
+# Plans make and drop tables all the time: a set of weak references would call back for each.
+_tables: list[ref[Remembered[Any, Any]]] = []
+_alive = 500  # of them at least, when that was looked at last
 _kept = 0
+
+
+def _drop_dead() -> None:
+    global _alive
+    _tables[:] = [one for one in _tables if one() is not None]
+    _alive = max(500, len(_tables))
 
 
 def count_kept(size: int) -> None:
@@ -56,5 +66,7 @@ def make_room() -> None:
     global _kept
     if _kept > MAX_BYTES:
         _kept = 0
-        for table in list(_tables.values()):
-            table.clear()
+        for one in _tables:
+            table = one()
+            if table is not None:
+                table.clear()
