@@ -511,7 +511,9 @@ def test_until_something_was_read_nothing_is_used_elsewhere_and_that_is_told(tmp
     assert listed(rig)["elsewhere"] == 0 and listed(rig)["age"] is None and listed(rig)["stale"]
 
 
-@pytest.mark.parametrize("text", ["matlab\n", "matlab -1\n", "matlab two\n", "x" * 70000])
+@pytest.mark.parametrize(
+    "text", ["matlab\n", "matlab -1\n", "matlab two\n", "x" * 70000, "matlab 1" + "0" * 99]
+)
 def test_a_file_that_cannot_be_read_costs_nothing_but_a_line(text, tmp_path):
     path = tmp_path / "used"
     write(path, text)

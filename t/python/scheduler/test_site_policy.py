@@ -82,6 +82,14 @@ def test_a_fault_is_one_line_and_the_entry_stays_as_it_was(entry, line):
     assert errors.lines == [f"configuration: {line}"] * 2
 
 
+def test_a_long_value_is_not_logged_whole():
+    rig = Rig(R(2, 4))
+    rig.load_file("sched-fifo")
+    rig.reconfigure({"limits": {"one": {"per": "x" * 100000}}}, "sched-fifo")
+    (line,) = [text for text in rig.logged() if "[limits.one]" in text]
+    assert len(line) < 5000 and "[limits.one] per='xxx" in line and "expected" in line
+
+
 def test_the_longer_name_counts_where_both_are():
     tables, errors = reader()
     tables.read({"limits": {"ours": {}}})

@@ -200,6 +200,10 @@ class InstanceConfig:
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
+#: Characters of one report: what is wrong in a table or a message may be longer than any log holds.
+MAX_REPORT = 4000
+
+
 class ErrorReporter:
     """Logs and counts what went wrong, so that it goes no further.
 
@@ -231,6 +235,9 @@ class ErrorReporter:
             text += "\n" + "".join(lines).rstrip()
         elif trace:
             text += "\n" + traceback.format_exc().rstrip()
+        if len(text) > MAX_REPORT:
+            half = MAX_REPORT // 2
+            text = f"{text[:half]} ({len(text) - MAX_REPORT} characters) {text[-half:]}"
         self.log.error(text)
 
     def guard(self, what: str, function: Callable[..., Any], *args: Any) -> bool:

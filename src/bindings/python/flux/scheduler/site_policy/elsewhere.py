@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 #: The most of a file that is read, in bytes.
 MAX_BYTES = 65536
+#: The most digits of a number: what is in use is told to users, whose programs read 64 bits.
+MAX_DIGITS = 15
 
 
 class Reading(NamedTuple):
@@ -66,5 +68,7 @@ def counts_in(text: str) -> dict[str, int]:
             continue
         if len(words) != 2 or not (words[1].isascii() and words[1].isdigit()):
             raise ValueError(f"line {number}: expected NAME COUNT")
+        if len(words[1]) > MAX_DIGITS:
+            raise ValueError(f"line {number}: a number of {len(words[1])} digits")
         counts[words[0]] = int(words[1])
     return counts
