@@ -11,12 +11,50 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from flux.scheduler.handle_functions import get_key_direct
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Committer, ErrorReporter, Timer
+
+Value = TypeVar("Value")
+
+
+#: What reading a value raises that is not as it was written: other types, other keys, nested so deeply
+#: that Python gives up.
+DAMAGES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value | None:
+    """Read what was stored under a key of the KVS.
+
+    Args:
+        handle: the Flux handle
+        key (str): the key
+        parse: makes of the value (parsed JSON) what it stands for; it raises any of `DAMAGES` for a
+            value that it cannot read
+
+    Returns:
+        what `parse` returned; None: there is no such key, or no KVS
+
+    Raises:
+        OSError: the KVS does not answer
+        ValueError: the value cannot be read; the text names the key and how to be rid of it
+    """
+    try:
+        return parse(get_key_direct(handle, key))
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        if exc.errno == errno.ENOSYS:  # an instance without a KVS has none to restore
+            return None
+        raise
+    except DAMAGES as exc:
+        reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:200]
+        raise ValueError(
+            f"{key} in the KVS cannot be read: {reason}; `flux kvs unlink {key}` removes it"
+        ) from None
 
 
 class Checkpoint:
@@ -57,17 +95,15 @@ class Checkpoint:
         self._written_at = -interval
         self._timer: Timer | None = None  # when it is written next, or a part of it
 
-    def read(self) -> Any:
-        """The value that was stored; None: there is none, or it cannot be read, which is logged."""
+    def read(self, parse: Callable[[Any], Value]) -> Value | None:
+        """What `parse` makes of the value that was stored, as `read_stored`; None: there is none, or it
+        cannot be read, which is logged."""
         if not self._commits.stores:
             return None
         try:
-            return get_key_direct(self._handle, self.key)
-        except FileNotFoundError:
-            return None
-        except OSError as exc:
-            if exc.errno != errno.ENOSYS:  # an instance without a KVS has none to restore
-                self._errors.report(f"{self.key} in the KVS: {exc}")
+            return read_stored(self._handle, self.key, parse)
+        except (OSError, ValueError) as exc:
+            self._errors.report(str(exc) if isinstance(exc, ValueError) else f"{self.key}: {exc}")
             return None
 
     def changed(self) -> None:

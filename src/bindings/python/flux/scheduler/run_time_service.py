@@ -83,15 +83,15 @@ class RunTimeService:
 
     def load(self, history: RunTimes) -> None:
         """Read the checkpoint, and ask for the jobs that ended since."""
-        stored = self.checkpoint.read()
-        if stored is not None:
-            try:
-                # Classes by another function would be found by nobody.
-                if stored["version"] == VERSION and stored["by"] == _name_of(history.classes):
-                    history.restore(stored["classes"])
-                    self._through = float(stored["through"])
-            except (KeyError, TypeError, ValueError) as exc:
-                self._errors.report(f"{KEY} in the KVS cannot be read: {exc!r}")
+
+        def parse(stored: Any) -> None:
+            # Classes by another function would be found by nobody.
+            if stored["version"] == VERSION and stored["by"] == _name_of(history.classes):
+                through = float(stored["through"])
+                history.restore(stored["classes"])
+                self._through = through
+
+        self.checkpoint.read(parse)
         self.ask_for_ended_jobs()
 
     def ask_for_ended_jobs(self, retry: float = FIRST_RETRY_S) -> None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterable, Iterator
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
@@ -491,14 +491,15 @@ class LatestStartPasses(RankedPasses):
         yield "]}"
 
     def load(self) -> None:
-        stored = self._store.read()
-        if stored is None:
-            return
-        try:
-            if stored["version"] == VERSION:
-                self._known = {int(jobid): float(when) for jobid, when in stored["latest"]}
-        except (KeyError, TypeError, ValueError) as exc:
-            self.policy.log.error(f"{KEY} in the KVS cannot be read: {exc!r}")
+        def parse(stored: Any) -> dict[int, float]:
+            if stored["version"] != VERSION:
+                return {}
+            latest = {int(jobid): float(when) for jobid, when in stored["latest"]}
+            if not all(isfinite(when) for when in latest.values()):
+                raise ValueError("a latest start is no time")
+            return latest
+
+        self._known = self._store.read(parse) or {}
 
     def wait_for_known(self) -> bool:
         """Whether jobs with a latest start are still to come: another job could start in their

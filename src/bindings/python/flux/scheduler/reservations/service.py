@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.handle_functions import get_key_direct
+from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.manager import ReservationManager
@@ -64,34 +64,22 @@ class ReservationService:
         Raises:
             ValueError: what is stored cannot be read. Without it, jobs would start on what is reserved
         """
-        scheduler = self._host
-        handle = scheduler.handle
-        try:
-            stored = get_key_direct(handle, KEY)
-        except FileNotFoundError:
-            stored = None
-        except OSError as exc:
-            if exc.errno != 38:  # an instance without a KVS has none to restore
-                raise
-            stored = None
-        if stored is not None:
-            self._restore(stored)
-        self._configure(self._tables())
-        self.arm()
-
-    def _restore(self, stored: Any) -> None:
-        if not isinstance(stored, dict) or stored.get("version") != VERSION:
-            raise ValueError(
-                f"{KEY} in the KVS is not of version {VERSION}: reservations made with a newer "
-                f"scheduler cannot be kept; go back to it, or `flux kvs unlink {KEY}`"
-            )
-        now = self._host.now()
-        for entry in stored.get("reservations", ()):
-            reservation = Reservation.from_dict(entry, now)
-            if reservation.window_at(now) is None:
+        for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
+            if reservation.window_at(self._host.now()) is None:
                 self._host.log.info(f"reservation {reservation.name} is over")
                 continue
             self._add_anyway(reservation, configured=False)
+        self._configure(self._tables())
+        self.arm()
+
+    def _parse(self, stored: Any) -> list[Reservation]:
+        if stored["version"] != VERSION:
+            raise ValueError(
+                f"it is not of version {VERSION}: reservations made with a newer scheduler cannot be "
+                "kept; go back to it"
+            )
+        now = self._host.now()
+        return [Reservation.from_dict(entry, now) for entry in stored.get("reservations", ())]
 
     def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
         """Keep a reservation, even if not all that it names is there for now."""

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
-from flux.scheduler.handle_functions import get_key_direct
+from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.host import ask_job_attributes, name_of
 from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.holdings import part_of
@@ -1076,18 +1076,21 @@ class PreemptionRule(TableRule):
     # -- over a reload -----------------------------------------------------------------------------
 
     def pool_made(self) -> None:
-        try:
-            stored = get_key_direct(self.host.handle, KEY)
-        except OSError:
-            return  # there is none; and without a record nobody is ended
-        try:
+        def parse(stored: Any) -> tuple[list[Preemption], list[Borrower]]:
             if stored["version"] != VERSION:
                 raise ValueError(f"version {stored['version']!r}")
-            self._stored_ones = [Preemption.from_dict(one) for one in stored["preemptions"]]
-            borrowers = [Borrower.from_dict(one) for one in stored.get("borrowers", ())]
-            self._stored_borrowers = borrowers
-        except (KeyError, TypeError, ValueError) as exc:
-            self.errors.report(f"{KEY} in the KVS cannot be read, nobody is ended: {exc!r}")
+            preemptions = [Preemption.from_dict(one) for one in stored["preemptions"]]
+            return preemptions, [Borrower.from_dict(one) for one in stored.get("borrowers", ())]
+
+        try:
+            found = read_stored(self.host.handle, KEY, parse)
+        except OSError:
+            return  # without a record nobody is ended
+        except ValueError as exc:
+            self.errors.report(f"nobody is ended: {exc}")
+            return
+        if found is not None:
+            self._stored_ones, self._stored_borrowers = found
 
     def ready(self) -> None:
         for preemption in self._stored_ones:

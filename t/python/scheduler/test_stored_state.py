@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a scheduler has stored, and somebody has damaged, keeps it from nothing but what was stored."""
+
+import json
+
+import pytest
+
+from flux.scheduler.testing import FakeInstance
+
+DEEP = "[" * 100_000 + "]" * 100_000
+DAMAGED = [
+    DEEP,
+    "5",
+    '"text"',
+    "null",
+    "[]",
+    "{}",
+    '{"version": 1}',
+    '{"version": 1, "classes": 5, "by": 5, "through": {}}',
+    '{"version": 1, "latest": 5}',
+    '{"version": 1, "latest": [[1, "x"], 7]}',
+    '{"version": 1, "preemptions": 5}',
+    '{"version": 1, "preemptions": [5]}',
+    '{"version": 1, "preemptions": [], "borrowers": [[]]}',
+    '{"version": 1, "latest": [[1, NaN]]}',
+]
+TABLES = {"preemption": {"low": {"queues": ["low"], "rank": 0}}, "queues": {"low": {}, "high": {}}}
+
+
+@pytest.mark.parametrize("key", ["history", "promises", "preemptions"])
+@pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:40])
+def test_a_damaged_value_costs_what_was_stored(key, text):
+    instance = FakeInstance(nodes=2, config=TABLES, check_errors=False)
+    instance.kvs.values[f"checkpoint.sched-{key}"] = text
+    instance.load("sched-backfill", "promise=all", "predict=class")
+    job = instance.submit(nodes=1, duration=10)
+    instance.advance(5)
+    assert job.state == "running"
+    told = [line for line in instance.errors if f"checkpoint.sched-{key}" in line]
+    assert len(told) == len(instance.errors) <= 1, instance.errors
+    if told:
+        assert "cannot be read" in told[0] and "\n" not in told[0]
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP, '{"version": 1, "reservations": 5}', '{"version": 1, "reservations": [5]}', "7"]
+)
+def test_damaged_reservations_keep_it_from_loading_and_it_says_how_to_go_on(text):
+    """Without them jobs would start on what is reserved."""
+    instance = FakeInstance(nodes=2, check_errors=False)
+    instance.kvs.values["checkpoint.sched-reservations"] = text
+    with pytest.raises(Exception, match="flux kvs unlink checkpoint.sched-reservations"):
+        instance.load("sched-backfill")
+    instance.kvs.values["checkpoint.sched-reservations"] = json.dumps(
+        {"version": 1, "reservations": []}
+    )
