@@ -6,6 +6,7 @@ from peers import R, Rig
 
 from flux.scheduler import Scheduler
 from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer
+from flux.scheduler.testing import FakeInstance
 
 ERR = 3
 UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values"
@@ -211,3 +212,20 @@ def test_pool_uris(tmp_path, monkeypatch):
     for odd in ("", ".", "a..b", "a b", "a;b", "os.path:join()", "x" * 300, 7, None, "a:b:c"):
         assert _pool_class_from_uri(odd) is None
     assert _pool_class_from_uri("Rv1Pool:Rv1Pool").__name__ == "Rv1Pool"
+
+
+@pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
+def test_a_file_that_others_can_write_is_not_run(tmp_path, option):
+    """As a plugin's: whoever can write it could do what the instance owner can."""
+    path = tmp_path / "site.py"
+    path.write_text("def one(scheduler, job):\n    return 1.0\n")
+    path.chmod(0o666)
+    argument = f"{option}={path}:one"
+    with pytest.raises(Exception, match="others can write it: chmod o-w"):
+        FakeInstance(nodes=1, check_errors=False).load("sched-backfill", argument)
+    path.chmod(0o644)
+    instance = FakeInstance(nodes=1)
+    instance.load("sched-backfill", argument)
+    job = instance.submit(nodes=1)
+    instance.advance(1)
+    assert job.state == "running"

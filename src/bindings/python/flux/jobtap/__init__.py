@@ -15,7 +15,8 @@ Used by both job managers:
 ``callback_args.py``     the arguments of a callback; ``frozen_json.py``: values in them
 ``plugin_resources.py``  timers, other watchers and futures: they end with the plugin
 ``perilogs.py``          the prologs and epilogs that a plugin has open
-``plugin_file.py``       runs a plugin file, if nobody else could have written it
+``plugin_file.py``       runs a plugin file
+``owned_file.py``        reads a file of code, if nobody but the instance owner could have written it
 ``process_guard.py``     plugins may not handle signals, nor end the process
 ``errors.py``            exceptions, and their texts for users and for the log
 =======================  ========================================================================

@@ -6,13 +6,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import stat
 import sys
 import types
 from collections.abc import Callable
 from typing import Any, cast
 
 from flux.jobtap.errors import FAILURES, describe
+from flux.jobtap.owned_file import PermissionRefused, read_owned
 
 
 def run_plugin_file(path: str) -> Callable[[Any], Any]:
@@ -22,7 +22,7 @@ def run_plugin_file(path: str) -> Callable[[Any], Any]:
         path (str): full path
 
     Raises:
-        OSError: ENOENT: there is no such file. EPERM: it may not be run (see `check_owner`).
+        OSError: ENOENT: there is no such file. EPERM: it may not be run (see `owned_file`).
             EINVAL: it raises an exception, or has no ``plugin_init``. The text gives the reason
     """
     name = os.path.basename(path)
@@ -45,7 +45,7 @@ def run_plugin_file(path: str) -> Callable[[Any], Any]:
 
 def _run(name: str, path: str, module: types.ModuleType) -> Callable[[Any], Any]:
     try:
-        exec(compile(_read(path), path, "exec"), module.__dict__)  # noqa: S102  that is what it is for
+        exec(compile(read_owned(path), path, "exec"), module.__dict__)  # noqa: S102  that is what it is for
     except OSError as exc:
         if exc.filename != path:
             raise OSError(errno.EINVAL, f"{name}: {describe(exc, path)}") from exc
@@ -58,37 +58,3 @@ def _run(name: str, path: str, module: types.ModuleType) -> Callable[[Any], Any]
     if not callable(init):
         raise OSError(errno.EINVAL, f"{name}: no function plugin_init(p) in it")
     return cast("Callable[[Any], Any]", init)
-
-
-class PermissionRefused(Exception):
-    """The file may not be run, because somebody else could have written it."""
-
-
-def _read(path: str) -> bytes:
-    # The check and the reading use one open file, so that the path cannot be made to name another
-    # file in between.
-    with open(path, "rb") as file:
-        check_owner(os.fstat(file.fileno()), os.geteuid())
-        return file.read()
-
-
-def check_owner(status: os.stat_result, user: int) -> None:
-    """Check that a file belongs to the user or to root, and that nobody else can write it.
-
-    Args:
-        status (os.stat_result): of the file
-        user (int): user id of the instance owner
-
-    Raises:
-        PermissionRefused: the text says what is wrong
-    """
-    if status.st_uid not in (0, user):
-        raise PermissionRefused(
-            f"it belongs to user {status.st_uid}; a plugin must belong to the instance owner ({user}) or root"
-        )
-    if status.st_mode & stat.S_IWOTH:
-        raise PermissionRefused("others can write it: chmod o-w")
-    if status.st_uid != user and status.st_mode & stat.S_IWGRP:
-        raise PermissionRefused(
-            "its group can write it, and it is not the instance owner's: chmod g-w"
-        )

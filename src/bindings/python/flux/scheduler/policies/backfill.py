@@ -70,7 +70,9 @@ PROFILES = {
 PREDICTIONS = {"class": narrow_to_wide, "last2": user_only}
 
 
-def _rank_of(option: str, value: str) -> tuple[Formula, Callable[..., Any] | None]:
+def _rank_of(
+    option: str, value: str, check_owner: bool
+) -> tuple[Formula, Callable[..., Any] | None]:
     """The formula, or the function of a file, that an argument names."""
     if value in RANKS:
         return RANKS[value], None
@@ -78,7 +80,7 @@ def _rank_of(option: str, value: str) -> tuple[Formula, Callable[..., Any] | Non
         raise ValueError(
             f"{option}={value!r} is invalid: expected {', '.join(RANKS)} or FILE:FUNCTION"
         )
-    return RANKS["fcfs"], function_of_file(option, value)
+    return RANKS["fcfs"], function_of_file(option, value, check_owner)
 
 
 class Backfill(PolicyScheduler):
@@ -193,11 +195,13 @@ class Backfill(PolicyScheduler):
         own = type(self)
         ranked = own.rank is not Backfill.rank
         for value in self.take_argument("rank"):
-            self._rank_formula, self._rank_function = _rank_of("rank", value)
+            self._rank_formula, self._rank_function = _rank_of("rank", value, self.reads_files)
             ranked = value != "fcfs"
         candidates = self.take_argument("candidates")
         for value in candidates:
-            self._candidate_formula, self._candidate_function = _rank_of("candidates", value)
+            self._candidate_formula, self._candidate_function = _rank_of(
+                "candidates", value, self.reads_files
+            )
         for value in self.take_argument("predict"):
             self._prediction_function = None
             self.predict = value
@@ -209,7 +213,7 @@ class Backfill(PolicyScheduler):
                     raise ValueError(
                         f"predict={value!r} is invalid: expected {names} or FILE:FUNCTION"
                     )
-                self._prediction_function = function_of_file("predict", value)
+                self._prediction_function = function_of_file("predict", value, self.reads_files)
         for value in self.take_argument("within"):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
         self.has_candidate_ranks = (

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Files of Python code that the instance owner runs: plugins, and functions of a site for a scheduler.
+
+Whoever can write such a file can do what the instance owner can. So it is run only if it belongs to the
+owner or to root, and nobody else can write it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+
+class PermissionRefused(Exception):
+    """The file may not be run, because somebody else could have written it."""
+
+
+def read_owned(path: str) -> bytes:
+    """Return the content of a file that is to be run by the instance owner.
+
+    Args:
+        path (str): its path
+
+    Raises:
+        OSError: it cannot be read
+        PermissionRefused: see `check_owner`
+    """
+    # The check and the reading use one open file, so that the path cannot be made to name another
+    # file in between.
+    with open(path, "rb") as file:
+        check_owner(os.fstat(file.fileno()), os.geteuid())
+        return file.read()
+
+
+def check_owner(status: os.stat_result, user: int) -> None:
+    """Check that a file belongs to the user or to root, and that nobody else can write it.
+
+    Args:
+        status (os.stat_result): of the file
+        user (int): user id of the instance owner
+
+    Raises:
+        PermissionRefused: the text says what is wrong
+    """
+    if status.st_uid not in (0, user):
+        raise PermissionRefused(
+            f"it belongs to user {status.st_uid}; it must belong to the instance owner ({user}) or root"
+        )
+    if status.st_mode & stat.S_IWOTH:
+        raise PermissionRefused("others can write it: chmod o-w")
+    if status.st_uid != user and status.st_mode & stat.S_IWGRP:
+        raise PermissionRefused(
+            "its group can write it, and it is not the instance owner's: chmod g-w"
+        )
