@@ -33,6 +33,12 @@ def require_data():
     return path
 
 
+def require_long():
+    """Skip the test unless FLUX_TEST_LONG asks for those that take minutes."""
+    if not os.environ.get("FLUX_TEST_LONG"):
+        pytest.skip("takes long: FLUX_TEST_LONG=1")
+
+
 def data_path(name):
     """Return the Path of one recorded file, such as ``golden/eventlogs.jsonl``; skip without it."""
     path = require_data() / name

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Command lines recorded in a real instance give the same output and exit codes in the embedded one."""
+"""Command lines recorded in a real instance give the same output and exit codes in the embedded one.
+
+The replays take minutes: they run with FLUX_TEST_LONG=1, as before a release.
+"""
 
 import concurrent.futures
 import json
@@ -68,6 +71,7 @@ KNOWN = {
         "flux dmesg | grep 'ready:' | tail -1 | cut -d' ' -f2-": "recorded before the module's own line was in the log",
         "flux module stats sched-fifo | jq -c .": "more keys",
         "flux module stats newsched | jq -c keys": "more keys",
+        "flux module list -l | grep good": "seconds without a message",
     },
     "cli-start": {
         "flux start env | grep ^FLUX | sort": "a module's directory each on FLUX_MODULE_PATH",
@@ -108,6 +112,7 @@ def cases():
 @pytest.fixture(scope="module")
 def replays(tmp_path_factory):
     """file -> future of its results; two instances run at a time."""
+    shared.require_long()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         futures = {}
         for name, start in FILES.items():

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Scenarios of commands recorded on a real instance come out alike in embedded ones, or it is said why not."""
+"""Scenarios of commands recorded on a real instance come out alike in embedded ones, or it is said why not.
 
-import os
+The replays take minutes: they run with FLUX_TEST_LONG=1, as before a release.
+"""
+
 from pathlib import Path
 
 import golden_commands
@@ -14,42 +16,24 @@ RECORDED = Path(__file__).with_name("recorded")
 
 @pytest.fixture(scope="module")
 def groups():
-    shared.require_data()
-    return golden_commands.replay()
+    shared.require_long()
+    found = golden_commands.replay(data=RECORDED)
+    if shared.data_dir():
+        found.update(golden_commands.replay())
+    return found
 
 
-def scenarios(directory=None):
-    groups = golden_commands.load(directory).values()
+def scenarios():
+    groups = {**golden_commands.load(), **golden_commands.load(RECORDED)}.values()
     found = [(group.name, name) for group in groups for name in group.scenarios()]
     return shared.recorded_cases(found, values=2)
 
 
-def check(group, scenario):
-    lines = group.scenarios()[scenario]
-    bad = [line for line in lines if line.outcome not in ("equal", "set aside")]
-    assert not bad, "\n".join(golden_commands.show(line) for line in bad)
-
-
 @pytest.mark.parametrize("group, scenario", scenarios())
 def test_scenario(groups, group, scenario):
-    check(groups[group], scenario)
-
-
-#: The group of our own recordings that is replayed each time. All 1,600 commands take minutes: FLUX_TEST_LONG=1.
-QUICK = ("own-queues",)
-
-
-@pytest.fixture(scope="module")
-def own():
-    names = None if os.environ.get("FLUX_TEST_LONG") else QUICK
-    return golden_commands.replay(names, data=RECORDED)
-
-
-@pytest.mark.parametrize("group, scenario", scenarios(RECORDED))
-def test_own_scenario(own, group, scenario):
-    if group not in own:
-        pytest.skip("takes long: FLUX_TEST_LONG=1")
-    check(own[group], scenario)
+    lines = groups[group].scenarios()[scenario]
+    bad = [line for line in lines if line.outcome not in ("equal", "set aside")]
+    assert not bad, "\n".join(golden_commands.show(line) for line in bad)
 
 
 def test_ids_are_compared_by_where_they_come_from():
