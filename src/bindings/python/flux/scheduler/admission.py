@@ -29,6 +29,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
 from flux.resource.errors import InsufficientResources
+from flux.resource.pool.masks import quote
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.requests import Requests
 
@@ -573,6 +574,10 @@ class AdmissionControl:
             mark = rule.signature(job)
             if mark is not None:
                 marks += ((rule.name, mark),)
+        try:
+            hash(marks)
+        except TypeError as exc:
+            raise TypeError(f"signature() of a rule: {exc}: {quote(marks)}") from None
         return marks or None
 
     def family_of(self, signature: Any) -> Hashable:

@@ -40,6 +40,7 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
+from flux.resource.pool.masks import quote
 from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import host, messages
@@ -146,9 +147,11 @@ class Scheduler(BrokerModule):
         self._checkpoints: list[Checkpoint] = []
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
+        self._some_order: Any = None  # that of a job, with which others are compared
         self._requests = Requests(
-            self._backlog, self.order if ordered else None, self._success_failed
+            self._backlog, self._checked_order if ordered else None, self._success_failed
         )
+        self._requests.order_failed = self._order_failed
         keep = host.NullCommitter if self._host.takes_objects else host.Committer
         self._commits = keep(h, self.log, self.now, self._kvs_lost)
         self._passes = Passes(
@@ -228,6 +231,30 @@ class Scheduler(BrokerModule):
             a number, or anything that compares with what this returns for other jobs
         """
         return -job.priority
+
+    def _checked_order(self, job: PendingJob) -> Any:
+        """What `order` says of a job, if that can be sorted among the others.
+
+        Raises:
+            TypeError: it cannot
+        """
+        order = self.order(job)
+        try:
+            if self._some_order is None:
+                self._some_order = order
+            comparable = order == order and (
+                order < self._some_order or self._some_order < order or order == self._some_order
+            )
+        except TypeError:
+            comparable = False
+        if comparable:
+            return order
+        if self._some_order is order:
+            self._some_order = None
+        raise TypeError(f"order() returned {quote(order)}, which cannot be sorted among others")
+
+    def _order_failed(self, job: PendingJob, error: Exception) -> None:
+        self._errors.report(f"{job.name} keeps its place in the queue: {error}")
 
     def reorder(self) -> None:
         """Sort the queue again, asking for the `order` of every job. Costs a sort of the queue. No

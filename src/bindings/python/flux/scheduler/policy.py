@@ -489,7 +489,7 @@ class PolicyScheduler(Scheduler):
             attributes = SystemAttributes.of_job(job)
             try:
                 marks = self.admission.retell(job, attributes, rule)
-            except ValueError as exc:
+            except (TypeError, ValueError) as exc:
                 self.give_up(job, str(exc))
                 continue
             signature = signature_of(job.resource_request, marks)

@@ -366,7 +366,11 @@ class PendingJob:
         table = request.table if isinstance(request, AllocRequest) else None
         if table is None or table.order is None:
             return BEHIND_ALL - priority if self.demoted else -priority
-        return table.order(self)
+        try:
+            return table.order(self)
+        except Exception as exc:
+            table.order_failed(self, exc)
+            return self.order
 
     def __lt__(self, other: PendingJob) -> bool:
         mine = self.order
@@ -473,6 +477,8 @@ class Requests:
     ) -> None:
         self.queue = queue
         self.order = order
+        #: is told of a job of which `order` raised when its priority changed
+        self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
         self.failed = failed
         self.on_answer: Callable[[int, str], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
