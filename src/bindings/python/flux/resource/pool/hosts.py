@@ -25,7 +25,7 @@ MAX_DIGITS = 18
 if TYPE_CHECKING:
     #: ``(prefix, width, low, count)``; see ``name_pieces()``.
     Piece = tuple[str, int | None, int, int]
-    #: What precedes the last number of a name, how many digits that is printed with (0: there is
+    #: What precedes the last number of a name, how many digits that is printed with (0 if there is
     #: none), and what follows it. Two names are the same if their forms and their numbers are.
     NameForm = tuple[str, int, str]
 
