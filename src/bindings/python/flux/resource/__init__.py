@@ -8,6 +8,7 @@ Which file to open:
 - ``Rv1Pool.py``, ``TreePool.py``: the two pools there are, and in which file each part of them is.
 - ``request.py``, ``ResourceCount.py``: what a job asks for, read from its jobspec.
 - ``errors.py``: the exceptions of an allocation.
+- ``allocations.py``: the check of what schedulers give away, for whoever plays a job manager.
 - ``pool/``: what pools are made of. ``plan/``: looking ahead in time. ``tree/``: the inside of
   nodes.
 - ``hwloc/``: the topology of real machines. ``draw/``: pictures of nodes.

@@ -38,6 +38,8 @@ Beside that:
     what is kept over a reload; run times of jobs, and where they come from
 ``messages``, ``options``, ``pools``
     reading messages, module arguments, and the class of the pool
+``misspelled``
+    methods of a policy that nobody calls
 ``query``, ``command``
     the answers for ``flux sched``, and the command itself (packages)
 ``reservations``

@@ -45,6 +45,7 @@ from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import host, messages
 from flux.scheduler.checkpoint import Checkpoint
+from flux.scheduler.misspelled import misspelled
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
@@ -507,7 +508,9 @@ class Scheduler(BrokerModule):
             note (str): why
         """
         answer: dict[str, Any] = {"id": self._requests.jobid_of(msg), "type": messages.DENY}
-        if note is not None:
+        if note is None:
+            self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
+        else:
             answer["note"] = note
         self.handle.respond(msg, answer)
 
@@ -608,6 +611,8 @@ class Scheduler(BrokerModule):
             count = host.ready(handle, self.queue_depth)
         self.waiting_at_start = count
         acquisition.then(self._resources_changed)
+        for text in misspelled(type(self)):
+            self.log.error(text)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
         pool = self._pool

@@ -178,6 +178,8 @@ class PassRunner:
         finally:
             self._running = False
         self.stepped()
+        if error is None and outcome is not None and not isinstance(outcome, types.GeneratorType):
+            error = TypeError(f"{outcome!r:.80} was returned: expected nothing, or a generator")
         if isinstance(outcome, types.GeneratorType):
             self._generator = outcome
             self._step()
@@ -201,6 +203,13 @@ class PassRunner:
         self._running = True
         try:
             wanted = next(generator)
+            if wanted is not None and not isinstance(wanted, (int, float)):
+                # Raised there, so that the traceback ends in the line.
+                generator.throw(
+                    TypeError(
+                        f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
+                    )
+                )
         except StopIteration:
             self._generator = None
         except Exception as exc:

@@ -32,6 +32,7 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, job_attributes
+from flux.scheduler.misspelled import misspelled
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
@@ -377,6 +378,8 @@ class PolicyScheduler(Scheduler):
     def add_rule(self, rule: AdmissionRule) -> None:
         """Ask one more admission rule, after the others, before a job is started. To be called from
         ``__init__``: a rule has to hear of every job."""
+        for text in misspelled(type(rule)):
+            self.log.error(text)
         self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,13 +36,15 @@ from flux.scheduler.testing.services import (
     KeyValueStore,
     ResourceService,
 )
+from flux.scheduler.testing.watchdog import EndlessLoop, Watchdog
 
 #: Where the schedulers of flux-scheduler are, in the source tree and where it is installed.
 MODULES = Path(__file__).resolve().parents[5] / "modules"
 
 
 class SchedulerErrors(AssertionError):
-    """The scheduler has logged errors: a policy that raises is reported in the log, and goes on."""
+    """There are errors in the log: what a policy raises is reported there, and what a job manager has to object to its
+    answers."""
 
 
 class FakeInstance:
@@ -63,13 +66,14 @@ class FakeInstance:
         config (dict): the configuration of the instance: tables as dicts
         start_time (float): seconds since the epoch at which the clock starts; default: a fixed time
         check_errors (bool): have `run_until_idle` and `advance` raise `SchedulerErrors` for what
-            the scheduler logs at ``err`` or worse
+            is logged at ``err`` or worse
         clock: in place of the virtual clock; see `flux.scheduler.testing.reactor.VirtualClock`
 
     Attributes:
         jobs (dict): job id -> `FakeJob`, for all that were submitted
         scheduler (Scheduler): the scheduler object; None before `load`
-        log (list): (syslog level, text) of everything the scheduler has logged
+        log (list): (syslog level, text) of everything the scheduler has logged, and of what the job manager found wrong
+            with its answers
         config (dict): the configuration
         attributes (dict): broker attributes
         start_time (float): when the clock started
@@ -104,8 +108,8 @@ class FakeInstance:
         self.config: dict[str, Any] = {} if config is None else config
         self.check_errors = check_errors
         self.attributes = {"rank": "0", "instance-level": "0", "security.owner": str(os.getuid())}
-        self.job_manager = self.job_manager_class(self)
         self.resource = ResourceService(self, R, up)
+        self.job_manager = self.job_manager_class(self)
         self.job_info = JobInfo(self)
         self.kvs = KeyValueStore(self)
         self.broker = BrokerServices(self)
@@ -118,6 +122,8 @@ class FakeInstance:
         self.handle: FakeHandle | None = None
         #: what has left the scheduler's code, and ended it
         self.failure: BaseException | None = None
+        #: the file of the scheduler
+        self._path: str | None = None
         self._unanswered: dict[int, FakeMessage] = {}
         self._lines_checked = 0
 
@@ -139,15 +145,18 @@ class FakeInstance:
         Raises:
             Exception: whatever the scheduler raises while it starts
             FileNotFoundError: there is no such file
+            RuntimeError: there is one already, or it has ended without ``run()``
             ValueError: the file has no ``mod_main``, and not exactly one scheduler class
         """
         if self.is_loaded:
             raise RuntimeError("there is a scheduler already: unload() it first")
         if isinstance(policy, type):
+            self._path = getattr(sys.modules.get(policy.__module__), "__file__", None)
             entry: Callable[..., Any] = _entry_of_class(policy)
             name = name or policy.__name__.lower()
         else:
             path = find_module(policy)
+            self._path = str(path)
             name = name or path.stem
             entry = _entry_of_file(path)
         self.failure = None
@@ -155,7 +164,7 @@ class FakeInstance:
         handle = self.handle = FakeHandle(self, name)
         self.scheduler_services = {name}
         try:
-            with self._noting_scheduler():
+            with self._noting_scheduler(), self._watchdog():
                 entry(handle, *args)
         except BaseException as exc:
             self.failure = exc
@@ -164,6 +173,10 @@ class FakeInstance:
             raise
         if not handle.in_reactor:
             self._end()  # it has come to its end by itself
+            if self.scheduler is None:
+                raise RuntimeError(
+                    f"{name}: mod_main() has returned, and no scheduler has run: expected MyScheduler(h, *args).run()"
+                )
         self.run_until_idle()
         return self.scheduler
 
@@ -323,8 +336,9 @@ class FakeInstance:
         """Let everything happen that needs no time to pass.
 
         Raises:
-            SchedulerErrors: the scheduler has logged errors
+            SchedulerErrors: errors are in the log
             RuntimeError: it does not come to rest
+            EndlessLoop: a turn takes more than 5 s of processor time; it says in which line
             Exception: whatever has left a callback of the scheduler's; it has ended then, as on a
                 real broker
         """
@@ -340,7 +354,8 @@ class FakeInstance:
 
     def _run(self, run: Callable[[], None]) -> None:
         try:
-            run()
+            with self._watchdog():
+                run()
         except BaseException as exc:
             self.failure = exc
             self._end()
@@ -348,16 +363,24 @@ class FakeInstance:
         if self.check_errors:
             self._raise_logged_errors()
 
+    def _watchdog(self) -> Watchdog:
+        return Watchdog(lambda: self.reactor.calls, self._stuck, self._path)
+
+    def _stuck(self, where: str, seconds: float) -> None:
+        raise EndlessLoop(
+            f"the scheduler has not come back to its reactor for {seconds:.0f} s of processor time: it is at {where}"
+        )
+
     @property
     def errors(self) -> list[str]:
-        """What the scheduler has logged at ``err`` or worse."""
+        """What is logged at ``err`` or worse."""
         return [text for level, text in self.log if level <= LOG_ERR]
 
     def _raise_logged_errors(self) -> None:
         new = [text for level, text in self.log[self._lines_checked :] if level <= LOG_ERR]
         self._lines_checked = len(self.log)
         if new:
-            raise SchedulerErrors("the scheduler has logged:\n" + "\n".join(new))
+            raise SchedulerErrors("errors are in the log:\n" + "\n".join(new))
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -425,7 +448,8 @@ class FakeInstance:
         def take(errnum: int, text: str | None) -> None:
             answer: Any = text if errnum or text is None else json.loads(text)
             # A request for resources is open until it is answered otherwise than with annotations.
-            if errnum or topic != "sched.alloc" or answer.get("type") != ANNOTATED:
+            is_annotation = isinstance(answer, dict) and answer.get("type") == ANNOTATED
+            if errnum or topic != "sched.alloc" or not is_annotation:
                 self._unanswered.pop(id(msg), None)
             if answered is not None:
                 answered(errnum, answer)

@@ -7,11 +7,13 @@ from __future__ import annotations
 import errno
 import heapq
 import math
+from syslog import LOG_ERR
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.job import JobID
+from flux.resource.allocations import Allocations
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.testing.services import (
     ALLOCATED,
@@ -209,6 +211,7 @@ class FakeJob:
         if self._end_timer is not None:
             self._end_timer.cancel()
         self._finish(result)
+        self._manager.allocations.give_back(self.id)
         self._manager.tell("sched.free", {"id": self.id, "R": R, "final": True})
 
     def release(self, ranks: str) -> None:
@@ -227,6 +230,7 @@ class FakeJob:
         if missing:
             raise ValueError(f"job {self.id} does not have rank {min(missing)}")
         self._released.add(leaving)
+        self._manager.allocations.give_back(self.id, leaving.encode())
         part = _part(held, set(leaving))
         self._manager.tell("sched.free", {"id": self.id, "R": part, "final": False})
 
@@ -317,6 +321,7 @@ class JobManager(FakeService):
         hello_error (tuple): errno and text with which hello is refused; None: it is not
         ready_request (dict): what the scheduler said when it was ready; None before
         raised (list): exceptions that the scheduler has raised on jobs: their payloads
+        allocations (Allocations): what jobs hold, to check what the scheduler gives away
     """
 
     def __init__(self, instance: FakeInstance) -> None:
@@ -334,6 +339,7 @@ class JobManager(FakeService):
         self.hello_error: tuple[int, str] | None = None
         self.ready_request: dict[str, Any] | None = None
         self.raised: list[dict[str, Any]] = []
+        self.allocations = Allocations()
         self._waiting: list[tuple[int, int, FakeJob]] = []  # heap of (-priority, id, job)
 
     # -- to the scheduler --------------------------------------------------------------------------
@@ -388,10 +394,46 @@ class JobManager(FakeService):
 
     def _answered(self, errnum: int, payload: Any) -> None:
         if not errnum:
-            job = self.instance.jobs.get(payload["id"])
-            if job is not None and job.state == "pending":
+            wrong = self._wrong_answer(payload)
+            job = None if wrong else self.instance.jobs.get(payload["id"])
+            if job is not None and payload["type"] == ALLOCATED:
+                try:
+                    wrong = self.allocations.take(job.id, payload.get("R"))
+                except ValueError as exc:
+                    wrong, job = str(exc), None
+                if wrong is not None:
+                    wrong = f"{JobID(payload['id']).f58}: {wrong}"
+            if wrong is not None:
+                self.instance.log.append((LOG_ERR, f"job-manager: sched.alloc response: {wrong}"))
+            if job is not None:
                 job.answered(payload)
         self.send_requests()
+
+    def _wrong_answer(self, payload: Any) -> str | None:
+        """What is wrong with a response to sched.alloc, its R aside; None: nothing."""
+        try:
+            kind, job = payload["type"], self.instance.jobs.get(payload["id"])
+            is_sound = (
+                kind in (ALLOCATED, ANNOTATED, DENIED, CANCELED)
+                and isinstance(payload.get("annotations", {}), dict)
+                and isinstance(payload.get("note", ""), str)
+            )
+        except (TypeError, KeyError, AttributeError):
+            is_sound = False
+        if not is_sound:
+            return f"malformed: {payload!r}"
+        if job is None or not job.requested:
+            return f"job {payload['id']} has no open request: a request is answered once, and nothing follows the answer"
+        return None
+
+    def resources_changed(self) -> None:
+        """The scheduler knows what the resource service has."""
+        resource = self.instance.resource
+        try:
+            self.allocations.define(resource.R)
+        except ValueError:
+            return  # it is the scheduler that is to refuse it
+        self.allocations.set_up(resource.up.encode())
 
     def hello_entries(self) -> list[dict[str, Any]]:
         """What hello says: an entry for each job that has resources."""
@@ -399,6 +441,7 @@ class JobManager(FakeService):
 
     def _hello(self, msg: FakeMessage) -> None:
         self.hello_request = msg.payload
+        self.resources_changed()
         if self.hello_error is not None:
             raise OSError(*self.hello_error)
         for entry in self.hello_entries():

@@ -75,6 +75,7 @@ class Reactor:
 
     Attributes:
         turns (int): turns so far
+        calls (int): calls of what was due or posted so far
         every_turn (list): functions called at the beginning of each turn
         idle (list): functions called at the end of each turn; while there are any, the reactor has
             something to do
@@ -83,6 +84,7 @@ class Reactor:
     def __init__(self, clock: Any = None) -> None:
         self.clock = VirtualClock() if clock is None else clock
         self.turns = 0
+        self.calls = 0
         self.every_turn: list[Callable[[], Any]] = []
         self.idle: list[Callable[[], Any]] = []
         self._timers: list[tuple[float, int, Timer]] = []
@@ -139,15 +141,18 @@ class Reactor:
     def turn(self) -> None:
         """Let one turn pass."""
         self.turns += 1
+        self.calls += 1
         idle = list(self.idle)
         for function in list(self.every_turn):
             function()
         # Timers that these start are for the next turn, or a timer of 0 s could hold the reactor.
         for timer in self._take_due(self.now()):
             if not timer.cancelled:
+                self.calls += 1
                 timer.function()
         for _ in range(len(self._posted)):
             if self._posted:
+                self.calls += 1
                 self._posted.popleft()[0]()
         for function in idle:
             if function in self.idle:

@@ -159,6 +159,8 @@ class ResourceService(FakeService):
         if self.stream is not None:
             payload = {key.replace("_", "-"): value for key, value in changes.items()}
             self.respond(self.stream, payload)
+            # From when the scheduler has read that, the job manager holds it to it.
+            self.instance.reactor.post(self.instance.job_manager.resources_changed, True)
 
     def mark_up(self, ranks: str) -> None:
         """Ranks (an idset) come up."""

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What each job holds, to check every R that a scheduler gives away: as a job manager would that trusts nobody.
+
+The job managers of `flux.scheduler.testing`, `flux simulate` and the embedded instance use it. It shares no code with pools but
+the masks, since it is there to find their mistakes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from flux.resource.pool.masks import idset_text, members, parse_idset, quote
+
+#: The children of an entry of R_lite: (type, idset), each.
+Children = tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=4096)
+def _ids(children: Children) -> dict[str, int]:
+    """type -> mask of ids."""
+    return {kind: parse_idset(text) for kind, text in children}
+
+
+class Allocations:
+    """Who holds what of an instance's resources.
+
+    Args:
+        R (dict): the resources of the instance (RFC 20); None: none yet, see `define`
+
+    Raises:
+        ValueError: it is no R
+
+    A check and a free cost a few operations on masks for each entry of R_lite; where nodes are shared, as many as there are
+    different sets of cores on them.
+    """
+
+    def __init__(self, R: dict[str, Any] | None = None) -> None:
+        #: [(mask of ranks, children)]
+        self._there: list[tuple[int, Children]] = []
+        #: ranks that may not be given away
+        self._down = 0
+        #: jobid -> [(mask of ranks, children)]
+        self._held: dict[int, list[tuple[int, Children]]] = {}
+        #: children -> mask of the ranks where some job holds just these
+        self._ranks: dict[Children, int] = {}
+        self._busy = 0
+        #: children -> mask of the ranks that have them
+        self._have: dict[Children, int] = {}
+        if R is not None:
+            self.define(R)
+
+    def define(self, R: dict[str, Any]) -> None:
+        """The instance has these resources (RFC 20) from now on; what jobs hold stays. Raises ValueError if it is no R."""
+        self._there = _entries(R)
+        self._have.clear()
+
+    def set_up(self, ranks: str) -> None:
+        """The scheduler knows that these ranks (an idset) are up, and no others."""
+        everything = 0
+        for there, _ in self._there:
+            everything |= there
+        self._down = everything & ~parse_idset(ranks)
+
+    def take(self, jobid: int, R: Any) -> str | None:
+        """A job is given resources: enter them, and say what is wrong with them.
+
+        Args:
+            jobid (int): the job
+            R: what the scheduler answered
+
+        Returns:
+            str: what is wrong, for a log; None: nothing
+
+        Raises:
+            ValueError: it is no R (RFC 20); nothing is entered
+        """
+        entries = _entries(R)
+        hosts = R["execution"].get("nodelist")
+        if (
+            not isinstance(hosts, list)
+            or not hosts
+            or not all(isinstance(one, str) for one in hosts)
+        ):
+            raise ValueError("execution.nodelist: expected an array of hostlists")
+        wrong = None
+        held = self._held.setdefault(jobid, [])
+        for ranks, key in entries:
+            have = self._have.get(key)
+            if have is None:
+                have = self._have[key] = self._ranks_with(key)
+            if ranks & ~have:
+                wrong = wrong or self._missing(ranks, key)
+            if ranks & self._down:
+                wrong = wrong or f"rank {idset_text(ranks & self._down)} is down"
+            if ranks & self._busy:
+                wrong = wrong or self._overlap(ranks, key)
+            held.append((ranks, key))
+            self._ranks[key] = self._ranks.get(key, 0) | ranks
+            self._busy |= ranks
+        return wrong
+
+    def give_back(self, jobid: int, ranks: str | None = None) -> None:
+        """A job has given back what it holds, all or on some ranks (an idset)."""
+        held = self._held.pop(jobid, [])
+        gone = -1 if ranks is None else parse_idset(ranks)
+        left = []
+        touched = 0
+        for mine, key in held:
+            freed = mine & gone
+            touched |= freed
+            rest = self._ranks.get(key, 0) & ~freed
+            if rest:
+                self._ranks[key] = rest
+            else:
+                self._ranks.pop(key, None)
+            if mine & ~freed:
+                left.append((mine & ~freed, key))
+        if left:
+            self._held[jobid] = left
+        self._busy &= ~touched
+        for others in self._ranks.values():
+            self._busy |= others & touched
+
+    # -- what is wrong -----------------------------------------------------------------------------
+
+    def _ranks_with(self, children: Children) -> int:
+        found = 0
+        for ranks, _ in self._there:
+            found |= ranks
+        for kind, ids in _ids(children).items():
+            for one in members(ids):
+                have = 0
+                for ranks, there in self._there:
+                    if _ids(there).get(kind, 0) >> one & 1:
+                        have |= ranks
+                found &= have
+        return found
+
+    def _missing(self, ranks: int, children: Children) -> str:
+        unknown = ranks & ~self._ranks_with(())
+        if unknown:
+            return f"the instance has no rank {idset_text(unknown)}"
+        what = ", ".join(f"{kind} {text}" for kind, text in children if text)
+        return f"rank {idset_text(ranks & ~self._ranks_with(children))} has no {what}"
+
+    def _overlap(self, ranks: int, children: Children) -> str | None:
+        wanted = _ids(children)
+        for other, where in self._ranks.items():
+            where &= ranks
+            if not where:
+                continue
+            for kind, ids in _ids(other).items():
+                common = ids & wanted.get(kind, 0)
+                if common:
+                    return f"{kind} {idset_text(common)} of rank {idset_text(where)} is job {self._holder(where, other)}'s"
+        return None
+
+    def _holder(self, ranks: int, children: Children) -> int:
+        """The first job that holds just these on some of the ranks."""
+        return next(
+            jobid
+            for jobid, held in self._held.items()
+            if any(theirs == children and mine & ranks for mine, theirs in held)
+        )
+
+
+def _entries(R: Any) -> list[tuple[int, Children]]:
+    """(mask of ranks, children) of each entry of R_lite.
+
+    Raises:
+        ValueError: it is no R
+    """
+    if not isinstance(R, dict) or not isinstance(R.get("execution"), dict):
+        raise ValueError(f"R: expected an object with execution, got {quote(R)}")
+    if R.get("version", 1) != 1:
+        raise ValueError(f"R: version: expected 1, got {quote(R['version'])}")
+    lite = R["execution"].get("R_lite")
+    if not isinstance(lite, list) or not lite:
+        raise ValueError("execution.R_lite: expected an array that is not empty")
+    found = []
+    for entry in lite:
+        if not isinstance(entry, dict) or not isinstance(entry.get("children"), dict):
+            raise ValueError(f"execution.R_lite: expected rank and children, got {quote(entry)}")
+        ranks = parse_idset(entry.get("rank"))
+        if not ranks:
+            raise ValueError("execution.R_lite.rank: no rank")
+        key = tuple(entry["children"].items())
+        for _, text in key:
+            parse_idset(text)
+        found.append((ranks, key))
+    return found

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What is wrong with an R that a scheduler gives away, and what is not."""
+
+import random
+
+import pytest
+
+from flux.resource.allocations import Allocations
+
+
+def R_of(*entries, hosts=("n[0-9]",)):
+    lite = [{"rank": rank, "children": children} for rank, children in entries]
+    return {"version": 1, "execution": {"R_lite": lite, "nodelist": list(hosts)}}
+
+
+@pytest.fixture
+def held():
+    found = Allocations(
+        R_of(("0-3", {"core": "0-3"}), ("4", {"core": "0-3", "gpu": "0"}), ("4", {"gpu": "1"}))
+    )
+    assert found.take(1, R_of(("0-1", {"core": "0-3"}))) is None
+    assert found.take(2, R_of(("2", {"core": "0"}), ("3", {"core": "0-1"}))) is None
+    return found
+
+
+@pytest.mark.parametrize(
+    "R, said",
+    [
+        (R_of(("9", {"core": "0"})), "the instance has no rank 9"),
+        (R_of(("2", {"core": "3-4"})), "rank 2 has no core 3-4"),
+        (R_of(("2,4", {"core": "2", "gpu": "0"})), "rank 2 has no core 2, gpu 0"),
+        (R_of(("1-2", {"core": "3"})), "core 3 of rank 1 is job 1's"),
+        (R_of(("2-3", {"core": "1-2"})), "core 1 of rank 3 is job 2's"),
+        (R_of(("2", {"core": "2"}), ("2", {"core": "2-3"})), "core 2 of rank 2 is job 3's"),
+        (R_of(("2-3", {"core": "2-3"})), None),
+        (R_of(("4", {"core": "0-3", "gpu": "0-1"})), None),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(held, R, said):
+    assert held.take(3, R) == said
+
+
+def test_a_rank_that_is_down_is_given_to_nobody(held):
+    held.set_up("0-1,4")
+    assert held.take(3, R_of(("2-3", {"core": "3"}))) == "rank 2-3 is down"
+    held.give_back(3)
+    held.set_up("0-4")
+    assert held.take(3, R_of(("2-3", {"core": "3"}))) is None
+
+
+def test_what_came_back_is_free(held):
+    held.give_back(1, "1")
+    assert held.take(3, R_of(("1", {"core": "0-3"}))) is None
+    assert held.take(4, R_of(("0", {"core": "0"}))) == "core 0 of rank 0 is job 1's"
+    held.give_back(4)
+    held.give_back(1)
+    held.give_back(2)
+    assert held.take(5, R_of(("0,2-3", {"core": "0-3"}))) is None
+
+
+@pytest.mark.parametrize(
+    "R",
+    [
+        None, "R", {}, {"execution": None}, {"version": 1, "execution": {}}, R_of(),
+        R_of((None, {"core": "0"})), R_of(("", {"core": "0"})), R_of(("3-1", {"core": "0"})), R_of(("0", None)),
+        R_of(("0", {"core": 1})), R_of(("0", {"core": ["0"]})), R_of(("0", {"core": "x"})),
+        R_of(("0", {"core": "0"}), hosts=()), R_of(("0", {"core": "0"}), hosts=(None,)),
+        {**R_of(("0", {"core": "0"})), "version": 2},
+    ],
+)  # fmt: skip
+def test_no_R(held, R):
+    with pytest.raises(ValueError):
+        held.take(3, R)
+    assert held.take(3, R_of(("2-3", {"core": "2-3"}))) is None
+
+
+def test_against_a_table_of_cores():
+    """Random jobs, partial frees: right and wrong as where each core has a cell of its own."""
+    chance = random.Random(7)
+    held, cells, jobs = Allocations(R_of(("0-7", {"core": "0-7"}))), {}, {}
+    for jobid in range(2000):
+        ranks = sorted(chance.sample(range(8), chance.randint(1, 3)))
+        low = chance.randrange(8)
+        high = chance.randint(low, 7)
+        mine = {(rank, core) for rank in ranks for core in range(low, high + 1)}
+        R = R_of((",".join(map(str, ranks)), {"core": f"{low}-{high}" if high > low else f"{low}"}))
+        is_free = not any(cell in cells for cell in mine)
+        wrong = held.take(jobid, R)
+        assert (wrong is None) == is_free
+        if is_free:
+            cells.update(dict.fromkeys(mine, jobid))
+            jobs[jobid] = mine
+        else:
+            held.give_back(jobid)
+            # What two had at a time is nobody's now: start from what the others hold.
+            held = Allocations(R_of(("0-7", {"core": "0-7"})))
+            for other, theirs in jobs.items():
+                for rank, core in sorted(theirs):
+                    assert held.take(other, R_of((f"{rank}", {"core": f"{core}"}))) is None
+        if jobs and (not is_free or chance.random() < 0.4):
+            leaving = chance.choice(list(jobs))
+            rank = chance.choice(sorted({rank for rank, _ in jobs[leaving]}))
+            gone = {cell for cell in jobs[leaving] if cell[0] == rank}
+            held.give_back(leaving, f"{rank}")
+            jobs[leaving] -= gone
+            for cell in gone:
+                del cells[cell]
+            if not jobs[leaving]:
+                del jobs[leaving]

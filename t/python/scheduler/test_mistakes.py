@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What the author of a policy gets wrong is said: among fake services."""
+
+import copy
+
+import pytest
+
+from flux.scheduler import Scheduler
+from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.testing import FakeInstance, SchedulerErrors, make_R
+
+
+class Gives(Scheduler):
+    """Answers the first of its queue with what `answer` gives."""
+
+    answer = None
+
+    def schedule(self):
+        if self._queue:
+            job = self._queue.pop(0)
+            self.answer(job)
+
+
+def loaded(answer=None, nodes=2, **members):
+    instance = FakeInstance(nodes=nodes, cores=2)
+    instance.load(type("Mistaken", (Gives,), {"answer": answer, **members}))
+    return instance
+
+
+def errors_of(instance):
+    with pytest.raises(SchedulerErrors) as raised:
+        instance.run_until_idle()
+    return str(raised.value)
+
+
+def R_on(rank, cores="0-1"):
+    R = make_R(1, 2)
+    R["execution"]["R_lite"] = [{"rank": f"{rank}", "children": {"core": cores}}]
+    return R
+
+
+@pytest.mark.parametrize(
+    "R, said",
+    [
+        (None, "R: expected an object with execution, got None"),
+        ("R", "got 'R'"),
+        ({"version": 1, "execution": {"R_lite": []}}, "execution.R_lite: expected an array that is not empty"),
+        (R_on(7), "ƒ.*: the instance has no rank 7"),
+        (R_on(0, "0-9"), "rank 0 has no core 0-9"),
+    ],
+)  # fmt: skip
+def test_an_R_that_is_none(R, said):
+    instance = loaded(lambda self, job: job.request.success(copy.deepcopy(R)))
+    instance.submit(1)
+    with pytest.raises(SchedulerErrors, match=said):
+        instance.run_until_idle()
+
+
+def test_an_R_that_somebody_else_has():
+    instance = loaded(lambda self, job: job.request.success(R_on(1)))
+    instance.submit(1)
+    instance.run_until_idle()
+    instance.submit(1)
+    assert "core 0-1 of rank 1 is job 1's" in errors_of(instance)
+
+
+def test_an_R_is_free_again_when_its_job_has_ended():
+    instance = loaded(lambda self, job: job.request.success(R_on(1)))
+    for _ in range(3):
+        job = instance.submit(1, duration=60)
+        instance.advance(60)
+        assert job.result == "completed"
+
+
+def test_a_rank_that_is_down():
+    instance = loaded(lambda self, job: job.request.success(R_on(1)))
+    instance.mark_down("1")
+    instance.run_until_idle()
+    instance.submit(1)
+    assert "rank 1 is down" in errors_of(instance)
+    instance.jobs[1].end()
+    instance.mark_up("1")
+    instance.run_until_idle()
+    instance.submit(1)
+    instance.run_until_idle()
+    instance.jobs[2].end()
+    instance.remove_ranks("1")
+    instance.run_until_idle()
+    instance.submit(1)
+    assert "the instance has no rank 1" in errors_of(instance)
+
+
+def test_two_answers_to_a_request():
+    def twice(self, job):
+        self.alloc_success(job.request.msg, R_on(0))
+        self.handle.respond(job.request.msg, {"id": job.jobid, "type": 2, "note": "no"})
+
+    instance = loaded(twice)
+    instance.submit(1)
+    assert "job 1 has no open request: a request is answered once" in errors_of(instance)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"id": 1}, {"id": 1, "type": 9}, {"id": 1, "type": 2, "note": 3}, [1], '"x"']
+)
+def test_an_answer_that_is_none(answer):
+    instance = loaded(lambda self, job: self.handle.respond(job.request.msg, answer))
+    instance.submit(1)
+    assert "malformed" in errors_of(instance)
+
+
+def test_a_module_that_does_not_run(tmp_path):
+    path = tmp_path / "idle.py"
+    path.write_text(
+        "from flux.scheduler import Scheduler\ndef mod_main(h, *args):\n    Scheduler(h, *args)\n"
+    )
+    with pytest.raises(RuntimeError, match=r"idle: mod_main\(\) has returned, and no scheduler"):
+        FakeInstance().load(path)
+
+
+def test_an_endless_loop_says_in_which_line(monkeypatch):
+    from flux.scheduler.testing import watchdog
+
+    def loops(self, job):
+        while True:
+            try:
+                len("here")
+            except Exception:
+                continue
+
+    monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.1)
+    instance = loaded(loops)
+    instance.submit(1)
+    with pytest.raises(watchdog.EndlessLoop, match=r"test_mistakes\.py:\d+ \(loops\)"):
+        instance.run_until_idle()
+    assert not instance.is_loaded
+
+
+def test_many_short_turns_are_no_endless_loop(monkeypatch):
+    from flux.scheduler.testing import watchdog
+
+    def schedule(self):
+        for _ in range(40):
+            for _ in range(100000):
+                pass
+            yield
+
+    monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.02)
+    loaded(schedule=schedule).run_until_idle()
+
+
+@pytest.mark.parametrize("value", ["text", ["job"], {}])
+def test_what_is_yielded_and_is_no_pause(value):
+    def schedule(self):
+        yield value
+
+    text = errors_of(waiting(schedule))
+    assert "was yielded: expected a plain yield, or seconds to pause" in text
+    assert "in schedule\n    yield value" in text
+
+
+@pytest.mark.parametrize("value", ["text", ["job"], 0])
+def test_what_is_returned_and_is_no_generator(value):
+    text = errors_of(waiting(lambda self: value))
+    assert f"{value!r} was returned: expected nothing, or a generator" in text
+
+
+def waiting(schedule):
+    """A scheduler with one job in its queue."""
+    instance = FakeInstance()
+    instance.load(type("Mistaken", (Scheduler,), {"schedule": schedule}))
+    instance.submit(1)
+    return instance
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [("shedule", "schedule"), ("forcast", "forecast"), ("prioritise", "prioritize"), ("resource_updated", None),
+     ("ressource_update", "resource_update"), ("allocate", None), ("_shedule", None)],
+)  # fmt: skip
+def test_a_misspelled_override(name, meant):
+    instance = FakeInstance()
+    policy = type("Misspelled", (Scheduler,), {name: lambda self: None})
+    if meant is None:
+        instance.load(policy)
+    else:
+        with pytest.raises(SchedulerErrors, match=rf"Misspelled\.{name}\(\).*is {meant}\(\) meant"):
+            instance.load(policy)
+
+
+def test_a_method_that_is_called_is_not_misspelled():
+    class Mine(Scheduler):
+        def schedule(self):
+            self.shedule()
+
+        def shedule(self):
+            pass
+
+    FakeInstance().load(Mine)
+
+
+def test_a_misspelled_method_of_a_rule():
+    class Rule(AdmissionRule):
+        def chek(self, job):
+            return None
+
+    class Policy(PolicyScheduler):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.add_rule(Rule(self))
+
+    with pytest.raises(SchedulerErrors, match=r"Rule\.chek\(\).*is check\(\) meant"):
+        FakeInstance().load(Policy)
+
+
+def test_a_job_that_is_denied_without_a_reason():
+    instance = loaded(lambda self, job: job.request.deny(None))
+    instance.submit(1)
+    instance.run_until_idle()
+    assert [text for _, text in instance.log if "not told why" in text]
