@@ -45,7 +45,7 @@ def R_on(rank, cores="0-1"):
     [
         (None, "R: expected an object with execution, got None"),
         ("R", "got 'R'"),
-        ({"version": 1, "execution": {"R_lite": []}}, "execution.R_lite: expected an array that is not empty"),
+        ({"version": 1, "execution": {"R_lite": []}}, "execution.R_lite: empty"),
         (R_on(7), "ƒ.*: the instance has no rank 7"),
         (R_on(0, "0-9"), "rank 0 has no core 0-9"),
     ],

@@ -16,6 +16,63 @@ BROKEN = {
 }
 
 
+#: What schedule() does with the first of its queue -> what the job manager says to that.
+ANSWERS = {
+    "none": ("job.request.success(None)", "malformed sched.alloc response: R: expected an object with execution"),
+    "invented": ("job.request.success(R_on(9999))", "sched.alloc response for job [0-9]+: the instance has no rank 9999"),
+    "twice": ("job.request.success(R_on(0))", "core .* of rank 0 is job [0-9]+'s"),
+    "malformed": ("self.handle.respond(job.request.msg, {'id': job.jobid, 'type': 2, 'note': 3})", "malformed"),
+    "again": (
+        "self.alloc_deny(job.request.msg, 'no'); self.alloc_deny(job.request.msg, 'no')",
+        "sched.alloc response for job [0-9]+ without a request ignored",
+    ),
+}  # fmt: skip
+POLICY = """
+from flux.scheduler import Scheduler
+
+def R_on(rank):
+    lite = [{"rank": f"{rank}", "children": {"core": "0"}}]
+    return {"version": 1, "execution": {"R_lite": lite, "starttime": 0, "expiration": 0, "nodelist": ["n"]}}
+
+class Mine(Scheduler):
+    def schedule(self):
+        while self._queue:
+            job = self._queue.pop(0)
+            STEP
+
+def mod_main(h, *args):
+    Mine(h, *args).run()
+"""
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+@pytest.mark.parametrize("kind", sorted(ANSWERS))
+def test_an_answer_that_no_job_manager_should_take(tmp_path, kind, engine):
+    step, said = ANSWERS[kind]
+    (tmp_path / f"{kind}.py").write_text(POLICY.replace("STEP", step))
+    done = flux(
+        "sample", "--jobs=20", f"--engine={engine}", "--scheduler", tmp_path / f"{kind}.py", "-q", code=1
+    )  # fmt: skip
+    assert re.search(rf"flux-simulate: {kind}: failed: job-manager: .*{said}", done.stderr)
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_figures_of_a_policy_that_denies_jobs_carry_a_warning(tmp_path, engine):
+    (tmp_path / "denies.py").write_text(
+        counting("if self._queue and self.passes in (3, 5): self._queue.pop(0).request.deny('no')")
+    )
+    done = flux(
+        "sample", "--jobs=20", f"--engine={engine}", "--scheduler", tmp_path / "denies.py",
+        "--scheduler=sched-fifo",
+    )  # fmt: skip
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("denies (2 refused)")]
+    assert row.split()[4] == "18/20"
+    assert (
+        "jobs were refused by the scheduler that another started: its figures are those of the jobs"
+        in done.stdout
+    )
+
+
 def counting(step):
     """The guide's first scheduler, which counts its passes, and does something at the begin of each."""
     return first_scheduler("self.passes += 1\n" + step, "    passes = 0")

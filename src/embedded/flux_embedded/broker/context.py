@@ -27,6 +27,7 @@ class BrokerContext:
         kernel, attrs, config, hosts, environ: as above; ``config`` is replaced as a whole when the
             configuration is loaded anew, never changed
         ring (LogRing): the log
+        acquired (AcquireStream): what the scheduler has been told of resources, or None: there is no service for them
         job_R (dict): resources of the job in which the instance runs, or None
         fatal: None, or ``fatal(text)``: called when a module failed and the instance may not go on
     """
@@ -40,6 +41,7 @@ class BrokerContext:
         self.environ = os.environ if environ is None else environ
         self.ring = LogRing(self.attrs, self.time)
         self.fatal = None
+        self.acquired = None
         self.job_R = None
         define = self.attrs.define
         define("size", kernel.size)

@@ -8,6 +8,7 @@ the masks, since it is there to find their mistakes.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 from flux.resource.pool.masks import idset_text, members, parse_idset, quote
@@ -38,8 +39,9 @@ class Allocations:
     def __init__(self, R: dict[str, Any] | None = None) -> None:
         #: [(mask of ranks, children)]
         self._there: list[tuple[int, Children]] = []
-        #: ranks that may not be given away
-        self._down = 0
+        #: ranks that may not be given away, those of which that will be so, and from when on
+        self._down = self._going_down = 0
+        self._since = -inf
         #: jobid -> [(mask of ranks, children)]
         self._held: dict[int, list[tuple[int, Children]]] = {}
         #: children -> mask of the ranks where some job holds just these
@@ -55,19 +57,25 @@ class Allocations:
         self._there = _entries(R)
         self._have.clear()
 
-    def set_up(self, ranks: str) -> None:
-        """The scheduler knows that these ranks (an idset) are up, and no others."""
+    def set_up(self, ranks: str, since: float = -inf) -> None:
+        """These ranks (an idset) are up, and no others.
+
+        Args:
+            since (float): until then, seconds since the epoch, the scheduler may not have heard of those that went down
+        """
         everything = 0
         for there, _ in self._there:
             everything |= there
-        self._down = everything & ~parse_idset(ranks)
+        self._going_down, self._since = everything & ~parse_idset(ranks), since
+        self._down &= self._going_down
 
-    def take(self, jobid: int, R: Any) -> str | None:
+    def take(self, jobid: int, R: Any, now: float = inf) -> str | None:
         """A job is given resources: enter them, and say what is wrong with them.
 
         Args:
             jobid (int): the job
             R: what the scheduler answered
+            now (float): when, seconds since the epoch
 
         Returns:
             str: what is wrong, for a log; None: nothing
@@ -76,6 +84,8 @@ class Allocations:
             ValueError: it is no R (RFC 20); nothing is entered
         """
         entries = _entries(R)
+        if not entries:
+            raise ValueError("execution.R_lite: empty")
         hosts = R["execution"].get("nodelist")
         if (
             not isinstance(hosts, list)
@@ -83,6 +93,8 @@ class Allocations:
             or not all(isinstance(one, str) for one in hosts)
         ):
             raise ValueError("execution.nodelist: expected an array of hostlists")
+        if now > self._since:
+            self._down = self._going_down
         wrong = None
         held = self._held.setdefault(jobid, [])
         for ranks, key in entries:
@@ -176,8 +188,8 @@ def _entries(R: Any) -> list[tuple[int, Children]]:
     if R.get("version", 1) != 1:
         raise ValueError(f"R: version: expected 1, got {quote(R['version'])}")
     lite = R["execution"].get("R_lite")
-    if not isinstance(lite, list) or not lite:
-        raise ValueError("execution.R_lite: expected an array that is not empty")
+    if not isinstance(lite, list):
+        raise ValueError(f"execution.R_lite: expected an array, got {quote(lite)}")
     found = []
     for entry in lite:
         if not isinstance(entry, dict) or not isinstance(entry.get("children"), dict):

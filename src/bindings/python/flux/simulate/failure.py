@@ -10,6 +10,7 @@ import io
 import sys
 import traceback
 
+from flux.simulate.engine.manager import COMPLAINT
 from flux.simulate.results.outcome import PREEMPTED, REJECTED
 from flux_embedded.broker.pymodule import LoaderExit
 from flux_embedded.formats import states
@@ -109,6 +110,12 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None):
         ended_at (float or None): when the scheduler ended with work left, seconds since the workload began
     """
     found = []
+    objections = [
+        text for _, level, text in lines if level <= LOG_ERR and text.startswith(COMPLAINT)
+    ]
+    if objections:
+        more = f" (and {len(objections) - 1:,} more)" if len(objections) > 1 else ""
+        found.append(f"{objections[0]:.500}{more}")
     trace = _first_traceback(lines)
     if trace is not None:
         found.append(from_file(trace, path))

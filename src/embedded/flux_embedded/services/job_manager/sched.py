@@ -17,7 +17,7 @@ import itertools
 
 from flux_embedded.formats import idset, rset
 from flux_embedded.formats.jsontext import dumps
-from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
+from flux_embedded.formats.levels import LOG_ERR, LOG_INFO
 from flux_embedded.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, SCHED
 from flux_embedded.kernel.service import Malformed
 
@@ -36,6 +36,7 @@ class Sched:
         holders: ``holders(partial_ok)`` gives the jobs that hold resources; OSError if some of them have given back a
             part, and the scheduler does not know of that
         ended: ``ended(job)`` is called when a request was given up for a job that may have left SCHED
+        acquired: ``acquired()`` gives the `AcquireStream` of the resource service, or None
 
     Attributes:
         sender: who said hello, None without
@@ -45,13 +46,16 @@ class Sched:
         queued (int): jobs waiting to be sent
     """
 
-    def __init__(self, service, jobs, events, queues, holders, ended):
+    def __init__(self, service, jobs, events, queues, holders, ended, acquired):
         self.service = service
         self.jobs = jobs
         self.events = events
         self.queues = queues
         self._holders = holders
         self._ended = ended
+        self._acquired = acquired
+        #: what jobs hold, to check what the scheduler gives away; None: it has acquired nothing
+        self._allocations = None
         self.sender = None
         self.is_ready = False
         self.limit = 0
@@ -75,7 +79,14 @@ class Sched:
             raise OSError(errno.EPROTO, "sched-hello: partial-ok must be true or false")
         if self.sender is not None:
             self._suspend("replaced by a new hello")
-        for job in self._holders(partial_ok):
+        holders = self._holders(partial_ok)
+        stream = self._acquired()
+        self._allocations = None if stream is None else stream.told
+        for job in holders:
+            if self._allocations is not None:
+                self._allocations.take(job.id, job.R)
+                if job.freed:
+                    self._allocations.give_back(job.id, idset.text(job.freed))
             answer = {
                 "id": job.id,
                 "priority": max(job.priority, 0),
@@ -252,15 +263,18 @@ class Sched:
         try:
             job = self.pending.get(body["id"])
             kind = body["type"]
+            if job is not None and kind == SUCCESS and self._allocations is not None:
+                wrong = self._allocations.take(job.id, body.get("R"), self.service.kernel.time)
+                if wrong is not None:
+                    self.service.log(LOG_ERR, f"sched.alloc response for job {job.id}: {wrong}")
             if not self.is_well_formed(kind, body):
-                raise ValueError("malformed")
-        except (TypeError, KeyError, ValueError):
-            self._failed(f"malformed sched.alloc response: {msg.payload_str}")
+                raise ValueError("see RFC 27")
+        except (TypeError, KeyError, ValueError) as exc:
+            self._failed(f"malformed sched.alloc response: {exc}: {msg.payload_str}")
             return
         if job is None:
-            self.service.log(
-                LOG_DEBUG, f"sched.alloc response for job {body['id']} without a request ignored"
-            )
+            text = f"sched.alloc response for job {body['id']} without a request ignored"
+            self.service.log(LOG_ERR, text)
         elif kind == ANNOTATE:
             self.annotate(job, body["annotations"])
         elif kind == SUCCESS:
@@ -366,6 +380,9 @@ class Sched:
 
     def give_back(self, id, R, final=True):
         """Send ``sched.free``, if there is a scheduler that knows of the job."""
+        if self._allocations is not None:
+            ranks = None if final else idset.text(rset.ranks(R))
+            self._allocations.give_back(id, ranks)
         if self.is_ready:
             payload = {"id": id, "R": R, "final": final}
             self.events.send(self.service.h.send_untagged, "sched.free", payload)

@@ -93,6 +93,7 @@ class JobManager(Service):
             queues,
             holders=lambda partial_ok: self.housekeeping.holders(partial_ok),
             ended=lambda job: self.life.alloc_ended(job),
+            acquired=lambda: ctx.acquired,
         )
         self.housekeeping = Housekeeping(self, jobs, events, sched, self.waits)
         self.jobtap = jobtap = Jobtap(self, jobs, events, queues, sched, self.config)

@@ -12,14 +12,18 @@ class AcquireStream:
 
     Args:
         service (Service): answers on its behalf
+        patience (float): seconds that the holder has to hear of ranks that went down
 
     Attributes:
+        told (Allocations): the resources as the holder knows them, for whoever checks what it gives away; None before
         request (Message): the holder's request, or None
         muted (bool): nothing more is sent (the instance ends)
     """
 
-    def __init__(self, service):
+    def __init__(self, service, patience=1.0):
         self.service = service
+        self.patience = patience
+        self.told = None
         self.request = None
         self.muted = False
         self._ranks = []  # bounds: what is in `resources` and has not been shrunk
@@ -38,6 +42,11 @@ class AcquireStream:
         self.request = msg
         self._ranks = ranks
         self._up = idset.intersect(up, ranks)
+        # Not before a scheduler is there: it takes the bindings, which a broker need not have imported.
+        from flux.resource.allocations import Allocations
+
+        self.told = Allocations(R)
+        self.told.set_up(idset.encode(self._up))
         self.service.respond(msg, {"resources": R, "up": idset.encode(self._up)})
 
     def close(self, sender):
@@ -63,6 +72,7 @@ class AcquireStream:
         # A rank that goes for good is always in "down" too, even one that was down before (RFC 28).
         became_down = idset.union(idset.difference(self._up, up), shrink)
         self._up = up
+        self.told.set_up(idset.encode(up), self.service.kernel.time + self.patience)
         answer = self._properties(properties or {})
         for key, bounds in (("up", became_up), ("down", became_down), ("shrink", shrink)):
             if bounds:

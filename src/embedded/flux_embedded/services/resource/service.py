@@ -43,7 +43,7 @@ class Resource(Service):
                     errno.EINVAL, f"resource: unknown argument {arg!r}: expected noverify"
                 )
         self.state = ResourceState(ctx.kernel.size)
-        self.acquired = AcquireStream(self)
+        self.acquired = ctx.acquired = AcquireStream(self)
         self._waiting = []  # requests of monitor-waitup
         self._method = None  # how R was found
         self.journal = Journal(self, self._store)

@@ -11,13 +11,13 @@ import shlex
 
 from flux.simulate.engine.lean import EPOCH
 from flux.simulate.engine.loop import Handle
-from flux.simulate.engine.manager import preempted_for
+from flux.simulate.engine.manager import COMPLAINT, preempted_for
 from flux.simulate.job import followers, jobspec, userids
 from flux.simulate.workload.record import OptionError
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
 from flux_embedded.formats import states
-from flux_embedded.formats.levels import LOG_WARNING
+from flux_embedded.formats.levels import LOG_ERR, LOG_WARNING
 from flux_embedded.kernel import VirtualClock
 from flux_embedded.kernel.handle import RPC_STREAMING
 from flux_embedded.kernel.kernel import Kernel
@@ -98,13 +98,16 @@ class _Log:
         ring.follow(self._take)
 
     def _take(self, entry):
-        if entry.level > LOG_WARNING or entry.name not in self._names:
+        text = entry.text
+        if entry.name == "job-manager" and entry.level <= LOG_ERR:
+            text = f"{COMPLAINT}{text}"
+        elif entry.level > LOG_WARNING or entry.name not in self._names:
             return
-        when, level, text = self.lines[-1] if self.lines else (None, None, "")
-        if when == entry.timestamp and level == entry.level:
-            self.lines[-1] = (when, level, f"{text}\n{entry.text}")
+        when, level, former = self.lines[-1] if self.lines else (None, None, "")
+        if when == entry.timestamp and level == entry.level and entry.name in self._names:
+            self.lines[-1] = (when, level, f"{former}\n{text}")
         else:
-            self.lines.append((entry.timestamp, entry.level, entry.text))
+            self.lines.append((entry.timestamp, entry.level, text))
 
 
 def plugin_of(text):

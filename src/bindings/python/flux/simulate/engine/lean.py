@@ -118,7 +118,12 @@ class LeanEngine:
         self.resource = peers.Resource(self.kernel, machine.R, config)
         users = userids([*jobs, *(job for job, _, _, _ in running)])
         self.manager = Manager(
-            self.kernel, self, config.get("queues"), default_queue(config), users
+            self.kernel,
+            self,
+            lambda: self.resource.acquired,
+            config.get("queues"),
+            default_queue(config),
+            users,
         )
         self.info = peers.JobInfo(self.kernel, self.manager)
         self.kvs = peers.Kvs(self.kernel)

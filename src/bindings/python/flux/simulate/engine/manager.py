@@ -13,7 +13,7 @@ import re
 from flux.simulate.engine.loop import LastMessage, MadeMessage, Peer
 from flux.simulate.job import jobspec
 from flux_embedded.formats import jobid, rset, states
-from flux_embedded.kernel.message import OWNER, REQUEST
+from flux_embedded.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
 from flux_embedded.services.job_manager.job import Jobs, SchedulableJob
 from flux_embedded.services.job_manager.queues import Queues
 from flux_embedded.services.job_manager.sched import SUCCESS, Sched
@@ -27,6 +27,9 @@ def priority_of(urgency):
     """The priority that a job manager gives a job of this urgency."""
     return _PRIORITIES.get(urgency, urgency)
 
+
+#: What the job manager's entries in the log begin with.
+COMPLAINT = "job-manager: "
 
 _FOR = re.compile(r"preempted for (\S+)")
 
@@ -83,7 +86,7 @@ class ActiveJob(SchedulableJob):
 
 
 class QuickSched(Sched):
-    """The requests for resources, with a shorter look at each R: ``check`` has the long one."""
+    """The requests for resources, with a shorter look at the form of each R: `Allocations` has another."""
 
     @staticmethod
     def is_well_formed(kind, body):
@@ -91,10 +94,7 @@ class QuickSched(Sched):
             return Sched.is_well_formed(kind, body)
         execution = body["R"]["execution"]
         entries = execution["R_lite"]
-        return bool(execution["nodelist"]) and all(
-            isinstance(entry["rank"], str) and isinstance(entry["children"], dict)
-            for entry in entries
-        )
+        return bool(execution["nodelist"]) and bool(entries)
 
 
 class Manager(Peer):
@@ -104,6 +104,7 @@ class Manager(Peer):
         kernel (Loop): the kernel
         observer: is told of ``began(job)``, ``rejected(job, note)``, ``ended(job, how)`` with how a `states`
             result, and ``annotated(job)``
+        acquired: see `Sched`
         queues (dict): the configuration's ``queues`` table
         default_queue (str): of jobs that name none, where there are queues
         userids (dict): user of a job -> user id
@@ -116,7 +117,7 @@ class Manager(Peer):
 
     name = "job-manager"
 
-    def __init__(self, kernel, observer, queues=None, default_queue=None, userids=None):
+    def __init__(self, kernel, observer, acquired, queues=None, default_queue=None, userids=None):
         super().__init__(kernel)
         self.h = self
         self.observer = observer
@@ -126,7 +127,6 @@ class Manager(Peer):
         self.waiting = 0
         self.running = 0
         self.pump_wanted = False
-        self.complaints = []
         self.extra = 0
         self._specs = {}
         self.queues = Queues()
@@ -137,7 +137,13 @@ class Manager(Peer):
         self.table = Jobs()
         self.table.active = self.jobs
         self.sched = QuickSched(
-            self, self.table, self, self.queues, holders=self.holders, ended=self.alloc_ended
+            self,
+            self.table,
+            self,
+            self.queues,
+            holders=self.holders,
+            ended=self.alloc_ended,
+            acquired=acquired,
         )
         self.methods = {
             "sched-hello": self.sched.hello,
@@ -270,8 +276,6 @@ class Manager(Peer):
             self.send_message(LastMessage(REQUEST, topic, None, obj))
 
     def notify(self, topic, obj):
-        from flux_embedded.kernel.message import FLAG_NORESPONSE
-
         self.tell(topic, obj, FLAG_NORESPONSE)
 
     def post(self, active, name, context=None):
@@ -305,7 +309,7 @@ class Manager(Peer):
         return self.extra
 
     def log(self, level, text):
-        self.complaints.append(text)
+        self.tell("log.append", {"level": level, "text": f"{COMPLAINT}{text}"}, FLAG_NORESPONSE)
 
     # -- messages -------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ class Resource(Peer):
         super().__init__(kernel)
         self.state = ResourceState(0)
         self.state.define(Inventory(R), config)
-        self.acquired = AcquireStream(self)
+        self.acquired = AcquireStream(self, patience=0.0)
         self.methods = {"acquire": self._acquire}
         #: [(seconds since the epoch, bounds of the ranks that may be used from then on)]
         self.history = [(kernel.time, self.state.up)]

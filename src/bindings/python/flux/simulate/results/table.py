@@ -104,6 +104,10 @@ def label(summary):
         return f"{summary['policy']} (failed)"
     if summary.get("interrupted"):
         return f"{summary['policy']} (interrupted)"
+    refused = summary["figures"].get("rejected")
+    if refused:
+        # Its jobs are not all jobs: who refuses the long waits has short ones.
+        return f"{summary['policy']} ({refused:,} refused)"
     return summary["policy"]
 
 
@@ -172,7 +176,13 @@ def remarks(summaries, with_failures=True):
                 f"{name}: interrupted: the figures are of the jobs that had started by then"
             )
         if figures["rejected"]:
-            found.append(f"{name}: {figures['rejected']:,} jobs were refused by the scheduler")
+            text = f"{name}: {figures['rejected']:,} jobs were refused by the scheduler"
+            if any(
+                not one.get("failed") and one["figures"]["rejected"] < figures["rejected"]
+                for one in summaries
+            ):
+                text += " that another started: its figures are those of the jobs that it chose, and compare with no others"
+            found.append(text)
         if figures.get("preempted"):
             found.append(
                 f"{name}: {figures['preempted']:,} jobs were ended to make way for others, with which"
