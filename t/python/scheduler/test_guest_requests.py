@@ -67,6 +67,17 @@ def test_a_count_of_many_ranges_is_refused(rig):
     assert "longer than 256 characters" in rig.ask("sched.when", {"jobspec": spec})[1]
 
 
+@pytest.mark.parametrize("name", ["queue", "bank", "reservation"])
+def test_a_name_of_any_length_is_refused(rig, name):
+    """Tables are looked into by it, and one that is left out would go round a limit."""
+    spec = jobspec(1, **{name: "x" * 257})
+    rig.client.userid, rig.client.rolemask = 0, 1
+    assert "257 characters" in rig.ask("feasibility.check", {"jobspec": spec})[1]
+    rig.alloc(1, spec)
+    rig.settle()
+    assert "257 characters" in rig.denied(1)
+
+
 # -- what is kept of requests that are gone --------------------------------------------------------
 
 

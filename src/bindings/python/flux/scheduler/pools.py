@@ -14,6 +14,7 @@ from typing import Any, Callable
 from flux.resource.pool.remembered import Remembered, count_kept, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+from flux.scheduler.attributes import SystemAttributes
 
 #: A dotted name, optionally a class in it. R is not always trusted: nothing else is imported.
 _URI = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*(:[A-Za-z_]\w*)?", re.ASCII)
@@ -221,6 +222,21 @@ class Unread:
         self.reason = reason
 
 
+#: Names in a jobspec that tables are looked into by, and how many characters each may have.
+NAMES = ("queue", "bank", "reservation")
+MAX_NAME = 256
+
+
+def _check_names(jobspec: dict[str, Any]) -> None:
+    attributes = SystemAttributes.of(jobspec)
+    for name in NAMES:
+        value = attributes.get(name)
+        if isinstance(value, str) and len(value) > MAX_NAME:
+            raise ValueError(
+                f"{name}: a name of {len(value)} characters, at most {MAX_NAME} are read"
+            )
+
+
 class PoolBug(ValueError):
     """The pool failed on a jobspec in a way that is not the jobspec's fault; ``__cause__`` has
     how."""
@@ -269,6 +285,7 @@ class RequestParser:
         found = self._known.get(key)
         if found is None:
             make_room()
+            _check_names(jobspec)
             found = self._remember(key, len(text), self._parse(jobspec))
         request, bare = found
         return request.with_jobspec(read or jobspec) if bare else request

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.masks import idset_text
 from flux.resource.pool.rank_counts import RankCounts
+from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
     from flux.resource.plan.promise import Promise
@@ -115,7 +116,7 @@ class Claims:
         self._on: list[_Owners] = []
         self._claimed: list[_Owners] = []
         #: by claimant, what `apart_from` has found since the last change
-        self._apart: dict[Claimant, int] = {}
+        self._apart: Remembered[Claimant, int] = Remembered()
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """A job is on some ranks."""

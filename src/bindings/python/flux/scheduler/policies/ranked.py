@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from flux.resource.pool.remembered import Remembered
 from flux.scheduler.policies.ranks import usable
 from flux.scheduler.queue import in_steps
 
@@ -59,7 +60,7 @@ class RankedPasses:
         #: set while a pass is under way: another one is wanted after it
         self.again = False
         # Signatures of jobs that could run if all was up and free.
-        self._feasible: set[Any] = set()
+        self._feasible: Remembered[Any, bool] = Remembered()
         # Jobs that had a promise in a plan that is void.
         self._lost: list[PendingJob] = []
         # What this turn has done, in jobs tried; and whether the plan may have become void since it
@@ -67,7 +68,7 @@ class RankedPasses:
         self._effort = 0
         self._unsure = False
         # For which ranks a job of this signature waits for others, in this pass.
-        self._turns: dict[Any, int] = {}
+        self._turns: Remembered[Any, int] = Remembered()
         # Whether a request of this signature fits what is free, until something starts.
         self._free: dict[Any, bool] = {}
 
@@ -249,7 +250,7 @@ class RankedPasses:
                 policy.forget(job)
                 policy.refuse(job, error)
             elif job.signature is not None:
-                self._feasible.add(job.signature)
+                self._feasible[job.signature] = True
 
     def could_start(self) -> Generator[None, None, bool]:
         """Whether one of the jobs that fit what is free may be one that starts in this pass."""
