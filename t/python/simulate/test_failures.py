@@ -73,6 +73,35 @@ def test_figures_of_a_policy_that_denies_jobs_carry_a_warning(tmp_path, engine):
     )
 
 
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_a_module_that_does_not_run(tmp_path, engine):
+    (tmp_path / "idle.py").write_text(POLICY.replace("STEP", "pass").replace(".run()", ""))
+    done = flux(
+        "sample", "--jobs=5", f"--engine={engine}", "--scheduler", tmp_path / "idle.py", "-q", code=1
+    )  # fmt: skip
+    assert re.search(r"the scheduler ended after .*does mod_main\(\) call run\(\)", done.stderr)
+
+
+def test_a_loop_without_end_is_named_with_its_line(tmp_path, monkeypatch, capsys):
+    from flux.scheduler.testing import watchdog
+    from flux.simulate import policy
+    from flux.simulate.run import Settings, simulate
+    from flux.simulate.trace import sample_path
+    from flux.simulate.workload.build import Options, build
+
+    # It ends after all, or there would be no test.
+    step = "end = time.process_time() + 0.5\n            while time.process_time() < end: pass"
+    path = tmp_path / "loops.py"
+    path.write_text("import time\n" + POLICY.replace("STEP", step))
+    monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.1)
+    (mine,) = policy.parse([str(path)])
+    simulate(build(Options(traces=[sample_path()], jobs=1)), mine, Settings())
+    assert re.search(
+        r"loops has not come back to its reactor .*: it is at .*/loops.py:1[0-9] \(schedule\)",
+        capsys.readouterr().err,
+    )
+
+
 def counting(step):
     """The guide's first scheduler, which counts its passes, and does something at the begin of each."""
     return first_scheduler("self.passes += 1\n" + step, "    passes = 0")

@@ -120,7 +120,8 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None):
     if trace is not None:
         found.append(from_file(trace, path))
     if ended_at is not None:
-        found.append(f"the scheduler ended after {ended_at:g} s, with jobs left")
+        unless = " (does mod_main() call run()?)" if ended_at <= 0 else ""
+        found.append(f"the scheduler ended after {ended_at:g} s, with jobs left{unless}")
     stranded = [] if is_excused else unstarted(outcome)
     if stranded:
         ids = ", ".join(outcome.workload.jobs[i].id for i in stranded[:3])

@@ -19,11 +19,11 @@ class EndlessLoop(BaseException):
 class Watchdog:
     """A context manager: while it lasts, a turn that takes too much processor time is reported.
 
-    It counts processor time, so that neither a debugger nor a busy machine sets it off. It uses SIGVTALRM, and so does nothing
+    It counts processor time, so that neither a debugger nor a busy machine sets it off. It uses SIGPROF, and so does nothing
     but in the main thread, and leaves a program alone that uses that signal itself.
 
     Args:
-        turns: ``turns()`` gives a number that grows with each turn
+        turns: ``turns()`` gives a value that is another in each turn
         report: ``report(where, seconds)`` is called with the place where the scheduler is, after LONGEST_TURN and again after
             each further one; what it raises, the scheduler's code raises there
         path (str): a file that is named if any of its code is under way; else the innermost is
@@ -38,7 +38,7 @@ class Watchdog:
         self._turns = turns
         self._report = report
         self._path = path
-        self._seen = -1
+        self._seen: Any = None
         self._periods = 0
         self._is_on = False
 
@@ -46,17 +46,17 @@ class Watchdog:
         self._seen, self._periods = self._turns(), 0
         if (
             threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
+            and signal.getsignal(signal.SIGPROF) == signal.SIG_DFL
         ):
-            signal.signal(signal.SIGVTALRM, self._look)
-            signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_TURN, LONGEST_TURN)
+            signal.signal(signal.SIGPROF, self._look)
+            signal.setitimer(signal.ITIMER_PROF, LONGEST_TURN, LONGEST_TURN)
             self._is_on = True
         return self
 
     def __exit__(self, *exc: Any) -> None:
         if self._is_on:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, signal.SIG_DFL)
             self._is_on = False
 
     def _look(self, signum: int, frame: types.FrameType | None) -> None:

@@ -9,6 +9,7 @@ length ends in another round of the same instant.
 import heapq
 import math
 import os
+import sys
 
 from flux.simulate.engine import peers
 from flux.simulate.engine.loop import Loop, Scheduler
@@ -145,15 +146,28 @@ class LeanEngine:
         """Seconds since the workload began."""
         return self.kernel.time - self.epoch
 
+    def _place_of_scheduler(self):
+        return self.kernel.steps, len(self.task.inbox)
+
+    def _stuck(self, where, seconds):
+        print(
+            f"{self.name} has not come back to its reactor for {seconds:.0f} s of processor time: it is at {where}",
+            file=sys.stderr,
+            flush=True,
+        )
+
     def run(self):
         """Run until every job has ended, or nothing more can happen.
 
         Raises:
             whatever the module raises
         """
+        from flux.scheduler.testing.watchdog import Watchdog
+
         while True:
             self.task = Scheduler(self.kernel, self.name, self.path, self.args, self.forecast)
-            self.task.run()
+            with Watchdog(self._place_of_scheduler, self._stuck, self.path):
+                self.task.run()
             if self.kernel.failure is not None:
                 raise self.kernel.failure
             self._unload()

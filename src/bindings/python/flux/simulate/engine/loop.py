@@ -83,6 +83,8 @@ class Loop(Kernel):
         self.advance = advance
         self.flush = flush
         self.task = None
+        #: how often the scheduler has had nothing to do
+        self.steps = 0
         #: what went wrong in a peer
         self.failure = None
 
@@ -128,6 +130,7 @@ class Loop(Kernel):
 
     def _step(self):
         """Let one thing happen; returns whether there was any."""
+        self.steps += 1
         self.ready.clear()
         if self.flush():
             return True

@@ -86,15 +86,11 @@ class ActiveJob(SchedulableJob):
 
 
 class QuickSched(Sched):
-    """The requests for resources, with a shorter look at the form of each R: `Allocations` has another."""
+    """The requests for resources, with one look at the form of each R: that of `Allocations`."""
 
     @staticmethod
     def is_well_formed(kind, body):
-        if kind != SUCCESS or type(body["id"]) is not int:
-            return Sched.is_well_formed(kind, body)
-        execution = body["R"]["execution"]
-        entries = execution["R_lite"]
-        return bool(execution["nodelist"]) and bool(entries)
+        return kind == SUCCESS or Sched.is_well_formed(kind, body)
 
 
 class Manager(Peer):
