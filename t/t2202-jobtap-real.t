@@ -195,6 +195,36 @@ test_expect_success 'signals, blocking on the job manager, and ending the proces
 	jobtap load $(pwd)/forbidden.so && flux run true && jobtap remove forbidden.so &&
 	test $(flux dmesg | grep -c "forbidden: ") = 12
 '
+test_expect_success 'a child process that comes back from a callback is ended' '
+	plugin forks <<-EOT &&
+	import os
+	def child(p, how):
+	    pid = os.fork()
+	    if not pid:
+	        if how == "raises":
+	            raise ValueError("in the child")
+	        return
+	    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+	    p.handle.log(6, f"forks: {how}: {status}")
+	def plugin_init(p):
+	    child(p, "init")
+	    p.add_handler("job.validate", validate)
+	    p.add_handler("job.state.run", lambda p, topic, args: child(p, "raises"))
+	    p.handle.timer_watcher_create(0.01, lambda *args: child(p, "timer")).start()
+	def validate(p, topic, args):
+	    child(p, "returns")
+	EOT
+	flux dmesg -C &&
+	jobtap load $(pwd)/forks.so && run_timeout 20 flux run true && sleep 0.2 && jobtap remove forks.so &&
+	flux dmesg | grep -o "forks: [a-z]*: [0-9]*" | sort >out &&
+	cat >expected <<-EOT &&
+	forks: init: 0
+	forks: raises: 1
+	forks: returns: 0
+	forks: timer: 0
+	EOT
+	test_cmp expected out && run_timeout 20 flux run true
+'
 test_expect_success 'what timers, futures and services raise is logged, and ends nothing' '
 	plugin later <<-EOT &&
 	def plugin_init(p):

@@ -23,7 +23,14 @@ from _flux_jobtap_values import everything, fetch, forget_jobspecs, keys, set_ty
 
 from _flux._core import ffi as core_ffi
 from _flux._core import lib as core_lib
-from flux.jobtap import perilogs, plugin_file, plugin_resources, thread_guard, validation
+from flux.jobtap import (
+    perilogs,
+    plugin_file,
+    plugin_resources,
+    process_guard,
+    thread_guard,
+    validation,
+)
 from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import (
     FAILURES,
@@ -158,7 +165,10 @@ class PluginHost:
             )
             self.plugin_resources.name = plugin.name
             self.set_name(plugin, service_name(plugin.name))
-            answer = plugin_file.run_plugin_file(path)(plugin)
+            try:
+                answer = plugin_file.run_plugin_file(path)(plugin)
+            finally:
+                process_guard.end_child()
             read_answer(answer, "plugin_init", plugin.name)
         except FAILURES as exc:
             self.error = self._init_error(exc)
@@ -210,7 +220,10 @@ class PluginHost:
         self.perilogs.enter()
         failed = True
         try:
-            answer = callback(self.plugin, topic, view)
+            try:
+                answer = callback(self.plugin, topic, view)
+            finally:
+                process_guard.end_child()
             if answer is not None:
                 answer = read_answer(answer, topic, self.plugin.name)
                 if answer:
@@ -644,7 +657,10 @@ class PluginHost:
         """Call the plugin's function for a request to one of its services."""
         try:
             with self.perilogs.call(f"{self.plugin.name}: service {topic.partition('.')[2]}"):
-                callback(self.plugin, msg)
+                try:
+                    callback(self.plugin, msg)
+                finally:
+                    process_guard.end_child()
         except OSError as exc:
             self.handle.respond_error(msg, exc.errno or errno.EINVAL, describe(exc))
         except FAILURES as exc:
@@ -667,7 +683,10 @@ class PluginHost:
             plugin.end()
             if callback is not None:
                 try:
-                    callback(plugin, "plugin.exit", FrozenDict())
+                    try:
+                        callback(plugin, "plugin.exit", FrozenDict())
+                    finally:
+                        process_guard.end_child()
                 except FAILURES as exc:
                     self.report("plugin.exit", exc)
         self.plugin_resources.end(drop_future)

@@ -16,6 +16,7 @@ from threading import get_ident
 from typing import Any, NoReturn
 
 from flux.jobtap.errors import FAILURES
+from flux.jobtap.process_guard import end_child
 
 #: Services that the job manager answers itself, and methods of others that ask the job manager
 #: before they answer.
@@ -137,7 +138,10 @@ class PluginResources:
                 return
             try:
                 with self._enter():
-                    callback(*args, **kwargs)
+                    try:
+                        callback(*args, **kwargs)
+                    finally:
+                        end_child()
             except FAILURES as exc:
                 self._report(where, exc)
 

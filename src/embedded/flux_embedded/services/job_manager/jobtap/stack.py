@@ -116,7 +116,10 @@ class Jobtap:
         perilogs = self.host.states[plugin].perilogs
         try:
             with perilogs.call(f"{plugin.name}: {what}"):
-                yield
+                try:
+                    yield
+                finally:
+                    process_guard.end_child()
         finally:
             self._guests.remove(plugin)
             task.handle = former
