@@ -63,3 +63,10 @@ def test_of_a_job_whose_pool_keeps_no_jobspec():
     assert SystemAttributes.of_job(job(asks)).queue == "batch"
     assert SystemAttributes.of_job(job(object())).queue is None
     assert SystemAttributes.of_job(job(None)).queue is None
+
+
+def test_names_of_users_cannot_change_a_terminal_or_a_log():
+    odd = {"bank": "physics\x1b[2J\nroot", "queue": "a\x07", "reservation": "b\x9b"}
+    attributes = SystemAttributes.of({"attributes": {"system": odd}})
+    assert attributes.bank == "physics?[2J?root"
+    assert (attributes.queue, attributes.reservation) == ("a?", "b?")

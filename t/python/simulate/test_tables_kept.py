@@ -13,6 +13,7 @@ from flux.simulate import policy
 from flux.simulate.checking import Violation, _check_times
 from flux.simulate.job import Job, Shape, jobspec
 from flux.simulate.machine import uniform
+from flux.simulate.results.files import cell as cell_of
 from flux.simulate.results.files import write_jobs
 from flux.simulate.results.reading import Row
 from flux.simulate.run import Settings, simulate
@@ -206,3 +207,18 @@ def test_all_tables_are_kept_by_each_policy(seed, text, tmp_path):
     free = rows_of({})
     for name, table in TABLES.items():
         assert broken(free, tables_of({name: table}), "core", 4) is not None
+
+
+@pytest.mark.parametrize(
+    "name, cell",
+    [
+        ("=1+1", "'=1+1"),
+        ("@x", "'@x"),
+        ("-2", "-2"),
+        ("+a", "'+a"),
+        ("a\x1bb\nc", "a?b?c"),
+        (7, "7"),
+    ],
+)
+def test_a_spreadsheet_computes_no_name_of_a_trace(name, cell):
+    assert cell_of(name) == cell

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,17 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
 
 
+def printable(text: object) -> str:
+    """Replace the control characters of a text that comes from others, so that it can change neither a
+    terminal nor the lines of a log."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
+
+
 class SystemAttributes:
     """The system attributes of a jobspec: the one place where they are read.
 
     They are a user's, so nothing is taken for granted: what is missing, or of another type than it
-    should be, is None.
+    should be, is None, and names are `printable`.
 
     Args:
         values: the object ``attributes.system``
@@ -55,7 +62,7 @@ class SystemAttributes:
 
     def _text(self, name: str) -> str | None:
         value = self._values.get(name)
-        return value if isinstance(value, str) else None
+        return printable(value) if isinstance(value, str) else None
 
     @property
     def queue(self) -> str | None:
@@ -71,7 +78,7 @@ class SystemAttributes:
     def reservation(self) -> str | None:
         """The reservation that the job is to run in."""
         name = self._values.get("reservation")
-        return None if name is None else str(name)
+        return None if name is None else printable(name)
 
     @property
     def constraints(self) -> dict[str, Any] | None:

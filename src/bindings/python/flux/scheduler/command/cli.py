@@ -17,13 +17,13 @@ from typing import Any
 
 import flux
 from flux.job import JobID
+from flux.scheduler.attributes import printable
 from flux.scheduler.command import job_status, jobspec_options
 from flux.scheduler.command.formatting import (
     format_duration,
     format_table,
     format_time,
     plural,
-    printable,
     terminal_width,
 )
 from flux.scheduler.command.plan_chart import Chart
@@ -218,7 +218,7 @@ class Explain(Subcommand):
             self._print_table(answer, context)
         else:
             for job in answer["jobs"]:
-                print("\n".join(self.lines(job, answer, context)))
+                print("\n".join(map(printable, self.lines(job, answer, context))))
 
     def _print_table(self, answer: dict[str, Any], context: Context) -> None:
         rows = []
@@ -361,7 +361,7 @@ class When(Subcommand):
         elif answer["verdict"] == "never":
             raise CommandError(f"never: {answer['reason']}")
         elif answer["start"] is None:
-            print(f"unknown: {answer['reason']}")
+            print(f"unknown: {printable(answer['reason'])}")
         else:
             now = answer["now"]
             wait = answer["start"] - now

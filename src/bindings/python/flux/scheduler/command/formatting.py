@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from flux.scheduler.attributes import printable
 from flux.scheduler.reservations.times import duration_text, iso_time
 
 
@@ -53,12 +53,6 @@ def display_width(text: str) -> int:
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
     )
-
-
-def printable(text: object) -> str:
-    """Replace the control characters of a text that comes from others, so that it cannot change the
-    terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
 
 
 def format_table(

@@ -17,7 +17,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from flux.scheduler.command.formatting import format_duration, format_table, plural, printable
+from flux.scheduler.attributes import printable
+from flux.scheduler.command.formatting import format_duration, format_table, plural
 
 if TYPE_CHECKING:
     from flux.scheduler.command.cli import Context

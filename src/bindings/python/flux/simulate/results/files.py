@@ -7,6 +7,7 @@ import json
 import math
 import os
 
+from flux.scheduler.attributes import printable
 from flux.simulate.job import jobspec, max_wait, placement, system_of
 from flux.simulate.results.metrics import mean
 from flux.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
@@ -38,6 +39,16 @@ def number(value):
     return str(int(value)) if value == int(value) else repr(value)
 
 
+def cell(text):
+    """A name of a trace as a cell: a spreadsheet shows it, and does not compute it (CWE-1236)."""
+    text = printable(text)
+    try:
+        float(text)
+    except ValueError:
+        return "'" + text if text[:1] in ("=", "+", "-", "@") else text
+    return text
+
+
 def write_jobs(outcome, path):
     """``jobs.csv``: Batsim's columns, in order of submission, and what we know beyond them."""
     workload = outcome.workload
@@ -57,8 +68,8 @@ def write_jobs(outcome, path):
             turnaround = end - submit if ended else math.nan
             writer.writerow(
                 (
-                    job.id,
-                    workload.name,
+                    cell(job.id),
+                    cell(workload.name),
                     f"delay:{number(job.run)}",
                     number(submit),
                     outcome.size[index],
