@@ -19,11 +19,11 @@ GONE = "a rank that is taken away has no broker process that could fail"
 #: (pattern in the command or what it printed, why): such lines need not be alike.
 RULES = [
     (
-        r"flux (overlay|uptime|event|logger|post-job-event|help|.* (-h|--help))\b"
+        r"flux (bulksubmit|env|lsattr|ping|proxy|overlay|uptime|event|logger|post-job-event|help|.* (-h|--help))\b"
         r"|flux kvs (?!get|put|unlink)"
         r"|flux kvs get .*(-w|--watch|-W|--waitcreate|-[AN]|--namespace)|flux kvs put .*(-[sN]|--namespace)"
-        r"|flux R (diff|intersect|remap|rerank|verify)\b"
-        r"|flux job (taskmap|hostpids|namespace|raiseall|killall)\b",
+        r"|flux R (?!encode)"
+        r"|flux job (memo|stats|list(?!-ids)|timeleft.* -H|taskmap|hostpids|namespace|raiseall|killall)\b",
         LEFT_OUT,
     ),
     (

@@ -88,7 +88,7 @@ class Parent:
         )
 
     def announce(self, uri):
-        """Tell the enclosing instance where the one in the job can be reached (``flux proxy JOBID``)."""
+        """Tell the enclosing instance where the one in the job can be reached."""
         memo = {"id": self.id, "memo": {"uri": uri}}
         self._h.rpc_object("job-manager.memo", memo, RPC_NORESPONSE)
 

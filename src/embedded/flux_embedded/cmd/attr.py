@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux getattr``, ``setattr`` and ``lsattr``: broker attributes."""
+"""``flux getattr`` and ``setattr``: broker attributes."""
 
 import os
 
@@ -37,12 +37,3 @@ def setattr_(argv):
         flux.Flux().rpc("attr.set", {"name": args.name, "value": args.value}).get()
     except OSError as exc:
         raise CommandError(f"{args.name}: {error_text(exc)}") from None
-
-
-def lsattr(argv):
-    parser = Parser("flux-lsattr", status=1)
-    parser.flag("-v", "--values", text="list values with attributes")
-    args = parser.parse_args(argv)
-    handle = flux.Flux()
-    for name in sorted(handle.rpc("attr.list").get()["names"]):
-        print(f"{name:<40}{handle.attr_get(name)}" if args.values else name)

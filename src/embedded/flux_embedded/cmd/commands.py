@@ -33,7 +33,6 @@ GROUPS = {
     "run and submit jobs, allocate resources": {
         "submit": Command("submission:submit", "submit a job to a Flux instance"),
         "run": Command("submission:run", "run a Flux job interactively"),
-        "bulksubmit": Command("submission:bulksubmit", "submit jobs in bulk to a Flux instance"),
         "alloc": Command("submission:alloc", "allocate a new Flux instance for interactive use"),
         "batch": Command("submission:batch", "submit a batch script to Flux"),
     },
@@ -41,7 +40,6 @@ GROUPS = {
         "jobs": Command("jobs", "list jobs submitted to Flux"),
         "cancel": Command("cancel", "cancel one or more jobs"),
         "job": Command("job", "get job status, info, etc (see: flux help job)"),
-        "proxy": Command("proxy", "run a command in the instance of a job"),
         "update": Command("update", "update active Flux jobs"),
     },
     "get resource, queue and other instance information": {
@@ -56,7 +54,6 @@ GROUPS = {
         "simulate": Command("simulate", "run recorded jobs through schedulers, and compare"),
         "version": Command("version", "Display flux version information"),
         "config": Command("config", "Manage/query Flux configuration"),
-        "env": Command("env", "Print the flux environment or execute a command inside it"),
         "python": Command("env:python", "run Python with the Flux modules on its path"),
         "module": Command("module", "manage Flux broker modules"),
         "modprobe": Command("modprobe", "load and remove modules by their dependencies"),
@@ -65,10 +62,8 @@ GROUPS = {
         "dmesg": Command("dmesg", "print or manipulate the broker log"),
         "getattr": Command("attr:getattr_", "get a broker attribute"),
         "setattr": Command("attr:setattr_", "set a broker attribute"),
-        "lsattr": Command("attr:lsattr", "list broker attributes"),
         "exec": Command("exec_", "run a command across brokers"),
-        "ping": Command("ping", "measure round-trip latency to a Flux service"),
-        "R": Command("r", "read, generate, and process resource sets"),
+        "R": Command("r", "make resource sets"),
         "help": Command("commands:show_help"),
     },
 }

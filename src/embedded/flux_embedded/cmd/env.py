@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux env`` and ``flux python``: commands with the instance's paths."""
+"""``flux python``: Python with the instance's modules."""
 
 import os
 import sys
 
 import flux
 from flux_embedded import paths
-from flux_embedded.cmd.lib.errors import CommandError
 
 
 def environment():
@@ -31,25 +30,6 @@ def enter_parent(root=False):
             return
 
 
-def execute(argv, environ):
-    """Become another program."""
-    sys.stdout.flush()
-    if not argv[0]:
-        raise CommandError(": No such file or directory", code=127)
-    try:
-        os.execvpe(argv[0], argv, environ)
-    except OSError as exc:
-        code = 127 if isinstance(exc, FileNotFoundError) else 126
-        raise CommandError(f"{argv[0]}: {exc.strerror}", code=code) from None
-
-
 def python(argv):
-    execute([sys.executable, *argv], environment())
-
-
-def main(argv):
-    environ = environment()
-    if argv:
-        execute(argv, environ)
-    for key in sorted(environ):
-        print(f"{key}={environ[key]}")
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, *argv], environment())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux submit``, ``run``, ``bulksubmit``, ``alloc`` and ``batch``: they are those of flux-core's bindings, ``flux.cli``."""
+"""``flux submit``, ``run``, ``alloc`` and ``batch``: they are those of flux-core's bindings, ``flux.cli``."""
 
 import importlib
 import logging
@@ -12,7 +12,6 @@ from flux_embedded import paths
 CLASSES = {
     "submit": ("SubmitCmd", "[OPTIONS...] COMMAND [ARGS...]"),
     "run": ("RunCmd", "[OPTIONS...] COMMAND [ARGS...]"),
-    "bulksubmit": ("BulkSubmitCmd", "[OPTIONS...] COMMAND [ARGS...]"),
     "alloc": ("AllocCmd", "[OPTIONS...] [COMMAND] [ARGS...]"),
     "batch": ("BatchCmd", "[OPTIONS...] [SCRIPT] [ARGS...]"),
 }
@@ -39,10 +38,6 @@ def submit(argv):
 
 def run(argv):
     _run("run", argv)
-
-
-def bulksubmit(argv):
-    _run("bulksubmit", argv)
 
 
 def alloc(argv):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Acting on jobs: submit, raise, kill, urgency, memo, purge."""
+"""Acting on jobs: submit, raise, kill, urgency, purge."""
 
 import json
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import flux
 from flux.job import JobID
-from flux.util import parse_fsd, set_treedict
+from flux.util import parse_fsd
 from flux_embedded.cmd.lib.errors import CommandError, error_text, wait_each, warn
 from flux_embedded.formats.states import FLAG_NAMES
 
@@ -100,22 +100,6 @@ def urgency(args):
         warn(f"old urgency: {answer['old_urgency']}")
 
 
-def memo(args):
-    notes = {}
-    for word in args.notes:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise CommandError(f"memo: no value for key={key}")
-        value = sys.stdin.read() if value == "-" else value
-        try:
-            value = json.loads(value)
-        except ValueError:
-            pass
-        set_treedict(notes, key, value)
-    payload = {"id": args.id, "memo": notes, "volatile": args.volatile}
-    flux.Flux().rpc("job-manager.memo", payload).get()
-
-
 def purge(args):
     handle = flux.Flux()
     if args.ids:
@@ -166,10 +150,6 @@ def add_commands(parser):
     one.flag("-v", "--verbose", text="print the urgency it had")
     one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("urgency", help="0 to 31, HOLD, EXPEDITE or DEFAULT")
-    one = parser.command("memo", memo, "note something on a job (RFC 21)")
-    one.flag("--volatile", text="not in its eventlog")
-    one.add_argument("id", metavar="JOBID", type=JobID)
-    one.add_argument("notes", metavar="KEY=VALUE", nargs="+")
     one = parser.command("purge", purge, "remove the oldest inactive jobs, or those named")
     one.add_argument("--age-limit", metavar="FSD", help="those inactive for longer")
     one.add_argument(

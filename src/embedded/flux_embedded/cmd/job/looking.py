@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is known of a job: info, id, last, list, stats, timeleft."""
+"""What is known of a job: info, id, last, list-ids, timeleft."""
 
 import errno
 import json
@@ -10,9 +10,9 @@ import sys
 import flux
 from flux.job import JobID, job_list_id
 from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.select import ANYONE, state_mask, user_id
+from flux_embedded.cmd.lib.select import state_mask
 from flux_embedded.formats import jobid
-from flux_embedded.formats.states import ACTIVE, INACTIVE, PENDING, RUN
+from flux_embedded.formats.states import PENDING, RUN
 
 #: a flag of job-info.lookup: with the updates applied
 CURRENT = 2
@@ -74,10 +74,7 @@ def timeleft(args):
     # Inside a job of this instance it is that job's time that counts.
     word = args.id or os.environ.get("FLUX_JOB_ID")
     left = _job_left(handle, word) if word else _instance_left(handle)
-    if args.human:
-        print(_human(left))
-    else:
-        print(NO_LIMIT if left == math.inf else math.ceil(left) if left < 1 else int(left))
+    print(NO_LIMIT if left == math.inf else math.ceil(left) if left < 1 else int(left))
 
 
 def _left(handle, expiration):
@@ -102,19 +99,7 @@ def _instance_left(handle):
     return _left(handle, R["execution"].get("expiration"))
 
 
-def _human(seconds):
-    """A duration as Flux Standard Duration with six digits."""
-    if seconds == math.inf:
-        return "infinity"
-    if seconds < 1:
-        return f"{seconds * 1000:g}ms" if seconds else "0s"
-    for size, divisor, unit in ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h")):
-        if seconds < size:
-            return f"{seconds / divisor:g}{unit}"
-    return f"{seconds / 86400:g}d"
-
-
-#: what is shown of each job by ``flux job list`` and its like
+#: what is shown of each job by ``flux job list-ids``
 ATTRS = (
     "userid urgency priority t_submit t_depend t_priority t_sched t_run t_cleanup t_inactive state "
     "name cwd ntasks ncores duration nnodes ranks nodelist success exception_occurred "
@@ -126,33 +111,12 @@ def _print_job(job):
     print(json.dumps(dict(sorted(job.items())), separators=(",", ":"), ensure_ascii=False))
 
 
-def list_jobs(args):
-    if args.subcommand == "list-inactive":
-        constraint = {"states": [INACTIVE]}
-    else:
-        mask = state_mask(args.states) if args.states else ACTIVE
-        mask |= INACTIVE if args.all_user or args.all else 0
-        userid = ANYONE if args.all else user_id(args.user)
-        terms = [{"states": [mask]}] + ([{"userid": [userid]}] if userid != ANYONE else [])
-        constraint = {"and": terms}
-    payload = {"max_entries": args.count, "attrs": ATTRS, "constraint": constraint}
-    if args.subcommand == "list-inactive" and args.since is not None:
-        payload["since"] = args.since
-    for job in flux.Flux().rpc("job-list.list", payload).get()["jobs"]:
-        _print_job(job)
-
-
 def list_ids(args):
     handle = flux.Flux()
     extra = {"state": state_mask(args.wait_state)} if args.wait_state else {}
     payloads = [{"id": id, "attrs": ATTRS, **extra} for id in args.ids]
     for future in [handle.rpc("job-list.list-id", payload) for payload in payloads]:
         _print_job(future.get()["job"])
-
-
-def stats(args):
-    answer = flux.Flux().rpc("job-list.job-stats", {}).get()
-    print(json.dumps(answer, separators=(",", ":")))
 
 
 def add_commands(parser):
@@ -171,18 +135,7 @@ def add_commands(parser):
     one = parser.command(
         "timeleft", timeleft, "print how many seconds a job, or the instance, has left"
     )
-    one.flag("-H", "--human", text="as a Flux Standard Duration")
     one.add_argument("id", metavar="JOBID", nargs="?")
-    one = parser.command("list", list_jobs, "print what is known of jobs, in JSON")
-    one.add_argument("-c", "--count", metavar="N", type=int, default=0, help="at most so many")
-    one.add_argument("-s", "--states", metavar="STATES", help="jobs in these states")
-    one.add_argument("-u", "--user", metavar="USER", help="the jobs of this user, or of 'all'")
-    one.flag("-a", "--all-user", text="my jobs in all states")
-    one.flag("-A", "--all", text="all jobs in all states")
-    one = parser.command("list-inactive", list_jobs, "the same of inactive jobs, latest first")
-    one.add_argument("-c", "--count", metavar="N", type=int, default=0, help="at most so many")
-    one.add_argument("-s", "--since", metavar="TIME", type=float, help="seconds since the epoch")
-    one = parser.command("list-ids", list_ids, "the same of the jobs named")
+    one = parser.command("list-ids", list_ids, "print what is known of jobs, in JSON")
     one.add_argument("-W", "--wait-state", metavar="STATE", help="when they are in this state")
     one.add_argument("ids", metavar="JOBID", nargs="+", type=JobID)
-    parser.command("stats", stats, "print how many jobs there are in each state")
