@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What a guest may put into a request, and what that may cost."""
 
+import errno
 import gc
 import tracemalloc
 
 import pytest
 from peers import R, Rig, jobspec
 
+from flux.scheduler.query import answering
 from flux.scheduler.query.ingest import as_submitted
 
 
@@ -164,3 +166,13 @@ def test_a_jobspec_that_is_just_small_enough(rig):
     script = spec["attributes"]["system"]["files"]
     found = as_submitted(spec, {"policy": {"jobspec": {"defaults": {"system": {"duration": 7}}}}})
     assert found["attributes"]["system"]["files"] is script
+
+
+# -- questions that are not answered yet -----------------------------------------------------------
+
+
+def test_one_open_question_too_many_is_to_be_asked_again(rig, monkeypatch):
+    monkeypatch.setattr(answering, "MAX_OPEN_OF_GUEST", 0)
+    errnum, text = rig.ask("sched.when", {"jobspec": jobspec(1)})
+    assert errnum == errno.EAGAIN
+    assert "try again later" in text

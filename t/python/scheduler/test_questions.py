@@ -5,7 +5,14 @@ import json
 
 import pytest
 
-from flux.scheduler.query.answering import ANSWER_SECONDS_PER_TURN, Answering, Entries, encode
+from flux.scheduler.query.answering import (
+    ANSWER_SECONDS_PER_TURN,
+    MAX_OPEN,
+    MAX_OPEN_OF_GUEST,
+    Answering,
+    Entries,
+    encode,
+)
 
 
 class Handle:
@@ -56,9 +63,12 @@ def work():
     handle, stopwatch, log = Handle(), Stopwatch(), []
     answering = Answering(handle, stopwatch)
 
-    def ask(name, steps, error=None):
+    def ask(name, steps, error=None, userid=0):
         answering.begin(
-            question(stopwatch, log, name, steps, error), log.append, lambda exc: log.append(exc)
+            question(stopwatch, log, name, steps, error),
+            log.append,
+            lambda exc: log.append(exc),
+            userid,
         )
 
     return handle, log, ask
@@ -101,7 +111,7 @@ def test_what_cannot_be_encoded_is_a_failure(work):
         yield
         return {"what": object()}
 
-    Answering(handle, lambda: 0.0).begin(odd(), log.append, log.append)
+    Answering(handle, lambda: 0.0).begin(odd(), log.append, log.append, 0)
     assert isinstance(log[-1], TypeError)
 
 
@@ -118,3 +128,46 @@ def test_a_long_list_is_encoded_as_it_grows():
         "empty": [],
         "text": 'a "b"',
     }
+
+
+def test_users_take_turns(work):
+    handle, log, ask = work
+    for name in "abc":
+        ask(name, 4, userid=1)
+    ask("d", 4, userid=2)
+    while handle.armed:
+        handle.turn()
+    done = [json.loads(one)["name"] for one in log if isinstance(one, str)]
+    assert done == ["a", "d", "b", "c"]
+
+
+class Message:
+    payload = None
+
+    def __init__(self, userid, rolemask):
+        self.userid, self.rolemask = userid, rolemask
+
+
+def test_so_many_are_open_and_no_more():
+    handle, stopwatch, log = Handle(), Stopwatch(), []
+    answering = Answering(handle, stopwatch)
+
+    def ask(userid, rolemask=2):
+        answering.answer(
+            Message(userid, rolemask),
+            lambda payload, caller: question(stopwatch, log, caller.userid, 4),
+            lambda msg, serve: None,
+        )
+
+    for _ in range(MAX_OPEN_OF_GUEST):
+        ask(9999)
+    with pytest.raises(BlockingIOError, match="of yours are not answered yet"):
+        ask(9999)
+    ask(9998)
+    for _ in range(MAX_OPEN - MAX_OPEN_OF_GUEST - 1):
+        ask(0, 1)
+    with pytest.raises(BlockingIOError, match=f"{MAX_OPEN} questions"):
+        ask(0, 1)
+    while handle.armed:
+        handle.turn()
+    ask(9999)

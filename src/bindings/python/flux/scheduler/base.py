@@ -878,6 +878,8 @@ class Scheduler(BrokerModule):
             serve()
         except ValueError as exc:  # the caller's mistake
             self._refuse(msg, str(exc))
+        except BlockingIOError as exc:  # more is asked at once than is answered
+            self._refuse(msg, str(exc.strerror), errno.EAGAIN)
         except RecursionError:  # so is this
             self._refuse(msg, f"{msg.topic}: the payload is nested too deeply")
         except Exception as exc:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections import deque
 from collections.abc import Generator
@@ -19,6 +20,10 @@ MAX_HORIZON_S = 366 * 86400.0
 
 #: Seconds of one reactor turn that answers may take, so that no pass waits longer for them.
 ANSWER_SECONDS_PER_TURN = 0.001
+
+#: Questions that may be open at a time: of one guest, and of all. The owner and admins have the rest.
+MAX_OPEN_OF_GUEST = 32
+MAX_OPEN = 1024
 
 #: An answer that is made in steps, between which the scheduler may do other work.
 Steps = Generator[None, None, dict[str, Any]]
@@ -125,7 +130,8 @@ def encode(answer: dict[str, Any]) -> str:
 
 class Answering:
     """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in each turn of the
-    reactor, so that no pass waits for longer, however many are asked for.
+    reactor, so that no pass waits for longer, however many are asked for. Users take turns, answer by
+    answer.
 
     Args:
         handle: the Flux handle
@@ -139,7 +145,8 @@ class Answering:
         self._handle = handle
         self._stopwatch = stopwatch
         self._config = config
-        self._open: deque[tuple[Steps, Callable[..., None], Callable[..., None]]] = deque()
+        # By user, the one whose turn it is first; none is empty.
+        self._open: dict[int, deque[tuple[Steps, Callable[..., None], Callable[..., None]]]] = {}
         self._timer = handle.timer_watcher_create(0.0, self._turn)
         self._armed = False
 
@@ -155,6 +162,9 @@ class Answering:
             msg (Message): the request
             question: makes the answer from its payload, for whoever asks
             serve: calls a function, and answers the request with an error if that raises
+
+        Raises:
+            BlockingIOError: too many are open (EAGAIN)
         """
 
         def failed(error: Exception) -> None:
@@ -168,10 +178,24 @@ class Answering:
 
         access = {} if self._config is None else self._config.get().get("access")
         private = isinstance(access, dict) and bool(access.get("private-mode", False))
-        self.begin(question(payload_of(msg), Caller(msg, private)), done, failed)
+        caller = Caller(msg, private)
+        own = len(self._open.get(caller.userid, ()))
+        if not caller.sees_all and own >= MAX_OPEN_OF_GUEST:
+            raise BlockingIOError(
+                errno.EAGAIN, f"{own} questions of yours are not answered yet: try again later"
+            )
+        if sum(map(len, self._open.values())) >= MAX_OPEN:
+            raise BlockingIOError(
+                errno.EAGAIN, f"{MAX_OPEN} questions are not answered yet: try again later"
+            )
+        self.begin(question(payload_of(msg), caller), done, failed, caller.userid)
 
     def begin(
-        self, steps: Steps, done: Callable[[str], None], failed: Callable[[Exception], None]
+        self,
+        steps: Steps,
+        done: Callable[[str], None],
+        failed: Callable[[Exception], None],
+        userid: int,
     ) -> None:
         """Work on an answer: at once, if no other is worked on.
 
@@ -179,8 +203,9 @@ class Answering:
             steps (generator): returns the answer
             done: called with it, encoded
             failed: called with what the steps raised
+            userid: who asks
         """
-        self._open.append((steps, done, failed))
+        self._open.setdefault(userid, deque()).append((steps, done, failed))
         if not self._armed:
             self._work()
 
@@ -191,21 +216,29 @@ class Answering:
     def _work(self) -> None:
         until = self._stopwatch() + ANSWER_SECONDS_PER_TURN
         while self._open:
-            steps, done, failed = self._open[0]
+            steps, done, failed = next(iter(self._open.values()))[0]
             try:
                 text = _go_on(steps)
             except Exception as exc:
-                self._open.popleft()
+                self._next()
                 failed(exc)
             else:
                 if text is not None:
-                    self._open.popleft()
+                    self._next()
                     done(text)
             if self._stopwatch() >= until:
                 break
         if self._open:
             self._armed = True
             self._timer.reset(after=0.0)
+
+    def _next(self) -> None:
+        """The answer in work is done: it is the next user's turn."""
+        userid = next(iter(self._open))
+        left = self._open.pop(userid)
+        left.popleft()
+        if left:
+            self._open[userid] = left
 
 
 def _go_on(steps: Steps) -> str | None:
