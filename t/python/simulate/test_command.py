@@ -422,18 +422,29 @@ def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
     assert len(rows(tmp_path / "out" / "sched-fifo")) == 100
 
 
-@pytest.mark.parametrize("name", ["jobs.csv", "schedule.json", "machine_states.csv"])
+@pytest.mark.parametrize("name", ["jobs.csv", "machine_states.csv"])
 def test_a_full_disk(tmp_path, name):
     (tmp_path / "out" / "sched-fifo").mkdir(parents=True)
     (tmp_path / "out" / "sched-fifo" / name).symlink_to("/dev/full")
-    if name.endswith("json"):  # which is put in place of a file that is there
-        (tmp_path / "out" / "sched-fifo" / f"{name}.new").symlink_to("/dev/full")
     done = flux(
         "sample", "--jobs=100", "--scheduler=sched-fifo", "--scheduler=sched-simple", "-o", tmp_path / "out", code=1,
     )  # fmt: skip
     assert re.search(r"(?m)^sched-fifo +1 +100 ", done.stdout)
     assert re.search(rf"not written: .*/sched-fifo/{name}.*: No space left on device", done.stderr)
     assert (tmp_path / "out" / "sched-simple" / "summary.json").exists()
+
+
+def test_no_planted_link_is_followed(tmp_path):
+    own = tmp_path / "own"
+    own.write_text("mine")
+    (tmp_path / "out" / "sched-fifo").mkdir(parents=True)
+    names = ["report.html", "sched-fifo/summary.json", "sched-fifo/schedule.json"]
+    for name in names:
+        (tmp_path / "out" / f"{name}.new").symlink_to(own)
+    flux("sample", "--jobs=20", "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out")
+    assert own.read_text() == "mine"
+    assert all((tmp_path / "out" / name).is_file() for name in names)
+    assert not any((tmp_path / "out" / name).is_symlink() for name in names)
 
 
 def test_a_report_that_cannot_be_written(tmp_path):

@@ -9,6 +9,7 @@
 ``job_status.py``       the state of jobs that have not been sent to the scheduler yet
 ``jobspec_options.py``  options that describe a job, as in ``flux submit``
 ``formatting.py``       durations, times and tables as text
+``new_file.py``         writes a file in place of another
 ======================  =========================================================================
 
 The command computes nothing about jobs and resources: the answers come from

@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import sys
-import tempfile
 import time
 from typing import Any
 
@@ -26,6 +25,7 @@ from flux.scheduler.command.formatting import (
     plural,
     terminal_width,
 )
+from flux.scheduler.command.new_file import replace_file
 from flux.scheduler.command.plan_chart import Chart
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.reservations.times import (
@@ -136,7 +136,7 @@ def show_json(answer: Any) -> None:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file atomically: a reader finds either the old text or the new one, never a part.
+    """Write a file with `replace_file`, or print it.
 
     Args:
         path: the file; ``-``: standard output
@@ -148,19 +148,8 @@ def write_file(path: str, text: str) -> None:
     if path == "-":
         sys.stdout.write(text)
         return
-    directory = os.path.dirname(os.path.abspath(path))
     try:
-        fd, name = tempfile.mkstemp(prefix=".flux-sched-", dir=directory)
-        try:
-            with os.fdopen(fd, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        replace_file(path, text)
     except OSError as exc:
         raise CommandError(f"{path}: {exc.strerror}") from None
 

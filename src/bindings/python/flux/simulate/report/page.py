@@ -4,10 +4,10 @@
 import os
 from html import escape
 
+from flux.scheduler.command.new_file import replace_file
 from flux.simulate.report import charts, tables
 from flux.simulate.report.style import rules
 from flux.simulate.results import table
-from flux.simulate.results.files import naming
 from flux.simulate.trace import variant_text
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -33,11 +33,7 @@ def write_report(path, summaries, title="", notes=(), losses=(), provenance=()):
     Raises:
         OSError: it cannot be written
     """
-    temporary = f"{path}.new"
-    with naming(path):
-        with open(temporary, "w", encoding="utf-8") as stream:
-            stream.write(page(summaries, title, notes, losses, provenance))
-        os.replace(temporary, path)
+    replace_file(path, page(summaries, title, notes, losses, provenance))
 
 
 def page(summaries, title="", notes=(), losses=(), provenance=()):

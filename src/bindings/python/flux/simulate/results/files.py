@@ -8,6 +8,7 @@ import math
 import os
 
 from flux.scheduler.attributes import printable
+from flux.scheduler.command.new_file import replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
 from flux.simulate.results.metrics import mean
 from flux.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
@@ -209,11 +210,7 @@ def busy_changes(held):
 
 def write_json(value, path):
     """Write a JSON object with sorted keys, all at once."""
-    temporary = f"{path}.new"
-    with open(temporary, "w", encoding="utf-8") as stream:
-        json.dump(value, stream, indent=1, sort_keys=True)
-        stream.write("\n")
-    os.replace(temporary, path)
+    replace_file(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def write_swf(outcome, path):
