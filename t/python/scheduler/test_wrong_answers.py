@@ -3,6 +3,7 @@
 
 import pytest
 
+from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.testing import FakeInstance
@@ -73,3 +74,27 @@ def test_a_signature_that_cannot_be_hashed_costs_its_job():
     instance.advance(60)
     assert [job.result for job in jobs] == ["completed", "failed", "completed"]
     assert "signature() of a rule: unhashable type: 'list'" in instance.errors[0]
+
+
+def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
+    class Slow(Scheduler):
+        """Allocates, lets others have a turn, and answers without a look whether it still may."""
+
+        def schedule(self):
+            for job in list(self._queue):
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+                yield 1.0
+                job.request.success(alloc)
+                self._queue.remove(job)
+
+    instance = FakeInstance(nodes=1, check_errors=False)
+    instance.load(Slow)
+    first = instance.submit(nodes=1, duration=10)
+    instance.advance(0.5)
+    first.cancel()
+    instance.advance(5)
+    assert first.result == "canceled"
+    assert instance.scheduler.resources.copy_allocated().nnodes == 0
+    second = instance.submit(nodes=1, duration=10)
+    instance.advance(5)
+    assert second.state == "running"

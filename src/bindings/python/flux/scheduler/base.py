@@ -153,6 +153,7 @@ class Scheduler(BrokerModule):
             self._backlog, self._checked_order if ordered else None, self._success_failed
         )
         self._requests.order_failed = self._order_failed
+        self._requests.will_not_run = self._give_back
         keep = host.NullCommitter if self._host.takes_objects else host.Committer
         self._commits = keep(h, self.log, self.now, self._kvs_lost)
         self._passes = Passes(
@@ -537,6 +538,14 @@ class Scheduler(BrokerModule):
         self._errors.guard(f"alloc_success: {name}", self.resources.free, request.jobid)
         self._errors.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
         self.released()
+
+    def _give_back(self, jobid: int) -> None:
+        """A job will not run that a policy may have allocated to: nobody else would free that."""
+        pool = self._pool
+        before = pool.generation
+        self._errors.guard(f"free: {host.name_of(jobid)}", pool.free, jobid)
+        if pool.generation != before:
+            self.released()
 
     # -- the start, and the resources --------------------------------------------------------------
 

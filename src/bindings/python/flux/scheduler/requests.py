@@ -157,8 +157,11 @@ class AllocRequest:
                 except those that `annotations` sets
 
         Raises:
-            IllegalMove: the request was answered before (a RuntimeError)
+            IllegalMove: the request was answered before (a RuntimeError); if it was canceled or denied,
+                what the pool has given the job since is given back
         """
+        if self.table is not None and self.finalized and not self.table.is_running(self.jobid):
+            self.table.will_not_run(self.jobid)
         if hasattr(R, "to_dict"):
             R = self._with_times(R.to_dict())
         self._answer("success")
@@ -479,6 +482,8 @@ class Requests:
         self.order = order
         #: is told of a job of which `order` raised when its priority changed
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
+        #: is told of a job (its id) that has no resources by its answer, but may have some of the pool
+        self.will_not_run: Callable[[int], None] = lambda jobid: None
         self.failed = failed
         self.on_answer: Callable[[int, str], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
@@ -576,6 +581,7 @@ class Requests:
             del self._open[jobid]
             if event != "success" and not self.is_running(jobid):
                 self.move(jobid, event)
+                self.will_not_run(jobid)
         job, request.job = request.job, None  # no cycles are left for the collector
         if job is not None:
             self.to_sweep.append(job)
