@@ -601,17 +601,26 @@ class BoundStrategy(Strategy):
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
         pool, shape, room = self._pool, request.shape, self._room
-        if not pool.countable(shape):
+        areas = self._free_areas(shape)
+        if not areas:
             return self._place_at(request, pool.index, now, end)
         if not self._may_fit(request, now, end):
             return None
-        demand = self._demand(shape, free_ranks(pool, shape))
-        units, ranks = room.room(demand, now, end)
-        if units >= demand.count:
-            return pool.place_request(request, self._beside(shape, ranks, now, end), ranks)
+        clear = 0  # ranks of the areas with enough clear room
+        for demand in areas:
+            units, ranks = room.room(demand, now, end)
+            if units >= demand.count:
+                clear |= ranks
+        if clear:
+            return pool.place_request(request, self._beside(shape, clear, now, end), clear)
+        if self.frozen:
+            return None
         self._bounds = StartBounds()  # promises may move
-        number = None if self.frozen else room.book(demand, now, end, now, True)
-        if number is None:
+        for demand in areas:
+            number = room.book(demand, now, end, now, True)
+            if number is not None:
+                break
+        else:
             return None
         index, ranks = pool.index, room.ranks_of(number)
         if not _exact(shape):
@@ -625,14 +634,19 @@ class BoundStrategy(Strategy):
     def _can_place(self, request: ResourceRequest, now: float, end: float) -> bool:
         """Whether `place` would find a place; nothing changes."""
         pool, shape, room = self._pool, request.shape, self._room
-        if not pool.countable(shape):
+        areas = self._free_areas(shape)
+        if not areas:
             return self._place_at(request, pool.index, now, end) is not None
-        if not self._may_fit(request, now, end):
-            return False
-        demand = self._demand(shape, free_ranks(pool, shape))
-        if room.room(demand, now, end)[0] >= demand.count:
-            return True
-        return not self.frozen and room.can_book(demand, now, end, now)
+        return self._may_fit(request, now, end) and any(
+            room.room(demand, now, end)[0] >= demand.count
+            or (not self.frozen and room.can_book(demand, now, end, now))
+            for demand in areas
+        )
+
+    def _free_areas(self, shape: Shape) -> list[Demand]:
+        """The demands of `_areas`, for the ranks that have room now."""
+        free = free_ranks(self._pool, shape)
+        return [demand._replace(ranks=demand.ranks & free) for demand in self._areas(shape)]
 
     def _may_fit(self, request: ResourceRequest, now: float, end: float) -> bool:
         """False if a count of what is free now, or of what all ranks have left together until the end,
