@@ -270,7 +270,7 @@ def _too_long(signum, frame):
 def run_seed(seed, module, requests):
     """Run one seed; returns None, or what was violated, as text."""
     campaign = None
-    signal.signal(signal.SIGPROF, _too_long)
+    former = signal.signal(signal.SIGPROF, _too_long)
     signal.setitimer(signal.ITIMER_PROF, LONGEST)
     try:
         campaign = Campaign(random.Random(f"{seed} {module}"), module)
@@ -281,6 +281,7 @@ def run_seed(seed, module, requests):
         return f"{type(exc).__name__}: {exc}\n{where}after {str(sent)[:1500]}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, former)  # others use it where it is free
     return None
 
 
