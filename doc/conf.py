@@ -21,7 +21,7 @@ release = version = runpy.run_path(
     os.path.join(SRCDIR, "src", "bindings", "python", "flux_scheduler_version.py")
 )["VERSION"]
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "state_tables"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "state_tables", "disclosure_table"]
 exclude_patterns = ["_build", "_ext"]
 root_doc = "index"
 if "man" in sys.argv:

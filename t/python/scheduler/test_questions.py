@@ -10,6 +10,7 @@ from flux.scheduler.query.answering import (
     MAX_OPEN,
     MAX_OPEN_OF_GUEST,
     Answering,
+    Caller,
     Entries,
     encode,
 )
@@ -116,12 +117,13 @@ def test_what_cannot_be_encoded_is_a_failure(work):
 
 
 def test_a_long_list_is_encoded_as_it_grows():
-    entries = Entries()
+    owner = Caller(Message(0, 1))
+    entries = Entries(owner, "jobs")
     entry = {"name": "ƒ2", "start": 1.5, "end": None}
     entries.append(entry)
     entry["name"] = "changed later"
     entries.append(3)
-    answer = {"now": 1.25, "jobs": entries, "empty": Entries(), "text": 'a "b"'}
+    answer = {"now": 1.25, "jobs": entries, "empty": Entries(owner, "empty"), "text": 'a "b"'}
     assert json.loads(encode(answer)) == {
         "now": 1.25,
         "jobs": [{"name": "ƒ2", "start": 1.5, "end": None}, 3],
@@ -142,6 +144,7 @@ def test_users_take_turns(work):
 
 
 class Message:
+    topic = "sched.when"
     payload = None
 
     def __init__(self, userid, rolemask):

@@ -30,6 +30,7 @@ from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferre
 from flux.scheduler.annotator import Annotator
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
+from flux.scheduler.disclosure import JobOwner, Reason, behind, is_private
 from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.misspelled import misspelled
@@ -603,6 +604,8 @@ class PolicyScheduler(Scheduler):
         summary = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
             self.log.debug(f"alloc: {job.name}: {summary}")
+        if "backfill" in annotations and is_private(self._config.get()):
+            del annotations["backfill"]  # the job ahead may be another user's
         chosen = annotations.get("selection_type", "immediate")
         self.started_jobs[chosen] = self.started_jobs.get(chosen, 0) + 1
         job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
@@ -812,7 +815,13 @@ class PolicyScheduler(Scheduler):
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
         """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is
         told by a later forecast. Returns whether it was told something new."""
-        return self._annotator.reason(job, reason)
+        return self._annotator.reason(job, self.for_others(job, reason))
+
+    def for_others(self, job: PendingJob, reason: str | None) -> str | None:
+        """A reason as Flux may show it with a job: to all users, or in private mode to its owner."""
+        if isinstance(reason, Reason) and is_private(self._config.get()):
+            return reason.read_by(JobOwner(job.userid))
+        return reason
 
     def reasons(self) -> Iterator[None]:
         """For `forecast`: tell the first pending jobs why they wait, `reason_depth` of them.
@@ -850,7 +859,7 @@ class PolicyScheduler(Scheduler):
         """
         heads = self.ahead_of(job)
         if heads:
-            return f"behind {heads[0].name}"
+            return behind(heads[0].name, heads[0].userid)
         cause = self.admission.why(job)
         if cause is not None:
             return cause.reason

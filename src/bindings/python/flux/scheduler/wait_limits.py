@@ -49,6 +49,8 @@ class WaitLimitsHost(AdmissionHost, Protocol):
 
     def give_up(self, job: PendingJob, note: str) -> None: ...
 
+    def for_others(self, job: PendingJob, reason: str | None) -> str | None: ...
+
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]: ...
 
     def events_seen(self) -> int: ...
@@ -306,7 +308,9 @@ class WaitLimits(AdmissionRule):
         if when is not None and when > now:
             return f"{note} (first start about {time_text(when, now)})"
         cause = self.host.admission.why(waiting.job)
-        return note if cause is None else f"{note} ({cause.reason})"
+        if cause is None:
+            return note
+        return f"{note} ({self.host.for_others(waiting.job, cause.reason)})"
 
     # -- answers -----------------------------------------------------------------------------------
 

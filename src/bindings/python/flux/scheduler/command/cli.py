@@ -643,10 +643,11 @@ class Preempt(Subcommand):
             show_json(answer)
             return
         if answer["reason"] is None:
-            print(f"{answer['name']} could start now by ending {answer['text']}")
+            what = answer.get("text") or "jobs of others"
+            print(f"{answer['name']} could start now by ending {what}")
         else:
             print(f"{answer['name']} takes from nobody: {answer['reason']}")
-        if answer["victims"]:
+        if answer.get("victims"):
             print("\n".join(victims_table(answer["victims"])))
 
 
@@ -670,7 +671,7 @@ class Preemptions(Subcommand):
         rows = [
             (
                 one["name"],
-                one["queue"] or "",
+                one.get("queue") or "",
                 one["state"],
                 context.time(one["deadline"], now),
                 ", ".join(victim["name"] for victim in one["victims"]),
@@ -680,12 +681,18 @@ class Preemptions(Subcommand):
         print("\n".join(format_table(("FOR", "QUEUE", "STATE", "END", "JOBS"), rows)))
         if answer["borrowers"]:
             borrowers = [
-                (one["for"], one["state"], context.time(one["end"], now), one["name"], one["class"])
+                (
+                    one["for"],
+                    one["state"],
+                    context.time(one["end"], now),
+                    one["name"],
+                    one.get("class"),
+                )
                 for one in answer["borrowers"]
             ]
             head = ("IN THE TIME OF", "STATE", "END", "JOB", "CLASS")
             print("\n" + "\n".join(format_table(head, borrowers)))
-        if answer["counts"]:
+        if answer.get("counts"):
             head = ("CLASS", "ENDED", "NODE-HOURS", "USELESS", "LOGGED")
             counts = [
                 (
@@ -702,11 +709,13 @@ class Preemptions(Subcommand):
 
 def elsewhere_text(license: dict[str, Any]) -> tuple[Any, str]:
     """How many of a licence are used elsewhere, and how old that is."""
-    if "elsewhere" not in license:
+    if "age" not in license:
         return "-", ""
     age = license["age"]
     text = "never read" if age is None else format_duration(age)
-    return license["elsewhere"], text + (" (stale)" if license["stale"] and age is not None else "")
+    return license.get("elsewhere"), text + (
+        " (stale)" if license["stale"] and age is not None else ""
+    )
 
 
 class Limits(Subcommand):
@@ -724,20 +733,20 @@ class Limits(Subcommand):
         rows: list[tuple[Any, ...]] = []
         for one in answer.get("limits", ()):
             used = [
-                "-" if most is None else f"{one['used'][what]}/{most}"
+                "-" if most is None else f"{one.get('used', {}).get(what, '?')}/{most}"
                 for what, most in one["max"].items()
             ]
-            whose = one["whose"] or "all"
-            rows.append((one["limit"], whose, *used, one["waiting"]))
+            whose = one.get("whose") or "all"
+            rows.append((one["limit"], whose, *used, one.get("waiting")))
         if rows:
             head: tuple[str, ...] = ("LIMIT", "WHOSE", "NODES", "CORES", "GPUS", "JOBS", "WAITING")
             tables.append((head, rows, head[2:]))
         licenses = answer.get("licenses", ())
         rows = [
-            (one["name"], one["used"], one["total"], one["reserved"], one["waiting"])
+            (one["name"], one.get("used"), one["total"], one["reserved"], one.get("waiting"))
             for one in licenses
         ]
-        if any("elsewhere" in one for one in licenses):
+        if any("age" in one for one in licenses):
             rows = [(*row, *elsewhere_text(one)) for row, one in zip(rows, licenses)]
             head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING", "ELSEWHERE", "AGE")
             tables.append((head, rows, head[1:]))

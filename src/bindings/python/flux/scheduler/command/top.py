@@ -102,7 +102,7 @@ class TopView:
             name, idle = printable(level["level"]), level["idle_groups"]
             text = f"{name:<7} {idle} of {plural(level['groups'], 'group')} wholly free"
             text += f", at most {plural(level['idle_nodes'], 'free node')} in one"
-            if level["waiting"]:
+            if level.get("waiting"):
                 text += f"   waiting for one: {plural(level['waiting'], 'job')}"
             lines.append(text)
         if answer["reasons"]:

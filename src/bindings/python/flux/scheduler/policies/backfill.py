@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
+from flux.scheduler.disclosure import behind
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
 from flux.scheduler.policies.bounded import LatestStartPasses
 from flux.scheduler.policies.lack_of_room import LackOfRoom
@@ -825,7 +826,7 @@ class Backfill(PolicyScheduler):
         facts = facts or self.facts.explain(job.resource_request)
         head = self.head_of(job)
         if head is not None and not facts["reason"]:
-            return f"behind {head.name}"
+            return behind(head.name, head.userid)
         found = describe(facts)
         if found is None and self.promises_all:
             return "it would keep another job from its latest start"

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Callable
 
+from flux.scheduler.disclosure import is_private, shown_to
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import sees_all
 
@@ -31,7 +32,7 @@ Steps = Generator[None, None, dict[str, Any]]
 
 class Caller:
     """Who asks: the instance owner and a user with the role admin see everything, a guest own jobs,
-    and of others no names.
+    and of others what `flux.scheduler.disclosure` says.
 
     Args:
         msg (Message): the request
@@ -56,6 +57,10 @@ class Caller:
     def name(self, jobid: int, userid: int | None) -> str:
         """A job's id as users write it, or ``another job``."""
         return name_of(jobid) if self.may_see(userid) else "another job"
+
+    def shown(self, path: str, value: Any) -> Any:
+        """What of a value in an answer the caller may learn; see `flux.scheduler.disclosure.FIELDS`."""
+        return value if self.sees_all else shown_to(self, path, value)
 
 
 def payload_of(msg: Any) -> Any:
@@ -105,14 +110,21 @@ def read_horizon(value: Any) -> float:
 
 
 class Entries:
-    """A long list in an answer: each entry is encoded when it is added, not all at the end."""
+    """A long list in an answer: each entry is encoded when it is added, not all at the end.
 
-    def __init__(self) -> None:
+    Args:
+        caller (Caller): who asks
+        path (str): of the list, as in `flux.scheduler.disclosure.FIELDS`
+    """
+
+    def __init__(self, caller: Caller, path: str) -> None:
+        self._caller = caller
+        self._path = path
         self._texts: list[str] = []
 
     def append(self, entry: Any) -> None:
-        """Add an entry, JSON values."""
-        self._texts.append(json.dumps(entry))
+        """Add an entry, JSON values, as far as the caller may learn it."""
+        self._texts.append(json.dumps(self._caller.shown(self._path, entry)))
 
     def text(self) -> str:
         """The list as JSON."""
@@ -176,9 +188,7 @@ class Answering:
         def done(answer: str) -> None:
             serve(msg, lambda: self._handle.respond(msg, answer))
 
-        access = {} if self._config is None else self._config.get().get("access")
-        private = isinstance(access, dict) and bool(access.get("private-mode", False))
-        caller = Caller(msg, private)
+        caller = Caller(msg, self._config is not None and is_private(self._config.get()))
         own = len(self._open.get(caller.userid, ()))
         if not caller.sees_all and own >= MAX_OPEN_OF_GUEST:
             raise BlockingIOError(
@@ -188,7 +198,8 @@ class Answering:
             raise BlockingIOError(
                 errno.EAGAIN, f"{MAX_OPEN} questions are not answered yet: try again later"
             )
-        self.begin(question(payload_of(msg), caller), done, failed, caller.userid)
+        steps = _shown(question(payload_of(msg), caller), caller, msg.topic)
+        self.begin(steps, done, failed, caller.userid)
 
     def begin(
         self,
@@ -239,6 +250,12 @@ class Answering:
         left.popleft()
         if left:
             self._open[userid] = left
+
+
+def _shown(steps: Steps, caller: Caller, topic: str) -> Steps:
+    """An answer, as far as the caller may learn it."""
+    shown: dict[str, Any] = caller.shown(topic, (yield from steps))
+    return shown
 
 
 def _go_on(steps: Steps) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import MAX_HORIZON_S, Caller
 from flux.scheduler.query.plan_snapshot import PlanSnapshot
@@ -64,11 +65,7 @@ class PendingReason:
             policy.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             never = str(exc)
-        reason = never or policy.why(job, facts or None)
-        if reason and not caller.sees_all:
-            for head in policy.ahead_of(job):
-                if not caller.may_see(head.request.userid):
-                    reason = reason.replace(name_of(head.jobid), "another job")
+        reason = never or read_by(caller, policy.why(job, facts or None))
         when, kind = self._source.estimate_of(job)
         answer = {
             "id": job.jobid,
@@ -102,12 +99,12 @@ class PendingReason:
         heads = policy.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
         expected, _ = self._source.estimate_of(job)
-        answer["rules"] = [cause._asdict() for cause in policy.admission.all_reasons(job)]
+        answer["rules"] = [
+            {"rule": cause.rule, "reason": read_by(caller, cause.reason)}
+            for cause in policy.admission.all_reasons(job)
+        ]
         for rule in policy.admission.rules:
             answer.update(rule.facts(job, expected, first=not heads))
-        limit = answer.get("limit")
-        if limit is not None and not limit.pop("own") and not caller.sees_all:
-            limit["job"] = None  # somebody else's
         answer.update(policy.rank_facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False
@@ -116,8 +113,6 @@ class PendingReason:
             found, more = yield from self._running_before(job, caller)
             answer["behind"] += found
             answer["behind_more"] = more or len(heads) > MAX_JOBS_NAMED
-            if caller.private:  # not even that others have jobs
-                answer["behind"], answer["behind_more"] = [], False
             yield
         answer["fits"] = None if answer["verdict"] == "never" else self._fits(job, heads)
         return answer

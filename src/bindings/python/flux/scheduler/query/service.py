@@ -13,6 +13,7 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import ID_MAX
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
@@ -92,7 +93,7 @@ class QueryService:
             raise ValueError("give id, or all")
         policy = self._policy
         self._snapshot.plan()
-        answer: dict[str, Any] = {**self._head(), "jobs": Entries()}
+        answer: dict[str, Any] = {**self._head(), "jobs": Entries(caller, "sched.explain.jobs")}
         if not asked["all"]:
             if type(asked["id"]) is not int or not 0 <= asked["id"] <= ID_MAX:
                 raise ValueError(f"id={asked['id']!r} is invalid: expected a job id")
@@ -116,8 +117,7 @@ class QueryService:
                     others += 1
                     if examined % JOBS_PER_STEP == 0:
                         yield
-        if not caller.private:
-            answer["others"] = others
+        answer["others"] = others
         return answer
 
     # -- when --------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class QueryService:
 
         Args:
             payload: ``{"jobspec": {...}}`` (RFC 14)
-            caller (Caller): who asks; of no matter here
+            caller (Caller): who asks
 
         Returns:
             dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``, and
@@ -192,7 +192,7 @@ class QueryService:
                 return {"verdict": "never", "reason": str(exc)}
             if found is None:
                 continue
-            start, reason = found
+            start, reason = found[0], read_by(caller, found[1])
             if start is not None and start > now:
                 outside = plan.earliest(request)
                 if outside is not None and outside <= now:
@@ -288,8 +288,7 @@ class QueryService:
         Returns:
             dict: ``until``, and ``kinds``: objects with ``kind``, ``total`` and ``steps``, pairs of
             a count and until when so many are free together; ``levels``: how many groups of nodes
-            are idle now, see `PlacementRule.levels`. A guest who is not to know of others' jobs is
-            not told how many wait for groups
+            are idle now, see `PlacementRule.levels`
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         policy, source = self._policy, self._source
@@ -320,11 +319,7 @@ class QueryService:
                 requests.append(self._whole_node(only, cores))
         for kind, found in zip(asked, plan.windows(requests, horizon)):
             kind["steps"] = [[count, until] for count, until in found["steps"]]
-        levels = [level for rule in policy.admission.rules for level in rule.levels()]
-        if caller.private:
-            for level in levels:
-                del level["waiting"]
-        answer["levels"] = levels
+        answer["levels"] = [level for rule in policy.admission.rules for level in rule.levels()]
         return answer
 
     def _whole_node(self, ranks: int | None, cores: int) -> Any:
@@ -367,9 +362,9 @@ class QueryService:
             "until": until,
             "ranks": idset_text(pool.ranks),
             "down": idset_text(pool.ranks & ~pool.eligible_ranks()),
-            "running": Entries(),
-            "promised": Entries(),
-            "reserved": Entries(),
+            "running": Entries(caller, "sched.plan.running"),
+            "promised": Entries(caller, "sched.plan.promised"),
+            "reserved": Entries(caller, "sched.plan.reserved"),
         }
         yield
         for jobid, end in source.running_jobs():
@@ -455,7 +450,7 @@ class QueryService:
         by_rules: dict[str, Entries] = {}
         for rule in policy.admission.rules:
             for title, figures in rule.stats().items():
-                by_rules[title] = Entries()
+                by_rules[title] = Entries(caller, f"sched.stats.{title}")
                 for one in figures:
                     by_rules[title].append(one)
                     yield

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import popcount
+from flux.scheduler.disclosure import Reason
 from flux.scheduler.reservations.active_windows import ActiveWindows
 from flux.scheduler.reservations.group_jobs import GroupJobs
 from flux.scheduler.reservations.node_selector import NodeSelector
@@ -92,7 +93,8 @@ class ReservationReasons:
         if entry is not None:
             wanted = self._selector.nodes(entry.reservation)
             free = popcount(entry.ranks & ~self._active.held_inside(entry))
-            return f"reservation {entry.name}: {free} of {wanted} nodes are free", entry
+            told = f"reservation {entry.name}: {free} of {wanted} nodes are free"
+            return Reason(told, f"reservation {entry.name}: too few of its nodes are free"), entry
         return self._in_the_way(job, now)
 
     def _in_the_way(

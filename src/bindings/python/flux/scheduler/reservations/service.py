@@ -213,7 +213,8 @@ class ReservationService:
             shown.append(one)
             yield
         shown.sort(key=lambda one: (one["start"], one["name"]))
-        answer: dict[str, Any] = {"now": self._host.now(), "reservations": Entries()}
+        entries = Entries(caller, "sched.reservations.reservations")
+        answer: dict[str, Any] = {"now": self._host.now(), "reservations": entries}
         for one in shown:
             answer["reservations"].append(one)
             yield

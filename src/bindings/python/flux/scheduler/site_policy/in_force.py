@@ -88,7 +88,7 @@ class RulesInForce:
             self._errors.guard("tables of the configuration", self._change)
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:
-        """What is in use of all limits, licences and the like, as far as `caller` may see it.
+        """What is in use of all limits, licences and the like.
 
         Returns:
             dict: by the table of a rule, a list of objects
@@ -97,7 +97,7 @@ class RulesInForce:
         answer: dict[str, Any] = {"now": self._host.now()}
         for rule in self.rules:
             if rule.lists is not None:
-                entries = answer[rule.lists] = Entries()
+                entries = answer[rule.lists] = Entries(caller, f"sched.limits.{rule.lists}")
                 for entry in rule.report(caller) if rule.entries else ():
                     if entry is not None:
                         entries.append(entry)

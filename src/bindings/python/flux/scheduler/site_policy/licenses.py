@@ -26,6 +26,7 @@ from flux.resource.errors import InsufficientResources
 from flux.resource.plan.promise import length_of
 from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
+from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
 from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.elsewhere import Reading, read_file
@@ -298,7 +299,10 @@ class LicenseRule(TableRule):
             now = self.host.now()
             if not plan.tokens.fits(tokens, now, now + length_of(request), now, job.jobid):
                 names = ", ".join(sorted(tokens))
-                return f"licenses: {names}: promised to another job"
+                return Reason(
+                    f"licenses: {names}: promised to another job",
+                    f"licenses: {names}: kept from it for now",
+                )
         return None
 
     def enter_plan(self, plan: Plan) -> None:
@@ -314,7 +318,7 @@ class LicenseRule(TableRule):
     def _free(self, name: str) -> int:
         return self._usable[name] - self._in_use[name]
 
-    def _sentence(self, name: str, count: int) -> str:
+    def _sentence(self, name: str, count: int) -> Reason:
         license = self._licenses[name]
         more = f", {license.reserved} reserved" if license.reserved else ""
         if license.elsewhere is not None:
@@ -322,8 +326,9 @@ class LicenseRule(TableRule):
             if self._is_stale(name):
                 age = self._age(name)
                 more += " (never read)" if age is None else f" ({duration_text(age, 1)} ago)"
-        return (
-            f"licenses: {name} {self._in_use[name]} of {license.total} in use{more}; needs {count}"
+        return Reason(
+            f"licenses: {name} {self._in_use[name]} of {license.total} in use{more}; needs {count}",
+            f"licenses: {name}: too many of {license.total} are in use; needs {count}",
         )
 
     def does_not_fit(self, job: PendingJob) -> Deferral | None:

@@ -107,6 +107,7 @@ class Use:
     Attributes:
         limit (Limit): which
         key (tuple): whose jobs: user id, bank or queue, or two of them
+        userid (int or None): the user whose jobs they are, if of one user
         ranks (RankCounts): the ranks they are on
         used (list): what they hold of each of `DIMENSIONS`
         waiting (dict): what jobs that wait for this take at least, by the keys of their deferrals
@@ -129,12 +130,15 @@ class Use:
         "pending",
         "ranks",
         "used",
+        "userid",
         "waiting",
     )
 
     def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
         self.limit = limit
         self.key = key
+        parts = limit.per.split("+")
+        self.userid: int | None = key[parts.index("user")] if "user" in parts else None
         self.ranks = RankCounts()
         self.used = [0, 0, 0, 0]
         self.waiting: dict[Hashable, Amount] = {}

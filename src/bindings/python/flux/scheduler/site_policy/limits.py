@@ -21,6 +21,7 @@ from flux.resource.pool.masks import idset_text, popcount
 from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
+from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, least_of, user_name
 from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
@@ -285,12 +286,13 @@ class LimitRule(TableRule):
             return self._too_large(limit, alone, job)
         head = use.head
         if head is not None and head is not job and head < job:
-            return f"limit {limit.name}: behind {head.name}, which waits for it"
+            start = f"limit {limit.name}: "
+            return behind(head.name, head.userid, start, ", which waits for it")
         if use.over(self._more(use, job, self._least(job.resource_request))) is None:
             return f"limit {limit.name}: what is left is for a job that was promised a start"
         return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
 
-    def _sentence(self, use: Use, at: int, needs: int) -> str:
+    def _sentence(self, use: Use, at: int, needs: int, more: str = "") -> Reason:
         """Who has how much of what, and how much a job needs."""
         limit = use.limit
         what = NOUNS[DIMENSIONS[at]] + "s"
@@ -298,7 +300,11 @@ class LimitRule(TableRule):
         text = f"{use.used[at]} of {limit.most[at]} {what}{where}"
         whose = self.whose(use)
         has = f"{whose} has {text}" if whose else f"{text} are in use"
-        return f"limit {limit.name}: {has}; needs {needs}"
+        return Reason(
+            f"limit {limit.name}: {has}; needs {needs}{more}",
+            f"limit {limit.name}: too much of {limit.most[at]} {what}{where} is in use; needs {needs}",
+            userid=use.userid,
+        )
 
     def whose(self, use: Use) -> str:
         """Whose jobs are counted, for people; empty: everybody's."""
@@ -336,7 +342,7 @@ class LimitRule(TableRule):
             at = use.over(more, kept)
             if at is not None:
                 shape = getattr(job.resource_request, "shape", None)
-                reason = self._sentence(use, at, more[at]) + " as nodes are free now"
+                reason = self._sentence(use, at, more[at], " as nodes are free now")
                 self._too_much[use, shape] = reason
                 return self._wait_for_offer(use, shape, reason)
         return None
@@ -578,19 +584,17 @@ class LimitRule(TableRule):
             if at is None or use.limit.soft:
                 continue
             when, jobid = self._again(use, at, known.least)
-            return {
-                "limit": {
-                    "name": use.limit.name,
-                    "whose": self.whose(use),
-                    "what": DIMENSIONS[at],
-                    "used": use.used[at],
-                    "max": use.limit.most[at],
-                    "needs": known.least[at],
-                    "t_again": when,
-                    "job": None if jobid is None else name_of(jobid),
-                    "own": jobid is not None and self._jobs[jobid].userid == known.userid,
-                }
+            found = {
+                "name": use.limit.name,
+                "whose": self.whose(use),
+                "what": DIMENSIONS[at],
+                "used": use.used[at],
+                "max": use.limit.most[at],
+                "needs": known.least[at],
+                "t_again": when,
+                "job": None if jobid is None else name_of(jobid),
             }
+            return {"limit": Owned(found, use.userid)}
         return {"limit": None}
 
     def _again(self, use: Use, at: int, least: Amount) -> tuple[float | None, int | None]:
@@ -632,12 +636,13 @@ class LimitRule(TableRule):
             at = None if use.limit.soft else use.over(self._least(request))
             if at is not None:
                 self._drop_if_idle(use)
-                return None, self._sentence(use, at, self._least(request)[at])
+                reason = self._sentence(use, at, self._least(request)[at])
+                return None, reason.not_for_guests() if "bank" in use.limit.per else reason
             self._drop_if_idle(use)
         return None
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        """What is in use of each limit, as far as `caller` may see it; None now and then, where the
+        """What is in use of each limit of which `caller` may know; None now and then, where the
         answer may pause."""
         own = {
             use for known in self._jobs.values() if known.userid == caller.userid
@@ -651,9 +656,7 @@ class LimitRule(TableRule):
             if not (caller.sees_all or use in own or parts in (["queue"], ["instance"])):
                 continue
             waiting = sum(self.host.admission.waiting(self, key) for key in use.waiting)
-            if caller.private and parts != ["user"] and parts != ["user", "queue"]:
-                continue  # not even how much others have
-            yield {
+            entry = {
                 "limit": use.limit.name,
                 "per": use.limit.per,
                 "whose": self.whose(use),
@@ -663,6 +666,7 @@ class LimitRule(TableRule):
                 "max": dict(zip(DIMENSIONS, use.limit.most)),
                 "waiting": waiting,
             }
+            yield Owned(entry, use.userid)
 
     def stats(self) -> dict[str, Any]:
         limits = {}

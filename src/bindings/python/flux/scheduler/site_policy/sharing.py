@@ -26,6 +26,7 @@ from flux.resource.pool.remembered import Remembered, count_kept
 from flux.resource.pool.rv1 import object_of, read_lite
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
+from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.counts import user_name
 from flux.scheduler.site_policy.fields import Fields
@@ -324,7 +325,7 @@ class SharingRule(TableRule):
             if strange and usable:
                 yield only_on(job.resource_request, usable)
 
-    def _sentence(self, job: PendingJob, sharer: Sharer) -> str:
+    def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request
         impl = self.host.resources.impl
         matching = self.host.facts.ranks_of(request)
@@ -335,7 +336,10 @@ class SharingRule(TableRule):
         where = dict(zip(CLAIMING, sharer.claimant.where))
         whose = "bank" if where["bank"] & matching and not where["user"] else "user"
         verb, are = ("has", "is") if room == 1 else ("have", "are")
-        return f"{counted(room, 'node')} {verb} room but {are} another {whose}'s"
+        return Reason(
+            f"{counted(room, 'node')} {verb} room but {are} another {whose}'s",
+            "nodes that it may be on have no room",
+        )
 
     def keeps_promise(self, job: PendingJob) -> bool:
         sharer = self._jobs.get(job.jobid)

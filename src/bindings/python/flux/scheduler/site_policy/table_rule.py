@@ -121,8 +121,8 @@ class TableRule(AdmissionRule):
         return "eventlog" in self.needs(self.entries)
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        """What is in use, an object for each line, as far as `caller` may see it; None where the
-        answer may pause."""
+        """What is in use, an object for each line, of which `caller` is shown what
+        `flux.scheduler.disclosure.FIELDS` has; None where the answer may pause."""
         return iter(())
 
     def configured(self) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import ID_MAX
 from flux.scheduler.query.answering import Caller, Steps, read
@@ -125,7 +126,7 @@ class PreemptionAnswers:
             "victims": shown,
             "node_hours": sum(one["node_hours"] for one in shown),
             "text": text,
-            "reason": reason,
+            "reason": read_by(caller, reason),
         }
 
     def list(self, payload: Any, caller: Caller) -> Steps:
@@ -168,13 +169,16 @@ class PreemptionAnswers:
             if not caller.may_see(victim.userid) and not caller.may_see(owner):
                 continue
             borrowers.append(
-                {
-                    "name": caller.name(victim.jobid, victim.userid),
-                    "class": victim.cls,
-                    "for": caller.name(borrower.taker, owner),
-                    "state": borrower.state,
-                    "end": borrowed.deadline(borrower),
-                }
+                Owned(
+                    {
+                        "name": caller.name(victim.jobid, victim.userid),
+                        "class": victim.cls,
+                        "for": caller.name(borrower.taker, owner),
+                        "state": borrower.state,
+                        "end": borrowed.deadline(borrower),
+                    },
+                    victim.userid,
+                )
             )
             yield
         return {
@@ -187,9 +191,10 @@ class PreemptionAnswers:
 
     @staticmethod
     def _victim(victim: Victim, caller: Caller, now: float) -> dict[str, Any]:
-        return {
+        shown = {
             "name": caller.name(victim.jobid, victim.userid),
             "class": victim.cls,
             "nodes": victim.nodes,
             "node_hours": victim.node_hours(now),
         }
+        return Owned(shown, victim.userid)

@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.checkpoint import read_stored
+from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import ask_job_attributes, name_of
 from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.holdings import part_of
@@ -194,8 +195,7 @@ class PreemptionRule(TableRule):
 
     def _read_settings(self, config: dict[str, Any]) -> None:
         self.chooser.kill_timeout = kill_timeout_of(config)
-        access = config.get("access")
-        self._private = isinstance(access, dict) and access.get("private-mode") is True
+        self._private = is_private(config)
 
     # -- what is known of jobs ---------------------------------------------------------------------
 
@@ -1062,12 +1062,14 @@ class PreemptionRule(TableRule):
     def _deferral(self, preemption: Preemption) -> Deferral:
         return Deferral(self._reason(preemption), preemption.expected, preemption.taker)
 
-    def _reason(self, preemption: Preemption) -> str:
+    def _reason(self, preemption: Preemption) -> Reason:
         classes = jobs_of_classes(preemption.victims.values())
         if preemption.state == ENDING:
-            return f"waits for {classes} to end"
+            return Reason(f"waits for {classes} to end", "waits for resources that are given back")
         when = time.strftime("%H:%M:%S", time.localtime(preemption.deadline))
-        return f"{classes} end for it at {when}"
+        return Reason(
+            f"{classes} end for it at {when}", f"resources are given back for it at {when}"
+        )
 
     def why(self, job: PendingJob) -> str | None:
         preemption = self.active.get(job.jobid)
