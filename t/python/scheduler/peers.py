@@ -201,7 +201,7 @@ class Rig:
 
         client = self.client
         self.instance.send_message(
-            topic, text, answered if respond else None, client.userid, client.rolemask
+            topic, text, answered if respond else None, client.userid, client.rolemask, client
         )
 
     def alloc(self, jobid, spec=None, priority=16, **keys):

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Answering a little at a time: turns, order, failures, and long lists."""
 
+import errno
 import json
 
 import pytest
+from peers import Client, R, Rig, jobspec
 
 from flux.scheduler.query.answering import (
     ANSWER_SECONDS_PER_TURN,
     MAX_OPEN,
     MAX_OPEN_OF_GUEST,
+    MAX_TURNS_OF_READING,
     Answering,
     Caller,
     Entries,
@@ -75,9 +78,11 @@ def work():
     return handle, log, ask
 
 
-def test_what_is_quick_is_answered_at_once(work):
+def test_what_is_quick_is_answered_in_the_next_turn(work):
     handle, log, ask = work
     ask("a", 2)
+    assert log == []
+    handle.turn()
     assert log == [("a", 0), ("a", 1), '{"name": "a"}']
     assert not handle.armed
 
@@ -86,6 +91,7 @@ def test_no_more_than_a_slice_in_a_turn_however_many_ask(work):
     handle, log, ask = work
     for name in "abc":
         ask(name, 4)
+    handle.turn()
     assert len(log) == 3  # of the first; the others have not begun
     while handle.armed:
         before = len([one for one in log if isinstance(one, tuple)])
@@ -113,6 +119,7 @@ def test_what_cannot_be_encoded_is_a_failure(work):
         return {"what": object()}
 
     Answering(handle, lambda: 0.0).begin(odd(), log.append, log.append, 0)
+    handle.turn()
     assert isinstance(log[-1], TypeError)
 
 
@@ -159,6 +166,7 @@ def test_so_many_are_open_and_no_more():
         answering.answer(
             Message(userid, rolemask),
             lambda payload, caller: question(stopwatch, log, caller.userid, 4),
+            lambda msg: None,
             lambda msg, serve: None,
         )
 
@@ -174,3 +182,56 @@ def test_so_many_are_open_and_no_more():
     while handle.armed:
         handle.turn()
     ask(9999)
+
+
+def test_while_questions_come_they_are_read_and_not_answered():
+    handle, stopwatch, log = Handle(), Stopwatch(), []
+    answering = Answering(handle, stopwatch)
+
+    def ask():
+        answering.answer(
+            Message(0, 1),
+            lambda payload, caller: question(stopwatch, log, caller.userid, 1),
+            lambda msg: None,
+            lambda msg, serve: None,
+        )
+
+    for _ in range(MAX_TURNS_OF_READING):
+        ask()
+        handle.turn()
+    assert log == []
+    ask()
+    handle.turn()
+    assert len(log) == 3, "what has come first is answered all the same, a slice in so many turns"
+    handle.turn()
+    assert len(log) == 6, "nothing came"
+
+
+def test_questions_of_a_client_that_has_disconnected_are_forgotten():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill")
+    first, second = Client(), Client()
+    for client in (first, second, first):
+        client.userid, client.rolemask = 9999, 2
+        rig.client = client
+        rig.send("sched.windows", {})
+    rig.client = first
+    rig.send("sched.disconnect", None, respond=False)
+    rig.settle()
+    assert [topic for topic, _, _ in rig.received] == ["sched.windows"]
+
+
+def test_a_job_behind_many_questions_starts_and_most_of_them_are_refused():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill")
+    guest, owner = Client(), rig.client
+    guest.userid, guest.rolemask = 9999, 2
+    rig.client = guest
+    for _ in range(200):
+        rig.send("sched.when", {"jobspec": jobspec(1)})
+    rig.client = owner
+    rig.alloc(1)
+    rig.settle()
+    order = [topic for topic, errnum, _ in rig.received if errnum == 0]
+    assert "sched.alloc" in order and len(order) == 1 + MAX_OPEN_OF_GUEST
+    assert [errnum for _, errnum, _ in rig.received if errnum] == [errno.EAGAIN] * 168

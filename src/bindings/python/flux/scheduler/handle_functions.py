@@ -26,6 +26,20 @@ def get_key_direct(handle: Any, key: str) -> Any:
     return flux.kvs.get_key_direct(handle, key)
 
 
+def has_left(notice: Any, msg: Any) -> bool:
+    """Whether a request is of the client whose end a disconnect notice tells (RFC 6).
+
+    Args:
+        notice (Message): the request ``disconnect``
+        msg (Message): another request
+    """
+    if hasattr(type(msg), "sender"):
+        return notice.sender is msg.sender
+    from flux.core.inner import lib
+
+    return bool(lib.flux_disconnect_match(notice.handle, msg.handle))
+
+
 def KVSTxn(handle: Any) -> Any:
     """A transaction of the KVS, with ``put(key, value, raw=False)`` and ``commit_async()``."""
     if hasattr(type(handle), "kvs_transaction"):

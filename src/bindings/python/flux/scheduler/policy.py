@@ -98,8 +98,7 @@ def _answered_by(
     @request_handler(topic, prefix=False, allow_guest=True)
     def handle(self: PolicyScheduler, msg: Any) -> None:
         def begin() -> None:
-            self._check_size(msg)
-            self._answering.answer(msg, question(self), self._serve)
+            self._answering.answer(msg, question(self), self._check_size, self._serve)
 
         serve = self._serve if guests else self._serve_if_sees_all
         serve(msg, begin)
@@ -911,6 +910,10 @@ class PolicyScheduler(Scheduler):
     _handle_limits = _answered_by(
         "sched.limits", lambda self: self._site_policy.in_use, guests=True
     )
+
+    @request_handler("sched.disconnect", prefix=False, allow_guest=True)
+    def _handle_disconnect(self, msg: Any) -> None:
+        self._errors.guard("disconnect", self._answering.forget, msg)
 
     @request_handler("sched.reserve", prefix=False)
     def _handle_reserve(self, msg: Any) -> None:

@@ -7,9 +7,10 @@ import errno
 import json
 from collections import deque
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.scheduler.disclosure import is_private, shown_to
+from flux.scheduler.handle_functions import has_left
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import sees_all
 
@@ -21,6 +22,10 @@ MAX_HORIZON_S = 366 * 86400.0
 
 #: Seconds of one reactor turn that answers may take, so that no pass waits longer for them.
 ANSWER_SECONDS_PER_TURN = 0.001
+
+#: Turns in a row in which a question came and none is worked on. A turn brings one message, and behind
+#: questions there may be some of the job manager.
+MAX_TURNS_OF_READING = 256
 
 #: Questions that may be open at a time: of one guest, and of all. The owner and admins have the rest.
 MAX_OPEN_OF_GUEST = 32
@@ -140,10 +145,20 @@ def encode(answer: dict[str, Any]) -> str:
     return f"{{{', '.join(parts)}}}"
 
 
+class _Open(NamedTuple):
+    """A question that is not answered yet; see `Answering.begin`."""
+
+    steps: Steps
+    done: Callable[[str], None]
+    failed: Callable[[Exception], None]
+    msg: Any
+
+
 class Answering:
-    """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in each turn of the
+    """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in a turn of the
     reactor, so that no pass waits for longer, however many are asked for. Users take turns, answer by
-    answer.
+    answer. While questions come in, they are only taken note of, or refused, so that the job
+    manager's messages behind them are read soon.
 
     Args:
         handle: the Flux handle
@@ -158,21 +173,25 @@ class Answering:
         self._stopwatch = stopwatch
         self._config = config
         # By user, the one whose turn it is first; none is empty.
-        self._open: dict[int, deque[tuple[Steps, Callable[..., None], Callable[..., None]]]] = {}
+        self._open: dict[int, deque[_Open]] = {}
         self._timer = handle.timer_watcher_create(0.0, self._turn)
         self._armed = False
+        self._came = False  # whether a question came since the last turn
+        self._turns_of_reading = 0
 
     def answer(
         self,
         msg: Any,
         question: Callable[[Any, Caller], Steps],
+        check: Callable[[Any], None],
         serve: Callable[[Any, Callable[[], Any]], None],
     ) -> None:
-        """Answer a request.
+        """Answer a request in one of the next turns.
 
         Args:
             msg (Message): the request
             question: makes the answer from its payload, for whoever asks
+            check: called with the request before its payload is read; may raise
             serve: calls a function, and answers the request with an error if that raises
 
         Raises:
@@ -188,6 +207,7 @@ class Answering:
         def done(answer: str) -> None:
             serve(msg, lambda: self._handle.respond(msg, answer))
 
+        self._came = True
         caller = Caller(msg, self._config is not None and is_private(self._config.get()))
         own = len(self._open.get(caller.userid, ()))
         if not caller.sees_all and own >= MAX_OPEN_OF_GUEST:
@@ -198,8 +218,14 @@ class Answering:
             raise BlockingIOError(
                 errno.EAGAIN, f"{MAX_OPEN} questions are not answered yet: try again later"
             )
-        steps = _shown(question(payload_of(msg), caller), caller, msg.topic)
-        self.begin(steps, done, failed, caller.userid)
+
+        def steps() -> Steps:
+            check(msg)
+            answer = yield from question(payload_of(msg), caller)
+            shown: dict[str, Any] = caller.shown(msg.topic, answer)
+            return shown
+
+        self.begin(steps(), done, failed, caller.userid, msg)
 
     def begin(
         self,
@@ -207,27 +233,52 @@ class Answering:
         done: Callable[[str], None],
         failed: Callable[[Exception], None],
         userid: int,
+        msg: Any = None,
     ) -> None:
-        """Work on an answer: at once, if no other is worked on.
+        """Work on an answer, in one of the next turns.
 
         Args:
             steps (generator): returns the answer
             done: called with it, encoded
             failed: called with what the steps raised
             userid: who asks
+            msg (Message): the request
         """
-        self._open.setdefault(userid, deque()).append((steps, done, failed))
-        if not self._armed:
-            self._work()
+        self._open.setdefault(userid, deque()).append(_Open(steps, done, failed, msg))
+        self._arm()
+
+    def forget(self, notice: Any) -> None:
+        """A client has disconnected: its questions are not answered.  O(open questions).
+
+        Args:
+            notice (Message): the request that says so (RFC 6)
+        """
+        for userid, waiting in list(self._open.items()):
+            left = deque(one for one in waiting if one.msg is None or not has_left(notice, one.msg))
+            if left:
+                self._open[userid] = left
+            else:
+                del self._open[userid]
+
+    def _arm(self) -> None:
+        if self._open and not self._armed:
+            self._armed = True
+            self._timer.reset(after=0.0)
 
     def _turn(self, *_: Any) -> None:
         self._armed = False
-        self._work()
+        came, self._came = self._came, False
+        if came and self._turns_of_reading < MAX_TURNS_OF_READING:
+            self._turns_of_reading += 1
+        else:
+            self._turns_of_reading = 0
+            self._work()
+        self._arm()
 
     def _work(self) -> None:
         until = self._stopwatch() + ANSWER_SECONDS_PER_TURN
         while self._open:
-            steps, done, failed = next(iter(self._open.values()))[0]
+            steps, done, failed, _ = next(iter(self._open.values()))[0]
             try:
                 text = _go_on(steps)
             except Exception as exc:
@@ -239,9 +290,6 @@ class Answering:
                     done(text)
             if self._stopwatch() >= until:
                 break
-        if self._open:
-            self._armed = True
-            self._timer.reset(after=0.0)
 
     def _next(self) -> None:
         """The answer in work is done: it is the next user's turn."""
@@ -250,12 +298,6 @@ class Answering:
         left.popleft()
         if left:
             self._open[userid] = left
-
-
-def _shown(steps: Steps, caller: Caller, topic: str) -> Steps:
-    """An answer, as far as the caller may learn it."""
-    shown: dict[str, Any] = caller.shown(topic, (yield from steps))
-    return shown
 
 
 def _go_on(steps: Steps) -> str | None:

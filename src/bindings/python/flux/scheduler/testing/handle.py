@@ -52,6 +52,7 @@ class FakeMessage:
         rolemask (int): with which roles: ROLE_OWNER, ROLE_USER
         errnum (int): of a response: 0, or a POSIX errno
         streaming (bool): any number of responses may follow
+        sender: stands for the client that sent it; compared by identity
         noresponse (bool): nobody waits for a response
         answered: ``answered(errnum, text)`` takes each response; None: nobody does
     """
@@ -62,6 +63,7 @@ class FakeMessage:
         "noresponse",
         "payload_str",
         "rolemask",
+        "sender",
         "streaming",
         "topic",
         "type",
@@ -85,6 +87,7 @@ class FakeMessage:
         self.rolemask = rolemask
         self.errnum = 0
         self.streaming = streaming
+        self.sender: Any = None
         self.noresponse = answered is None
         self.answered = answered
 

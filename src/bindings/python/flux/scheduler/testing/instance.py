@@ -441,9 +441,12 @@ class FakeInstance:
         answered: Callable[[int, Any], Any] | None,
         userid: int,
         rolemask: int,
+        sender: Any = None,
     ) -> None:
-        """`send` with credentials of any kind: a user id, and roles (RFC 12)."""
+        """`send` with credentials of any kind: a user id, and roles (RFC 12); `sender` stands for the
+        client."""
         msg = FakeMessage(topic, payload_text(payload), userid=userid, rolemask=rolemask)
+        msg.sender = sender
 
         def take(errnum: int, text: str | None) -> None:
             answer: Any = text if errnum or text is None else json.loads(text)
