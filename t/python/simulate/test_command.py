@@ -423,25 +423,30 @@ def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["jobs.csv", "machine_states.csv"])
-def test_a_full_disk(tmp_path, name):
-    (tmp_path / "out" / "sched-fifo").mkdir(parents=True)
-    (tmp_path / "out" / "sched-fifo" / name).symlink_to("/dev/full")
+def test_a_file_that_cannot_be_written_is_named(tmp_path, name):
+    (tmp_path / "out" / "sched-fifo" / name).mkdir(parents=True)
     done = flux(
         "sample", "--jobs=100", "--scheduler=sched-fifo", "--scheduler=sched-simple", "-o", tmp_path / "out", code=1,
     )  # fmt: skip
     assert re.search(r"(?m)^sched-fifo +1 +100 ", done.stdout)
-    assert re.search(rf"not written: .*/sched-fifo/{name}.*: No space left on device", done.stderr)
+    assert re.search(rf"not written: .*/sched-fifo/{name}.*: Is a directory", done.stderr)
     assert (tmp_path / "out" / "sched-simple" / "summary.json").exists()
 
 
 def test_no_planted_link_is_followed(tmp_path):
+    """Neither one in place of a file, nor one in place of a file that was written first by name."""
     own = tmp_path / "own"
     own.write_text("mine")
-    (tmp_path / "out" / "sched-fifo").mkdir(parents=True)
-    names = ["report.html", "sched-fifo/summary.json", "sched-fifo/schedule.json"]
+    of_policy = ["summary.json", "schedule.json", "jobs.csv", "machine_states.csv", "schedule.swf"]
+    of_job = [f"eventlogs/1/{name}" for name in ("eventlog", "jobspec")]
+    names = ["report.html", *(f"sched-fifo/{name}" for name in of_policy + of_job)]
     for name in names:
-        (tmp_path / "out" / f"{name}.new").symlink_to(own)
-    flux("sample", "--jobs=20", "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out")
+        path = tmp_path / "out" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(own)
+        path.with_name(path.name + ".new").symlink_to(own)
+    args = ("--scheduler=sched-fifo", "--swf", "--eventlogs", "--force", "-q", "-o", tmp_path / "out")
+    flux("sample", "--jobs=20", *args)
     assert own.read_text() == "mine"
     assert all((tmp_path / "out" / name).is_file() for name in names)
     assert not any((tmp_path / "out" / name).is_symlink() for name in names)

@@ -8,7 +8,7 @@ import math
 import os
 
 from flux.scheduler.attributes import printable
-from flux.scheduler.command.new_file import replace_file
+from flux.scheduler.command.new_file import new_file, replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
 from flux.simulate.results.metrics import mean
 from flux.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
@@ -53,7 +53,7 @@ def cell(text):
 def write_jobs(outcome, path):
     """``jobs.csv``: Batsim's columns, in order of submission, and what we know beyond them."""
     workload = outcome.workload
-    with open(path, "w", newline="", encoding="utf-8") as stream:
+    with new_file(path, newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
         for index, job in enumerate(workload.jobs):
@@ -187,7 +187,7 @@ def write_machine_states(outcome, path):
     ]
     changes = busy_changes(held)
     units = outcome.workload.units
-    with open(path, "w", encoding="utf-8") as stream:
+    with new_file(path) as stream:
         stream.write("time,nb_sleeping,nb_switching_on,nb_switching_off,nb_idle,nb_computing\n")
         busy = 0
         if 0.0 not in changes:
@@ -238,7 +238,7 @@ def write_swf(outcome, path):
         fields += [_code(users, job.user), _code(groups, job.group), -1]
         fields += [queues.setdefault(job.queue, len(queues) + 1) if job.queue else -1, -1, -1, -1]
         lines.append(" ".join(number(float(value)) or "-1" for value in fields))
-    with open(path, "w", encoding="utf-8") as stream:
+    with new_file(path) as stream:
         stream.write("; Version: 2.2\n; Note: written by flux simulate\n")
         stream.write(f"; UnixStartTime: {int(workload.epoch)}\n; MaxJobs: {len(lines)}\n")
         stream.write(f"; MaxNodes: {workload.machine.nodes}\n; MaxProcs: {workload.units}\n")
@@ -255,7 +255,7 @@ def _code(codes, name):
 def write_trace(workload, path):
     """The jobs of a workload, before anything became of them, in the Standard Workload Format."""
     users, groups, queues = {}, {}, {}
-    with open(path, "w", encoding="utf-8") as stream:
+    with new_file(path) as stream:
         stream.write(
             f"; Version: 2.2\n; Computer: {workload.machine}\n; Installation: none: {workload.name}\n"
         )
@@ -281,13 +281,13 @@ def write_eventlogs(outcome, directory):
     for index, job in enumerate(outcome.workload.jobs):
         own = os.path.join(directory, str(index + 1))
         os.makedirs(own, exist_ok=True)
-        with open(os.path.join(own, "eventlog"), "w", encoding="utf-8") as stream:
+        with new_file(os.path.join(own, "eventlog")) as stream:
             for when, name, context in events_of(outcome, index):
                 stream.write(eventlog.encode(base + when, name, context))
-        with open(os.path.join(own, "jobspec"), "w", encoding="utf-8") as stream:
+        with new_file(os.path.join(own, "jobspec")) as stream:
             json.dump(jobspec(job), stream)
         if outcome.R is not None and outcome.R[index] is not None:
-            with open(os.path.join(own, "R"), "w", encoding="utf-8") as stream:
+            with new_file(os.path.join(own, "R")) as stream:
                 json.dump(outcome.R[index], stream)
 
 
