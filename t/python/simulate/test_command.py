@@ -445,7 +445,15 @@ def test_no_planted_link_is_followed(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(own)
         path.with_name(path.name + ".new").symlink_to(own)
-    args = ("--scheduler=sched-fifo", "--swf", "--eventlogs", "--force", "-q", "-o", tmp_path / "out")
+    args = (
+        "--scheduler=sched-fifo",
+        "--swf",
+        "--eventlogs",
+        "--force",
+        "-q",
+        "-o",
+        tmp_path / "out",
+    )
     flux("sample", "--jobs=20", *args)
     assert own.read_text() == "mine"
     assert all((tmp_path / "out" / name).is_file() for name in names)
