@@ -448,6 +448,34 @@ def hello_with_a_part_freed(rig):
 
 
 @case("RFC 27")
+def hello_with_a_straggler(rig):
+    """a rank still in housekeeping is given to nobody, though a queue over it came in between
+
+    The history of flux-core#7794 and flux-sched#1558: queues pall (stopped) and pbatch over all nodes, rank 1 of a job of four in
+    housekeeping, a queue pdat over ranks 1-2 is configured, the scheduler is loaded anew.
+    """
+    before = {"pall": "0-3", "pbatch": "0-3"}
+    end = time.time() + 9999
+    R = make_R([0, 1, 2, 3], start=1.0, end=end, properties=before)
+    rig.R = make_R([0, 1, 2, 3], properties={**before, "pdat": "1-2"})
+    rig.running = [job_found(R, free="0,2-3")]
+    rig.load()
+    if not rig.hello.get("partial-ok"):
+        raise NotOffered("hello without partial-ok: the job manager ends housekeeping first")
+    rig.alloc(1, nodes=4, cores=4, constraint={"properties": ["pbatch"]})
+    rig.waits(1, "rank 1 is held by job 50")
+    rig.cancel(1)
+    rig.final(1, CANCEL, "it was canceled")
+    rig.alloc(2, nodes=1, cores=4, constraint={"properties": ["pdat"]})
+    got = rig.success(2, "rank 2 is free")
+    check({rank for rank, _ in held(got)} == {2}, "of pdat only rank 2 is free", got)
+    rig.alloc(3, nodes=1, cores=4, constraint={"properties": ["pdat"]})
+    rig.waits(3, "rank 1 is held by job 50, rank 2 by job 2")
+    rig.free(50, part_of(R, {1}))
+    rig.success(3, "rank 1 of job 50 came back")
+
+
+@case("RFC 27")
 def hello_with_a_lost_rank(rig):
     """a job found running on a rank that is gone gets an exception, and the others are taken over"""
     end = time.time() + 9999

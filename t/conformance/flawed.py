@@ -31,6 +31,7 @@ DEFECTS = {
     "cancels-twice": "cancel-of-a-waiting-job",
     "forgets-running-jobs": "hello-with-a-running-job",
     "holds-what-was-freed": "hello-with-a-part-freed",
+    "frees-what-changed": "hello-with-a-straggler",
     "uses-down-ranks": "down-later",
     "waits-for-ever": "shrink",
 }
@@ -89,10 +90,17 @@ class Small(BrokerModule):
             R = self.handle.rpc("job-info.lookup", lookup).get()["R"]
             try:
                 self.pool.register_alloc(job["id"], R)
-                if "free" in job and not self.has("holds-what-was-freed"):
+                if "free" in job and self.has("frees-what-changed") and self.has_changed(R):
+                    self.pool.free(job["id"])
+                elif "free" in job and not self.has("holds-what-was-freed"):
                     self.pool.free(job["id"], part_of(R, job["free"]))
             except ValueError as exc:
                 job_raise_async(self.handle, job["id"], "scheduler-restart", 0, str(exc))
+
+    def has_changed(self, R):
+        """Whether ranks have other properties than when a job was given R."""
+        now = self.pool.to_dict()["execution"].get("properties", {})
+        return R["execution"].get("properties", {}) != now
 
     def changed(self, future):
         try:
