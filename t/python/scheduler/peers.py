@@ -119,13 +119,16 @@ class Rig:
         up (str): ranks up at first; default: all
         job_info (bool): whether there is a job-info service
         clock: see `flux.scheduler.testing.reactor.VirtualClock`
+        estimates (bool): whether pending jobs are told estimates and reasons
 
     Attributes:
         received (list): (topic, errnum, payload) of every response
     """
 
-    def __init__(self, R, up=None, job_info=True, clock=None):
-        self.instance = instance = ScriptedInstance(R=R, up=up, clock=clock, check_errors=False)
+    def __init__(self, R, up=None, job_info=True, clock=None, estimates=True):
+        self.instance = instance = ScriptedInstance(
+            R=R, up=up, clock=clock, check_errors=False, estimates=estimates
+        )
         self.reactor = instance.reactor
         self.names = instance.broker
         self.resource = instance.resource

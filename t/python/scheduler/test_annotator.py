@@ -6,8 +6,8 @@ import random
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.scheduler import annotator
-from flux.scheduler.policies import Backfill, Fifo, backfill
+from flux.scheduler import annotator, policy
+from flux.scheduler.policies import Backfill, Fifo
 
 
 @pytest.mark.parametrize("policy", [Fifo, Backfill])
@@ -55,10 +55,10 @@ def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
 # -- a deep queue ----------------------------------------------------------------------------------
 
 
-def crowded(monkeypatch, pending, planned):
-    """Jobs of whole nodes that wait for one another; `planned` of them are told an expected start."""
+def crowded(monkeypatch, pending, most):
+    """Jobs of whole nodes that wait for one another; the first `most` of them are told an expected start."""
     monkeypatch.setattr(annotator, "QUIET_TIME_S", 0.0)
-    monkeypatch.setattr(backfill, "MAX_JOBS_PLANNED", planned)
+    monkeypatch.setattr(policy, "MAX_JOBS_ESTIMATED", most)
     rig = Rig(R(4, 2))
     rig.load(Backfill, "queue-depth=unlimited", "log-level=err")
     for jobid in range(1, pending + 2):
@@ -71,28 +71,15 @@ def estimates(rig, jobids):
     return [jobid for jobid in jobids if rig.annotations(jobid).get("sched", {}).get("t_estimate")]
 
 
-def test_a_forecast_looks_at_as_many_jobs_as_it_plans_however_many_wait(monkeypatch):
-    looks = {}
-    for pending in (100, 400):
-        rig = crowded(monkeypatch, pending, 40)
-        rig.wait(10)
-        seen = []
-        ranks_of = Backfill.ranks_of
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                Backfill, "ranks_of", lambda self, job: seen.append(1) or ranks_of(self, job)
-            )
-            rig.sched._passes.forecast()
-            rig.wait(10)
-        looks[pending] = len(seen)
-        # One is promised its start, 40 are planned behind it; nothing is kept of the others.
-        assert estimates(rig, range(1, pending + 2)) == list(range(2, 43))
-        assert len(rig.sched._annotator._told) == 41
-    assert looks[400] == looks[100]
+def test_as_many_jobs_as_may_have_an_expected_start(monkeypatch):
+    rig = crowded(monkeypatch, 100, 40)
+    rig.wait(10)
+    assert estimates(rig, range(1, 102)) == list(range(2, 42))
+    assert len(rig.sched._annotator._told) == 40
 
 
-def test_who_is_not_planned_any_more_has_no_expected_start(monkeypatch):
-    rig = crowded(monkeypatch, 10, 4)
+def test_who_is_not_among_them_any_more_has_no_expected_start(monkeypatch):
+    rig = crowded(monkeypatch, 10, 5)
     rig.wait(10)
     assert estimates(rig, range(1, 12)) == [2, 3, 4, 5, 6]
     rig.alloc(20, jobspec(4, cores=2, duration=100), priority=17)
@@ -103,24 +90,3 @@ def test_who_is_not_planned_any_more_has_no_expected_start(monkeypatch):
     rig.wait(10)
     assert estimates(rig, [*range(1, 12), 21]) == [2, 3, 4, 5, 21]
     assert not rig.logged(3)
-
-
-def test_a_newcomer_is_told_why_it_waits_before_the_starts_of_others_are_planned(monkeypatch):
-    rig = crowded(monkeypatch, 300, 300)
-    planned = []
-    planned_start = Backfill.planned_start
-    monkeypatch.setattr(
-        Backfill,
-        "planned_start",
-        lambda self, plan, job: planned.append(1) or planned_start(self, plan, job),
-    )
-    while len(planned) < 40:
-        rig.turn()
-    rig.alloc(1000, jobspec(4, cores=2, duration=100), priority=17)
-    rig.alloc(1001, jobspec(4, cores=2, duration=50), priority=17)
-    before = len(planned)
-    while "reason_pending" not in rig.annotations(1001).get("sched", {}):
-        rig.turn()
-    assert len(planned) - before < 100
-    rig.wait(100)
-    assert len(estimates(rig, [*range(2, 302), 1001])) == 300

@@ -92,7 +92,7 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(seed, po
         "low": {"rank": 1, "queues": ["low"], "into-promises": seed % 2 == 0, "wait": "1h"},
     }
     queues = {"batch": {}, "standby": {}, "low": {}}
-    instance = make(*policy, nodes=8, config=tables(queues=queues, **classes))
+    instance = make(*policy, nodes=8, config=tables(queues=queues, **classes), estimates=False)
     told, jobs, lent = {}, [], set()
     for _ in range(80):
         queue = chance.choice(("batch", "standby", "low", "standby"))

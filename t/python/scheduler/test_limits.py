@@ -279,7 +279,8 @@ def test_nobody_waits_behind_it_and_no_node_is_kept(policy, args):
     rig.alloc(3, nodes(2), userid=8)
     rig.settle()
     assert rig.started() == [1, 3]
-    assert "t_estimate" not in rig.annotations(2).get("sched", {})
+    begun = rig.now
+    assert rig.annotations(2)["sched"]["t_estimate"] == begun + 100  # when the other ends
 
 
 @POLICIES
@@ -908,7 +909,7 @@ def test_a_newcomer_is_told_of_its_limit():
     rig.settle()
     errnum, answer = rig.ask("sched.when", {"jobspec": nodes(1)})
     assert errnum == 0
-    assert answer["verdict"] == "unknown"
+    assert (answer["verdict"], answer["start"]) == ("later", rig.now + 100)
     assert answer["reason"] == "limit one: root has 2 of 2 nodes; needs 1"
 
 

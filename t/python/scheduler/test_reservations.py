@@ -19,8 +19,8 @@ def whole(count, duration=0, **keys):
     return jobspec(1, nodes=count, duration=duration, exclusive=True, **keys)
 
 
-def make(module, nodes=8, cls=Rig, args=("queue-depth=unlimited",), **keys):
-    rig = cls(R(nodes, 4, **keys))
+def make(module, nodes=8, cls=Rig, args=("queue-depth=unlimited",), estimates=True, **keys):
+    rig = cls(R(nodes, 4, **keys), estimates=estimates)
     rig.load_file(module, *args)
     return rig
 
@@ -232,7 +232,7 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     rig.wait(3)
     shown = rig.annotations(2)["sched"]
     assert shown["reason_pending"] == "reservation dat: 0 of 8 nodes are free"
-    assert shown.get("t_estimate") is None
+    assert shown["t_estimate"] == pytest.approx(begin + 220, abs=1)
 
 
 def test_at_end_run_leaves_the_limit_alone():
@@ -779,7 +779,8 @@ def test_nobody_outside_the_group_ever_holds_reserved_ranks(module, seed):
     made, or was given more time by its administrator.
     """
     rnd = random.Random(f"{module} {seed}")
-    rig = make(module, cls=Simulation, args=("queue-depth=unlimited", "log-level=err"))
+    args = ("queue-depth=unlimited", "log-level=err")
+    rig = make(module, cls=Simulation, args=args, estimates=False)
     excused, members_of = set(), {}
     jobid = 0
     made = 0

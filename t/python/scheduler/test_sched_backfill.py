@@ -345,7 +345,7 @@ def test_where_queues_share_nodes_priority_decides():
 def workload(seed, jobs=50, nodes=8, early=False):
     """A random run: every job submitted at a random time; all end on time, or earlier."""
     rnd = random.Random(seed)
-    sim = Simulation(R(nodes, 4))
+    sim = Simulation(R(nodes, 4), estimates=False)
     return (
         rnd,
         sim,

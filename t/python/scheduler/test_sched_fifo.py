@@ -83,7 +83,7 @@ def test_estimates_in_order(module):
         start + 100,
         start + 200,
         start + 200,
-        None,
+        start + 200,
     ]
     rig.prioritize((4, 31))
     rig.settle()

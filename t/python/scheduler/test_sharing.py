@@ -444,7 +444,7 @@ def test_a_large_job_starts_although_small_ones_keep_coming(policy, args):
 def test_promises_are_kept_where_nodes_are_claimed(seed):
     draw = random.Random(seed)
     args = draw.choice([(), ("promises=4",), ("promises=unlimited",)])
-    rig = Simulation(machine(draw.random() < 0.5, 4))
+    rig = Simulation(machine(draw.random() < 0.5, 4), estimates=False)
     load(Backfill, args, {"all": {"mode": draw.choice(["user", "bank"])}}, rig=rig)
     for jobid in range(1, 60):
         keys = {"nodes": draw.randrange(1, 4)} if draw.random() < 0.4 else {}

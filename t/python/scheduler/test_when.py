@@ -38,7 +38,7 @@ def job(rnd, mixed):
 def workload(policy, seed, mixed):
     rnd = random.Random(f"{policy} {seed} {mixed}")
     module, args = POLICIES[policy]
-    rig = Simulation(R(8, 4, properties={"left": "0-3", "right": "4-7"}))
+    rig = Simulation(R(8, 4, properties={"left": "0-3", "right": "4-7"}), estimates=False)
     rig.load_file(module, "queue-depth=unlimited", "log-level=err", *args)
     if rnd.random() < 0.3:
         rig.resource.update(down=str(rnd.randint(0, 7)))

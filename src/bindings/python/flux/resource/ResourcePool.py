@@ -455,6 +455,14 @@ class ResourcePool:
         long."""
         return self.impl.allocated_to_dict()
 
+    def held_to_dict(self, jobid: int) -> dict[str, Any]:
+        """What a job holds as an R object (RFC 20), without times. O(ranks of the job).
+
+        Raises:
+            KeyError: the job holds no allocation.
+        """
+        return self.impl.held_to_dict(jobid)
+
     def down_to_dict(self) -> dict[str, Any]:
         """What is on ranks that are down, as ``allocated_to_dict()``."""
         return self.impl.down_to_dict()

@@ -279,6 +279,10 @@ class ResourcePoolImplementation:
             return found
         return self._part(self._allocated())
 
+    def held_to_dict(self, jobid: int) -> dict[str, Any]:
+        """What a job holds; see ``ResourcePool.held_to_dict()``."""
+        return self._part(self.held(jobid))
+
     def down_to_dict(self) -> dict[str, Any]:
         """What is on ranks that are down, as ``allocated_to_dict()``."""
         if type(self).copy_down is not ResourcePoolImplementation.copy_down:

@@ -330,27 +330,6 @@ class AdmissionRule:
         known)."""
         return end
 
-    def expected_starts(
-        self, jobs: Iterable[tuple[PendingJob, Deferral]]
-    ) -> Iterator[tuple[PendingJob, float | None]]:
-        """When jobs that this rule has deferred are expected to start, in their order; None: it
-        cannot tell. A generator: each may cost a search of a plan."""
-        for job, deferral in jobs:
-            yield job, deferral.until
-
-    def start_of_newcomer(
-        self, request: Any, attributes: SystemAttributes, userid: int
-    ) -> tuple[float | None, str] | None:
-        """When a job that is not submitted would start, if that is up to this rule.
-
-        Returns:
-            None: it is not; else the time, or None and the reason why it is not known
-
-        Raises:
-            InfeasibleRequest: it may never start
-        """
-        return None
-
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """What ``sched.explain`` adds to its answer about `job`.
 
@@ -788,16 +767,6 @@ class AdmissionControl:
     def deferred(self) -> list[PendingJob]:
         """The deferred jobs, in the order of the queue.  Costs a sort of them."""
         return sorted(job for job, _, _ in self._deferred.values())
-
-    def expected_starts(self, most: int) -> Iterator[tuple[PendingJob, float | None]]:
-        """When the first of the deferred jobs are expected to start; None if that is not known."""
-        by_rule: dict[AdmissionRule, list[tuple[PendingJob, Deferral]]] = {}
-        first = heapq.nsmallest(most, (job for job, _, _ in self._deferred.values()))
-        for job in first:
-            _, rule, deferral = self._deferred[job.jobid]
-            by_rule.setdefault(rule, []).append((job, deferral))
-        for rule, jobs in by_rule.items():
-            yield from rule.expected_starts(jobs)
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job apart from the queue until its rule readmits it."""

@@ -72,10 +72,10 @@ class Annotator:
         #: heap of (time, job id, job): when the quiet time of jobs is over
         self._quiet: list[tuple[float, int, PendingJob]] = []
         self._timer = handle.timer_watcher_create(0.0, self._expired)
-        self._armed = False
+        self._armed_for = math.inf
         #: when reasons were found last, and whether they are to be when the timer expires
         self._reasons_at = -math.inf
-        self._reasons_due = False
+        self._forecast_due = False
 
     def __len__(self) -> int:
         """How many jobs are quiet and have something to be told later."""
@@ -108,8 +108,7 @@ class Annotator:
         if not told.timed:
             told.timed = True
             heapq.heappush(self._quiet, (when, job.jobid, job))
-            if not self._armed:
-                self._arm(when - now)
+            self._arm(when - now)
         return False
 
     def estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
@@ -168,6 +167,11 @@ class Annotator:
         O(jobs that were told something)."""
         return [jobid for jobid in self._told if self._has_estimate(jobid)]
 
+    def ask_for_forecast(self, seconds: float) -> None:
+        """Have a forecast asked for after so many seconds, if none is to be sooner."""
+        self._forecast_due = True
+        self._arm(seconds)
+
     def wants_reasons(self) -> bool:
         """Whether reasons are to be found now.
 
@@ -176,9 +180,7 @@ class Annotator:
         """
         now = self._clock.now()
         if 0 <= now - self._reasons_at < min(QUIET_TIME_S, SAME_TIME_S):
-            if not self._reasons_due:
-                self._reasons_due = True
-                self._arm(SAME_TIME_S)
+            self.ask_for_forecast(SAME_TIME_S)
             return False
         self._reasons_at = now
         return True
@@ -190,12 +192,16 @@ class Annotator:
         job.request.annotate({"sched": sched})
 
     def _arm(self, seconds: float) -> None:
-        self._armed = True
-        self._timer.reset(after=max(SAME_TIME_S, seconds))
+        seconds = max(SAME_TIME_S, seconds)
+        when = self._clock.now() + seconds
+        if when < self._armed_for:
+            self._armed_for = when
+            self._timer.stop()
+            self._timer.reset(after=seconds)
 
     def _expired(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         quiet, now = self._quiet, self._clock.now()
-        waits, self._reasons_due = self._reasons_due, False
+        waits, self._forecast_due = self._forecast_due, False
         while quiet and quiet[0][0] <= now:
             _, jobid, job = heapq.heappop(quiet)
             told = self._told.get(jobid)
@@ -204,7 +210,7 @@ class Annotator:
                 waits = True
                 if told.later is not None:
                     self._errors.guard("estimate", self.estimate, job, *told.later)
-        self._armed = bool(quiet)
+        self._armed_for = math.inf
         if quiet:
             self._arm(quiet[0][0] - now)
         if waits:

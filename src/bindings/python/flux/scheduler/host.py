@@ -85,6 +85,7 @@ class HostCapabilities:
         takes_objects (bool): the job manager is in this process and takes R as an object: nobody
             needs it in a KVS
         runs_later (bool): the reactor is run by a test, after ``run()`` of the module has returned
+        has_virtual_time (bool): it brings a stopwatch
     """
 
     def __init__(self, handle: Any) -> None:
@@ -92,6 +93,7 @@ class HostCapabilities:
         self.stopwatch: Callable[[], float] = (
             handle.stopwatch if hasattr(host, "stopwatch") else time.perf_counter
         )
+        self.has_virtual_time = hasattr(host, "stopwatch")
         self.wants_forecast = getattr(host, "wants_forecast", True) is not False
         self.takes_objects = getattr(host, "takes_objects", False) is True
         self.runs_later = getattr(host, "runs_later", False) is True
@@ -136,6 +138,12 @@ class Timers:
         self._numbers = itertools.count()
         self._armed_for = math.inf
         self._watcher = handle.timer_watcher_create(0.0, self._fired)
+
+    def move(self, handle: Any) -> None:
+        """Go on with the reactor of another handle."""
+        self._watcher = handle.timer_watcher_create(0.0, self._fired)
+        self._armed_for = math.inf
+        self._arm()
 
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
         """Have a function called once, at a time or as soon after it as the reactor gets to it.
@@ -763,6 +771,13 @@ class Committer:
         self._failing_since: float | None = None
         self._delay = FIRST_RETRY
         self._timer = handle.timer_watcher_create(0.0, self._expired)
+
+    def move(self, handle: Any) -> None:
+        """Go on with another handle: a commit under way is made again."""
+        self.handle = handle
+        self._timer = handle.timer_watcher_create(0.0, self._expired)
+        if self._batch or self._waiting:
+            self._arm(0.0)
 
     def put(self, key: str, text: str, done: Callable[[], None]) -> None:
         """Store `text` under `key`, then call ``done()``.

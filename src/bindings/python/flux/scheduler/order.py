@@ -8,15 +8,12 @@ each other.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.scheduler.queue import ALL, Turns
+from flux.scheduler.queue import ALL
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.queue import PendingQueue
     from flux.scheduler.requests import PendingJob
@@ -111,36 +108,3 @@ class QueueOrder:
             if mask & ranks:
                 return head
         return None
-
-    def plan_in_turn(self, job: PendingJob, plan: Plan, turns: Turns) -> float | None:
-        """Find the start of a job that waits for its turn, and enter it into `plan` and `turns`.
-
-        Args:
-            job (PendingJob): the job
-            plan (Plan): with all that goes before it
-            turns (Turns): likewise
-
-        Returns:
-            seconds since the epoch; None if that is not known
-        """
-        ranks = self.turn_of(job)
-        after = turns.after(ranks)
-        if after == math.inf:
-            turns.give(ranks, math.inf)
-            return None
-        request = job.resource_request
-        when: float | None = None
-        try:
-            when = plan.earliest(request, after=after)
-            if when is not None and request.duration > 0:
-                plan.reserve(job.jobid, request, when)
-                turns.give(ranks, when)
-            else:
-                self._source.resources.check_feasibility(request)
-                turns.give(ranks, math.inf)
-        except InfeasibleRequest:
-            return None  # it is denied when its turn comes
-        except InsufficientResources:
-            turns.give(ranks, math.inf)
-            return None
-        return when

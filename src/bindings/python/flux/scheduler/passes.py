@@ -135,6 +135,16 @@ class PassRunner:
         self._start_timer = handle.timer_watcher_create(0.0, self._start)
         self._step_timer = handle.timer_watcher_create(0.0, self._next)
 
+    def move(self, handle: Any) -> None:
+        """Go on, at once, with the reactor of another handle."""
+        self.stopwatch = handle.stopwatch
+        self._start_timer = handle.timer_watcher_create(0.0, self._start)
+        self._step_timer = handle.timer_watcher_create(0.0, self._next)
+        if self.armed:
+            self._start_timer.reset(after=0.0)
+        if self.active:
+            self._step_timer.reset(after=0.0)
+
     @property
     def active(self) -> bool:
         """Whether a pass that yields is under way."""
@@ -316,6 +326,15 @@ class Passes:
         self.main.armed = pending
         if self.changed is not None:
             self.changed()
+
+    def move(self, handle: Any) -> None:
+        """Go on with the reactor of another handle, without forecasts or delays."""
+        self._after_step()  # it may have been left in a forecast
+        self.forecasts = None
+        self.changed = None
+        self._backoff = 0.0
+        self.pace = Pace(0.0, 0.0)
+        self.main.move(handle)
 
     def done_with(self, events: int) -> bool:
         """Whether a pass that had seen the first `events` events is over, or none is to come."""

@@ -35,10 +35,11 @@ from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
+from flux.scheduler.projection.fork import ProjectionFailed, Projections
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
-from flux.scheduler.queue import Backlog, Turns, in_order
+from flux.scheduler.queue import Backlog, in_order
 from flux.scheduler.request_facts import RequestFacts
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
@@ -55,6 +56,15 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import AllocRequest, PendingJob
+
+
+#: Least number of seconds between two estimates of all jobs, and how many times as long as one took,
+#: so that they take a tenth of a core.
+ESTIMATE_INTERVAL_S = 0.1
+ESTIMATE_REST = 9.0
+
+#: Jobs whose starts are estimated, from the head of the queue.
+MAX_JOBS_ESTIMATED = 4096
 
 
 def describe(facts: dict[str, Any]) -> str | None:
@@ -174,6 +184,8 @@ class PolicyScheduler(Scheduler):
         def parse(jobspec: Any) -> Any:
             return self._parser.parse(jobspec)  # there is none before there is a pool
 
+        self._estimates_not_before = 0.0
+        self._projections = Projections(self, waits=self._host.has_virtual_time)
         self._queries = QueryService(
             QuerySource(
                 self,
@@ -182,6 +194,7 @@ class PolicyScheduler(Scheduler):
                 estimate_of=self._annotator.estimate_of,
                 config=self._config,
                 stopwatch=self._host.stopwatch,
+                ask=self._projections.ask,
             )
         )
         self.queue_names = QueueNames()
@@ -781,9 +794,12 @@ class PolicyScheduler(Scheduler):
             kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or
                 "planned"
         """
+        self._note_promise(job, when, kind)
+        self._annotator.estimate(job, when, kind)
+
+    def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
         if self._wait_limits.engaged:
             self._wait_limits.promised(job, when if kind == "promised" else None)
-        self._annotator.estimate(job, when, kind)
 
     @property
     def shows_changes(self) -> bool:
@@ -791,23 +807,72 @@ class PolicyScheduler(Scheduler):
         start times nobody asks."""
         return self._annotator.is_wanted or self._wait_limits.engaged
 
-    def estimates(self) -> Iterator[None]:
-        """For `forecast`: estimate when each job starts if they start strictly in order.
+    def estimates(self) -> Iterator[float | None]:
+        """For `forecast`: tell when each pending job starts if every job takes its whole limit and
+        no other comes, as far as that is known (`flux.scheduler.projection`).
 
-        No job is estimated to start before one ahead of it. What comes after a job without a
-        duration, or one that no end of a running job lets start, cannot be told. A generator that
-        yields after each job.
+        A generator that yields after each job, and seconds where it has to wait.
         """
-        plan = self.current_plan()
-        if plan is None or not any(self.is_mature(job) for job in self._queue):
+        wait = self._estimates_not_before - self.now()
+        if wait > 0:
+            self._annotator.ask_for_forecast(wait)
             return
-        plan = plan.copy()
-        turns = Turns()
-        for job in self._backlog.in_order():
-            if job.request.finalized:
-                continue
-            self.show_estimate(job, self.queue_order.plan_in_turn(job, plan, turns))
-            yield
+        if not any(self.is_mature(job) for job in self.pending_jobs()):
+            return
+        rest = ESTIMATE_INTERVAL_S
+        try:
+            answer = yield from self._projections.ask("estimates", most=MAX_JOBS_ESTIMATED)
+            rest = max(rest, ESTIMATE_REST * answer["took"])
+        except ProjectionFailed as exc:
+            self.log.debug(f"estimates: {exc}")
+            return
+        finally:
+            self._estimates_not_before = self.now() + rest
+        starts = dict(answer["starts"])
+        for jobid in [*starts, *self._annotator.with_estimates()]:
+            job = self.pending(jobid)
+            if job is not None:
+                self.show_expected_start(job, starts.get(jobid))
+                yield None
+
+    def show_expected_start(self, job: PendingJob, when: float | None) -> None:
+        """Annotate `job` with its start in a projection (seconds since the epoch); None: it has
+        none."""
+        self.show_estimate(job, when)
+
+    @property
+    def has_virtual_time(self) -> bool:
+        """Whether the time of the host is not the machine's."""
+        return self._host.has_virtual_time
+
+    # -- projections -------------------------------------------------------------------------------
+
+    def enter_projection(self) -> None:
+        """Go on in the host of a forked process, which the handle belongs to by now: as in a
+        simulation, nothing is stored, told or read."""
+        self._host.takes_objects = True
+        self._limits = None
+        self._annotator.is_wanted = False
+        self._passes.move(self.handle)
+        self._timers.move(self.handle)
+        self._commits.move(self.handle)
+        self._run_times.forget_service()
+
+    def submit_in_projection(self, msg: Any) -> None:
+        """Take a ``sched.alloc`` request."""
+        self._handle_alloc(msg)
+
+    def release_in_projection(self, jobid: int, R: dict[str, Any] | None) -> None:
+        """A running job has ended.
+
+        Args:
+            R: what it got, if it has started in the projection
+        """
+        if R is None and self.resources.can("held_to_dict"):
+            R = self.resources.held_to_dict(jobid)
+        self._passes.events += 1
+        self._release(jobid, R, True)
+        self._request_schedule()
 
     # -- reasons -----------------------------------------------------------------------------------
 
@@ -830,10 +895,9 @@ class PolicyScheduler(Scheduler):
         """
         if not self.pool_can("explain") or not self._annotator.wants_reasons():
             return
-        for job, when in self.admission.expected_starts(self.reason_depth):
+        for job in heapq.nsmallest(self.reason_depth, self.admission.deferred()):
             cause = self.admission.why(job)
             self.show_reason(job, None if cause is None else cause.reason)
-            self.show_estimate(job, when)
             yield
         for job in self._backlog.in_order(self.reason_depth):
             if not job.request.finalized and self.is_mature(job):
@@ -874,11 +938,6 @@ class PolicyScheduler(Scheduler):
         priority: ``rank``, ``expected_run`` (seconds), and ``t_latest`` (seconds since the epoch,
         or None)."""
         return {}
-
-    def latest_start_of_newcomer(self, request: Any, plan: Plan) -> float | None:
-        """What a job that asks for `request` would be told as its latest start, if it came now,
-        beside all that is in `plan`; None: nothing."""
-        return None
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -88,35 +88,6 @@ def in_steps(
     return (entry[-1] for entry in heapq.merge(*parts))
 
 
-class Turns:
-    """When jobs that start in order may have their turn, by the ranks they want.
-
-    A job waits for those ahead of it that could want some of the same ranks: it has its turn no
-    earlier than they.
-    """
-
-    def __init__(self) -> None:
-        self._times: dict[int, float] = {}  # mask to time
-
-    def after(self, ranks: int) -> float | None:
-        """The time before which no job that wants some of `ranks` (a mask) has its turn, in seconds
-        since the epoch: infinity if that is not known, None if it has its turn at any time."""
-        return max([time for mask, time in self._times.items() if mask & ranks], default=None)
-
-    def give(self, ranks: int, time: float) -> None:
-        """A job that wants some of `ranks` has its turn at `time`; infinity if that is not
-        known."""
-        self._times[ranks] = max(time, self._times.get(ranks, time))
-
-    @property
-    def ranks(self) -> int:
-        """Mask of all ranks that any of the jobs could want."""
-        ranks = 0
-        for mask in self._times:
-            ranks |= mask
-        return ranks
-
-
 class Place:
     """A place in the queue, which stays where it is when the job that was there moves.
 

@@ -129,6 +129,10 @@ class RunTimeService:
                 history.learn(job.get("userid"), job.get("ncores", 0), limit, run)
             self._note(job)
 
+    def forget_service(self) -> None:
+        """There is no ``job-list`` any more."""
+        self._answers = False
+
     # -- a job that ends ---------------------------------------------------------------------------
 
     def job_ended(self, job: StartedJob) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
+from flux.scheduler.annotator import ESTIMATE_GRAIN_S
 from flux.scheduler.disclosure import behind
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
 from flux.scheduler.policies.bounded import LatestStartPasses
@@ -50,12 +51,6 @@ STAYING_PART = 0.1
 
 #: Signatures of jobs that may be left out of passes at a time; some may be of jobs that have left.
 MAX_ASLEEP = 1 << 14
-
-#: Jobs without a promise whose starts are estimated: each costs a search of the plan.
-MAX_JOBS_PLANNED = 4096
-
-#: Jobs examined per reactor turn while estimates are made.
-JOBS_PER_TURN = 64
 
 #: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
 #: ended then.
@@ -611,8 +606,26 @@ class Backfill(PolicyScheduler):
     def show_promise(self, job: PendingJob, when: float | None) -> None:
         """Tell a job's user the time that it was promised (None: it is an open promise); as planned,
         if an admission rule may keep it from starting then."""
+        kind = self.kind_of_promise(job)
+        expected, _ = self.estimate_of(job)
+        if when is not None and expected is not None and expected < when - ESTIMATE_GRAIN_S:
+            self._note_promise(job, when, kind)  # a projection has it start earlier
+        else:
+            self.show_estimate(job, when, kind)
+
+    def show_expected_start(self, job: PendingJob, when: float | None) -> None:
+        promised = self.promises.when(job) if job in self.promises else None
+        if promised is None:
+            self.show_estimate(job, when, "planned")
+        elif when is not None and when < promised - ESTIMATE_GRAIN_S:
+            self._annotator.estimate(job, when, "planned")
+        else:
+            self.show_estimate(job, promised, self.kind_of_promise(job))
+
+    def kind_of_promise(self, job: PendingJob) -> str:
+        """What users are told that the promise to a job is."""
         certain = not self.admission.engaged or self.admission.keeps_promise(job)
-        self.show_estimate(job, when, self.promise_kind if certain else "planned")
+        return self.promise_kind if certain else "planned"
 
     def renew(self, job: PendingJob) -> None:
         """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""
@@ -877,88 +890,9 @@ class Backfill(PolicyScheduler):
         answer = {"rank": usable(self.rank(job)), "expected_run": self.expected_run(job)}
         return {**answer, **self.ranked.facts(job)}
 
-    def latest_start_of_newcomer(self, request: Any, plan: Plan) -> float | None:
-        if not self.promises_all:
-            return None
-        now = self.now()
-        job = PendingJob(0, 0, now, None, request)
-        job.limit = request.duration or inf
-        return plan.earliest(request, after=max(now, self.latest_start(job)))
-
-    def forecast(self) -> Iterator[None]:
+    def forecast(self) -> Iterator[float | None]:
         yield from self.reasons()
-        for _ in self.plan_the_rest():
-            yield
-            # To plan a deep queue may take minutes: a job that has come to its head since is not
-            # to wait for that until its user is told why it waits.
-            if self._passes.forecast_follows:
-                yield from self.reasons()
-
-    def plan_the_rest(self) -> Iterator[None]:
-        """Estimate when jobs without a promise start: the same plan, continued behind the promises.
-
-        It promises nothing: the next end or job may change it. What comes behind a job without a
-        limit, or one that waits for such, cannot be told; nor is anything told of those behind the
-        first `MAX_JOBS_PLANNED`, however many they are. A generator that yields after each
-        estimate.
-        """
-        plan: Plan | None = None
-        planned: set[int] = set()
-        endless = 0  # mask of ranks that jobs without a limit, or an expected start, could want
-        for examined, job in enumerate(self._backlog.in_order(), 1):
-            if examined % JOBS_PER_TURN == 0:
-                yield
-            if job.request.finalized:
-                continue
-            if len(planned) >= MAX_JOBS_PLANNED:
-                yield from self.take_back_estimates(planned)
-                return
-            ranks = self.ranks_of(job)
-            request = job.resource_request
-            limited = request.duration > 0
-            if job in self.promises:
-                if self.promises.when(job) is None or not limited:
-                    endless |= ranks
-                continue
-            if ranks & endless or self.facts.waits_for_down_ranks(request):
-                self.show_estimate(job, None)
-                continue
-            if plan is None:
-                current = self.current_plan()
-                if current is None:
-                    return
-                plan = current.copy()
-            planned.add(job.jobid)
-            when = self.planned_start(plan, job)
-            if when is None or not limited:
-                endless |= ranks
-            self.show_estimate(job, when, "planned")
-            yield
-
-    def take_back_estimates(self, planned: set[int]) -> Iterator[None]:
-        """Jobs of the queue that were told an expected start, and have neither a promise nor a place
-        among those that were planned now (by their ids), have none any more."""
-        for examined, jobid in enumerate(self._annotator.with_estimates(), 1):
-            if examined % JOBS_PER_TURN == 0:
-                yield
-            job = None if jobid in planned else self.pending(jobid)
-            if job is None or job in self.promises or self.admission.is_deferred(jobid):
-                continue
-            self.show_estimate(job, None)
-
-    def planned_start(self, plan: Plan, job: PendingJob) -> float | None:
-        """Enter a job into a plan behind all that is there, and return when it would start; None if
-        that is not known."""
-        try:
-            plan.cancel(
-                job.jobid
-            )  # its latest start, if it has one, does not keep it from starting earlier
-            when = plan.earliest(job.resource_request)
-            if when is not None:
-                plan.reserve(job.jobid, job.resource_request, when)
-            return when
-        except OSError:
-            return None
+        yield from self.estimates()
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()

@@ -7,7 +7,7 @@ import errno
 import json
 from collections import deque
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.disclosure import is_private, shown_to
 from flux.scheduler.handle_functions import has_left
@@ -32,7 +32,8 @@ MAX_OPEN_OF_GUEST = 32
 MAX_OPEN = 1024
 
 #: An answer that is made in steps, between which the scheduler may do other work.
-Steps = Generator[None, None, dict[str, Any]]
+#: A step that yields a number has to wait for so many seconds.
+Steps = Generator[Any, None, dict[str, Any]]
 
 
 class Caller:
@@ -145,15 +146,6 @@ def encode(answer: dict[str, Any]) -> str:
     return f"{{{', '.join(parts)}}}"
 
 
-class _Open(NamedTuple):
-    """A question that is not answered yet; see `Answering.begin`."""
-
-    steps: Steps
-    done: Callable[[str], None]
-    failed: Callable[[Exception], None]
-    msg: Any
-
-
 class Answering:
     """Works on answers, one after the other and for `ANSWER_SECONDS_PER_TURN` in a turn of the
     reactor, so that no pass waits for longer, however many are asked for. Users take turns, answer by
@@ -173,7 +165,7 @@ class Answering:
         self._stopwatch = stopwatch
         self._config = config
         # By user, the one whose turn it is first; none is empty.
-        self._open: dict[int, deque[_Open]] = {}
+        self._open: dict[int, deque[_Question]] = {}
         self._timer = handle.timer_watcher_create(0.0, self._turn)
         self._armed = False
         self._came = False  # whether a question came since the last turn
@@ -244,7 +236,7 @@ class Answering:
             userid: who asks
             msg (Message): the request
         """
-        self._open.setdefault(userid, deque()).append(_Open(steps, done, failed, msg))
+        self._open.setdefault(userid, deque()).append(_Question(steps, done, failed, msg))
         self._arm()
 
     def forget(self, notice: Any) -> None:
@@ -263,7 +255,8 @@ class Answering:
     def _arm(self) -> None:
         if self._open and not self._armed:
             self._armed = True
-            self._timer.reset(after=0.0)
+            first = min(one.until for some in self._open.values() for one in some)
+            self._timer.reset(after=max(0.0, first - self._stopwatch()))
 
     def _turn(self, *_: Any) -> None:
         self._armed = False
@@ -276,34 +269,73 @@ class Answering:
         self._arm()
 
     def _work(self) -> None:
-        until = self._stopwatch() + ANSWER_SECONDS_PER_TURN
-        while self._open:
-            steps, done, failed, _ = next(iter(self._open.values()))[0]
+        now = self._stopwatch()
+        until = now + ANSWER_SECONDS_PER_TURN
+        while now < until:
+            userid = self._whose_turn(now)
+            if userid is None:
+                break
+            question = self._open[userid].popleft()
             try:
-                text = _go_on(steps)
+                rest, text = _go_on(question.steps)
             except Exception as exc:
-                self._next()
-                failed(exc)
+                self._has_had_turn(userid)
+                question.failed(exc)
             else:
                 if text is not None:
-                    self._next()
-                    done(text)
-            if self._stopwatch() >= until:
-                break
+                    self._has_had_turn(userid)
+                    question.done(text)
+                elif rest:
+                    question.until = now + rest
+                    self._open[userid].append(question)
+                else:
+                    self._open[userid].appendleft(question)
+            now = self._stopwatch()
 
-    def _next(self) -> None:
-        """The answer in work is done: it is the next user's turn."""
-        userid = next(iter(self._open))
+    def _whose_turn(self, now: float) -> int | None:
+        """The first user whose first question need not wait, or another of his then; None: all
+        questions have to."""
+        for userid, some in self._open.items():
+            for _ in some:
+                if some[0].until <= now:
+                    return userid
+                some.rotate(-1)
+        return None
+
+    def _has_had_turn(self, userid: int) -> None:
+        """A question is answered: it is the next user's turn."""
         left = self._open.pop(userid)
-        left.popleft()
         if left:
             self._open[userid] = left
 
 
-def _go_on(steps: Steps) -> str | None:
-    """Take the next step; the answer as JSON if that was the last."""
+def _go_on(steps: Steps) -> tuple[float, str | None]:
+    """Take the next step: seconds to wait after it, and the answer as JSON if it was the last."""
     try:
-        next(steps)
+        return next(steps) or 0.0, None
     except StopIteration as end:
-        return encode(end.value)
-    return None
+        return 0.0, encode(end.value)
+
+
+class _Question:
+    """A question that is not answered yet.
+
+    Attributes:
+        steps, done, failed, msg: as `Answering.begin` takes them
+        until (float): when to go on, by the stopwatch
+    """
+
+    __slots__ = ("steps", "done", "failed", "msg", "until")
+
+    def __init__(
+        self,
+        steps: Steps,
+        done: Callable[[str], None],
+        failed: Callable[[Exception], None],
+        msg: Any,
+    ) -> None:
+        self.steps = steps
+        self.done = done
+        self.failed = failed
+        self.msg = msg
+        self.until = 0.0

@@ -6,26 +6,20 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
-from flux.scheduler.messages import ID_MAX
+from flux.scheduler.messages import ID_MAX, PRIORITY_MAX
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
-from flux.scheduler.query.backfill_simulation import NEWCOMER, BackfillSimulation, Blocked
 from flux.scheduler.query.ingest import as_submitted
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
-from flux.scheduler.query.plan_snapshot import PLANNING_BUDGET_S, PlanSnapshot
-from flux.scheduler.queue import ALL, in_steps
-from flux.scheduler.requests import PendingJob
+from flux.scheduler.projection.fork import ProjectionFailed
+from flux.scheduler.query.plan_snapshot import PlanSnapshot
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.scheduler.query.source import QuerySource
 
 #: Jobs listed in one answer; the others are counted.
@@ -38,21 +32,8 @@ JOBS_PER_STEP = 256
 PROMISES_SHOWN = 5
 
 
-#: Above every job id: a newcomer comes behind all of its rank.
-LAST_ID = 2**64
-
-
-class AskedFor:
-    """In place of the request of a job that is not submitted.
-
-    Attributes:
-        userid (int): whose it would be
-    """
-
-    finalized = False
-
-    def __init__(self, userid: int) -> None:
-        self.userid = userid
+#: A start within so many seconds is one now.
+NOW_S = 0.001
 
 
 class QueryService:
@@ -126,155 +107,56 @@ class QueryService:
         """When a job that is not submitted would start if nothing else comes.
 
         Args:
-            payload: ``{"jobspec": {...}}`` (RFC 14)
+            payload: ``{"jobspec": {...}}`` (RFC 14), and perhaps ``"priority": N``; by default that
+                of a new job, see `Player.newcomer`
             caller (Caller): who asks
 
         Returns:
             dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``, and
-            ``ranks``: an idset, or None where ranks are chosen only when it starts; ``unplanned``:
-            how many pending jobs there was no time to plan; ``t_latest``, if the policy promises
-            latest starts
+            ``ranks``: an idset, or None; ``unplanned``: how many pending jobs had no start when
+            there was no time left; ``t_latest``, if the policy promises latest starts
 
         Raises:
             ValueError: the jobspec cannot be read
         """
-        asked = read(payload, jobspec=None)
+        asked = read(payload, jobspec=None, priority=None)
         if asked["jobspec"] is None:
             raise ValueError("jobspec is missing")
+        priority = asked["priority"]
+        if priority is not None and (type(priority) is not int or not 0 <= priority <= PRIORITY_MAX):
+            raise ValueError(f"priority={priority!r} is invalid: expected 0 to {PRIORITY_MAX}")
         source = self._source
-        pool = source.pool
         jobspec = as_submitted(asked["jobspec"], source.config.get())
         request = source.parse(jobspec)
-        plan = self._snapshot.plan()
-        answer: dict[str, Any] = {**self._head(), "start": None, "ranks": None, "reason": ""}
+        now = source.now()
+        answer: dict[str, Any] = {
+            "now": now,
+            "made": now,
+            "start": None,
+            "ranks": None,
+            "reason": "",
+            "unplanned": 0,
+        }
         try:
             source.pool.check_feasibility(request)
         except InfeasibleRequest as exc:
             return {**answer, "verdict": "never", "reason": str(exc)}
-        if plan is None:
-            reason = "the pool of this scheduler cannot plan"
-            return {**answer, "verdict": "unknown", "reason": reason}
-        yield
-        ruled = self._by_rule(plan, request, SystemAttributes.of(jobspec), caller)
-        if ruled is not None:
-            return {**answer, **ruled}
-        latest = self._policy.latest_start_of_newcomer(request, plan)
-        if latest is not None:
-            answer["t_latest"] = latest
-        plan, start, unplanned = yield from self._start_of(request, caller.userid)
-        answer["unplanned"] = unplanned
-        if start is None:
-            reason = (
-                pool.why_not(request)
-                if pool.waits_for_ranks(request)
-                else "a job without a time limit is in the way"
-            )
-            return {**answer, "verdict": "unknown", "reason": reason}
-        yield
-        ranks = plan.would_get(request, start)
-        return {
-            **answer,
-            "verdict": "now" if start <= answer["now"] else "later",
-            "start": start,
-            "ranks": None if ranks is None else idset_text(ranks),
-        }
-
-    def _by_rule(
-        self, plan: Plan, request: Any, attributes: SystemAttributes, caller: Caller
-    ) -> dict[str, Any] | None:
-        """The verdict on a job whose start is up to an admission rule, as of one that names a
-        reservation; it may also start now, on what lies idle. None: it is up to no rule."""
-        now = self._source.now()
-        for rule in self._policy.admission.rules:
-            try:
-                found = rule.start_of_newcomer(request, attributes, caller.userid)
-            except InfeasibleRequest as exc:
-                return {"verdict": "never", "reason": str(exc)}
-            if found is None:
-                continue
-            start, reason = found[0], read_by(caller, found[1])
-            if start is not None and start > now:
-                outside = plan.earliest(request)
-                if outside is not None and outside <= now:
-                    start = now
-            verdict = "unknown" if start is None else "now" if start <= now else "later"
-            return {"verdict": verdict, "start": start, "reason": reason}
-        return None
-
-    def _start_of(
-        self, request: Any, userid: int
-    ) -> Generator[None, None, tuple[Plan, float | None, int]]:
-        """When a newcomer would start behind all that wait, the plan in which it does, and how many
-        pending jobs there was no time to plan."""
-        policy = self._policy
-        ranks = policy.facts.ranks_of(request) if policy.by_queue else ALL
-        most = policy.promises_limit
-        if policy.looks_past_heads and most is not None:
-            return (yield from self._simulate_backfill(request, userid, ranks, most))
-        plan, turns = yield from self._snapshot.with_queue()
-        assert plan is not None, "asked for by `when`, which has one"
-        after = turns.after(ranks)
-        start = None if after == math.inf else plan.earliest(request, after=after)
-        return plan, start, self._snapshot.unplanned
-
-    def _simulate_backfill(
-        self, request: Any, userid: int, ranks: int, most: int
-    ) -> Generator[None, None, tuple[Plan, float | None, int]]:
-        """As `_start_of`, where only the first `most` jobs are promised a start. The newcomer is of
-        the lowest priority there is; where jobs of equal priority are ranked, it goes by its rank."""
-        policy, source = self._policy, self._source
-        now = source.now()
-        current = self._snapshot.plan()
-        assert current is not None, "asked for by `when`, which has one"
-        times = current.promises()
-        blocked = []
-        waiting = []
-        for examined, job in enumerate(policy.pending_jobs(deferred=False), 1):
-            if examined % JOBS_PER_STEP == 0:
-                yield
-            waiting.append(job)
-        newcomer = PendingJob(LAST_ID, 0, now, AskedFor(userid), request)
-        newcomer.limit = request.duration or math.inf
-        if waiting:
-            newcomer.order = waiting[-1].order
-        ordered = yield from in_steps([*waiting, newcomer], policy.asked_order)
-        for examined, job in enumerate(ordered, 1):
-            if examined % JOBS_PER_STEP == 0:
-                yield
-            if job is newcomer:
-                blocked.append(Blocked(NEWCOMER, request, ranks))
-            elif not job.request.finalized and not policy.facts.waits_for_down_ranks(
-                job.resource_request
-            ):
-                wanted = job.resource_request
-                promised, end = times.get(job.jobid, (None, 0.0))
-                if promised is not None and end == math.inf:
-                    # Either its start is known, or what it needs is kept since nobody knows it.
-                    if wanted.duration > 0 or promised <= now:
-                        promised = math.inf
-                blocked.append(
-                    Blocked(job.jobid, wanted, policy.queue_order.turn_of(job), promised)
-                )
-        yield
-        changes = [end for end, _ in source.pool.jobs_by_end()]
-        for jobid, (start, end) in times.items():
-            if jobid < 0:
-                changes += [start, end]
-        yield
-        plan = current.copy()
-        simulation = BackfillSimulation(plan, now, changes, blocked, most)
-        steps = simulation.run()
-        began, spent = source.stopwatch(), 0.0
-        while spent < PLANNING_BUDGET_S:
-            try:
-                next(steps)
-            except StopIteration as end:
-                plan.cancel(NEWCOMER)
-                return plan, end.value, 0
-            spent += source.stopwatch() - began
-            yield
-            began = source.stopwatch()
-        return plan, plan.earliest(request), simulation.left()
+        arguments = {"jobspec": jobspec, "caller": caller, "priority": priority}
+        try:
+            found = yield from source.ask("newcomer", **arguments)
+        except ProjectionFailed as exc:
+            return {**answer, "verdict": "unknown", "reason": str(exc)}
+        answer.update(start=found["start"], ranks=found["ranks"], unplanned=found["left"])
+        answer["reason"] = found["reason"]
+        if "t_latest" in found:
+            answer["t_latest"] = found["t_latest"]
+        if found["denied"]:
+            verdict = "never"
+        elif found["start"] is None:
+            verdict = "unknown"
+        else:
+            verdict = "now" if found["start"] <= answer["now"] + NOW_S else "later"
+        return {**answer, "verdict": verdict}
 
     # -- windows -----------------------------------------------------------------------------------
 

@@ -60,11 +60,7 @@ class QueriedPolicy(Protocol):
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
 
-    def asked_order(self, job: PendingJob) -> tuple[Any, ...]: ...
-
     def rank_facts(self, job: PendingJob) -> dict[str, Any]: ...
-
-    def latest_start_of_newcomer(self, request: Any, plan: Plan) -> float | None: ...
 
     def stats_get(self) -> dict[str, Any]: ...
 
@@ -79,9 +75,10 @@ class QuerySource:
         estimate_of: function giving the expected start that a job was told, and its kind
         config (InstanceConfig): the configuration of the instance
         stopwatch: function giving seconds of real time
+        ask: asks a projection (`flux.scheduler.projection.fork.Projections.ask`)
 
     Attributes:
-        policy, parse, events, estimate_of, config, stopwatch: as given
+        policy, parse, events, estimate_of, config, stopwatch, ask: as given
     """
 
     def __init__(
@@ -92,6 +89,7 @@ class QuerySource:
         estimate_of: Callable[[PendingJob], tuple[float | None, str | None]],
         config: InstanceConfig,
         stopwatch: Callable[[], float],
+        ask: Callable[..., Generator[float, None, dict[str, Any]]],
     ) -> None:
         self.policy = policy
         self.parse = parse
@@ -99,6 +97,7 @@ class QuerySource:
         self.estimate_of = estimate_of
         self.config = config
         self.stopwatch = stopwatch
+        self.ask = ask
 
     @property
     def pool(self) -> ResourcePool:

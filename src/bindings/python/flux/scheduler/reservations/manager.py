@@ -93,7 +93,7 @@ class ReservationManager:
         selector = self._selector = NodeSelector(host, parse)
         self.future = FutureWindows(host, self.entries, selector)
         self.active = ActiveWindows(host, self.entries, selector)
-        self.group_jobs = GroupJobs(self.entries, host.current_plan, host.queue_names)
+        self.group_jobs = GroupJobs(self.entries, host.queue_names)
         self.reasons = ReservationReasons(
             host, self.entries, selector, self.group_jobs, self.active
         )
@@ -210,30 +210,6 @@ class ReservationManager:
         promises of what the window gives back: these are void."""
         if self.active.outlives_window(jobid) and self.future.breaks_a_promise():
             self._host.replan()
-
-    def newcomer(
-        self, name: str, request: Any, asker: Asker, waiting: Iterable[PendingJob]
-    ) -> tuple[float | None, str | None]:
-        """When a job that is not submitted would start in the reservation that it names.
-
-        Args:
-            waiting: the deferred jobs, in the order of the queue
-
-        Returns:
-            seconds since the epoch, or None; and if that is not known, why
-
-        Raises:
-            InfeasibleRequest: the reservation is not for it
-        """
-        entry, reason = self.group_jobs.find(name, asker)
-        if entry is None or reason is not None:
-            return None, reason
-        if entry.active:
-            if self.active.has_room(entry, request):
-                return self._host.now(), None
-            return None, f"reservation {name}: not enough of its nodes are free"
-        when = self.group_jobs.start_in_window(entry, request, waiting)
-        return when, None if when is not None else f"reservation {name}: no room in its window"
 
     def extended(self, jobid: int, expiration: float) -> None:
         """A running job has a new end.

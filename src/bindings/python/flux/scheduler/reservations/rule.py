@@ -170,22 +170,6 @@ class ReservationRule(AdmissionRule):
     def end_of(self, jobid: int, end: float) -> float:
         return self._manager.active.own_end_of(jobid, end)
 
-    def expected_starts(
-        self, jobs: Iterable[tuple[PendingJob, Deferral]]
-    ) -> Iterator[tuple[PendingJob, float | None]]:
-        return self._manager.group_jobs.expected_starts(job for job, _ in jobs)
-
-    def start_of_newcomer(
-        self, request: Any, attributes: SystemAttributes, userid: int
-    ) -> tuple[float | None, str] | None:
-        name = attributes.reservation
-        if name is None:
-            return None
-        asker = Asker(userid, attributes.queue, attributes.bank)
-        waiting = self.host.admission.deferred()
-        start, reason = self._manager.newcomer(name, request, asker, waiting)
-        return start, reason or ""
-
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """The reservation that `job` waits for, has to keep off, or is to start after: name, start
         and end; or None."""

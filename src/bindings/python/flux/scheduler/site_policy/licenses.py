@@ -406,20 +406,6 @@ class LicenseRule(TableRule):
             return str(exc)
         return None if deferral is None else deferral.reason
 
-    def start_of_newcomer(
-        self, request: Any, attributes: SystemAttributes, userid: int
-    ) -> tuple[float | None, str] | None:
-        try:
-            asked = asked_for(attributes)
-            for name, count in asked.items():
-                self._may_ask(name, count)
-        except ValueError as exc:
-            return None, str(exc)
-        for name, count in asked.items():
-            if self._free(name) < count:
-                return None, self._sentence(name, count)
-        return None
-
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         for name, license in sorted(self._licenses.items()):
             waiting = sum(

@@ -629,18 +629,6 @@ class LimitRule(TableRule):
                 return end, jobid
         return None, None
 
-    def start_of_newcomer(
-        self, request: Any, attributes: SystemAttributes, userid: int
-    ) -> tuple[float | None, str] | None:
-        for use in self._uses_of(userid, attributes):
-            at = None if use.limit.soft else use.over(self._least(request))
-            if at is not None:
-                self._drop_if_idle(use)
-                reason = self._sentence(use, at, self._least(request)[at])
-                return None, reason.not_for_guests() if "bank" in use.limit.per else reason
-            self._drop_if_idle(use)
-        return None
-
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         """What is in use of each limit of which `caller` may know; None now and then, where the
         answer may pause."""

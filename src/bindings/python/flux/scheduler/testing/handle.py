@@ -679,3 +679,10 @@ class FakeHandle:
         """Raise an exception on a job."""
         payload = {"id": jobid, "type": type, "severity": severity, "note": note}
         return self.rpc("job-manager.raise", payload)
+
+
+class HandleWithoutEstimates(FakeHandle):
+    """A handle whose scheduler tells users of pending jobs nothing."""
+
+    #: see `flux.scheduler.host.HostCapabilities`
+    wants_forecast = False

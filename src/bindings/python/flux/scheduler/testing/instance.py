@@ -22,6 +22,7 @@ from flux.scheduler.testing.handle import (
     ROLE_OWNER,
     ROLE_USER,
     FakeHandle,
+    HandleWithoutEstimates,
     FakeMessage,
     payload_text,
 )
@@ -68,6 +69,8 @@ class FakeInstance:
         check_errors (bool): have `run_until_idle` and `advance` raise `SchedulerErrors` for what
             is logged at ``err`` or worse
         clock: in place of the virtual clock; see `flux.scheduler.testing.reactor.VirtualClock`
+        estimates (bool): whether pending jobs are told estimates and reasons, which costs some ten
+            milliseconds for each change; a test of many random jobs does without
 
     Attributes:
         jobs (dict): job id -> `FakeJob`, for all that were submitted
@@ -97,6 +100,7 @@ class FakeInstance:
         start_time: float = START_TIME,
         check_errors: bool = True,
         clock: Any = None,
+        estimates: bool = True,
     ) -> None:
         if R is None:
             R = builders.make_R(nodes, cores, gpus)
@@ -107,6 +111,7 @@ class FakeInstance:
         self.log: list[tuple[int, str]] = []
         self.config: dict[str, Any] = {} if config is None else config
         self.check_errors = check_errors
+        self._handle_class = FakeHandle if estimates else HandleWithoutEstimates
         self.attributes = {"rank": "0", "instance-level": "0", "security.owner": str(os.getuid())}
         self.resource = ResourceService(self, R, up)
         self.job_manager = self.job_manager_class(self)
@@ -161,7 +166,7 @@ class FakeInstance:
             entry = _entry_of_file(path)
         self.failure = None
         self.scheduler = None
-        handle = self.handle = FakeHandle(self, name)
+        handle = self.handle = self._handle_class(self, name)
         self.scheduler_services = {name}
         try:
             with self._noting_scheduler(), self._watchdog():

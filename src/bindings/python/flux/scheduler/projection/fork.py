@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""A projection in a child process, and its answers in the parent."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import time
+import warnings
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from flux.scheduler.projection.player import PLAY_SECONDS, Player
+
+if TYPE_CHECKING:
+    from flux.scheduler.policy import PolicyScheduler
+
+#: Seconds after which a child is killed for each question that it has, whatever it does.
+KILLED_AFTER_S = 5 * PLAY_SECONDS
+
+#: Seconds between two looks whether a child has answered.
+LOOK_S = 0.005
+
+#: No process is forked for so many times as long as the last fork took: forks take a tenth of the
+#: scheduler's time.
+REST = 9.0
+
+#: No file descriptor is larger.
+MAX_FD = 1 << 16
+
+
+class ProjectionFailed(Exception):
+    """A projection has no answer; the text says why."""
+
+
+class Question:
+    """A question about the future.
+
+    Args:
+        method (str): of `Player`
+        **arguments: its arguments, whatever they are
+
+    Attributes:
+        answer (dict): what the method returned; None: nothing yet
+        error (str): why there will be no answer; None: there may be
+    """
+
+    def __init__(self, method: str, **arguments: Any) -> None:
+        self.method = method
+        self.arguments = arguments
+        self.answer: dict[str, Any] | None = None
+        self.error: str | None = None
+
+
+class Projections:
+    """Forks children of a scheduler that answer questions, one child at a time.
+
+    Args:
+        policy (PolicyScheduler): the scheduler
+        waits (bool): whether to wait for each child: where time is virtual, an answer must not
+            depend on how fast the machine is
+
+    Attributes:
+        count (int): children so far
+    """
+
+    def __init__(self, policy: PolicyScheduler, waits: bool) -> None:
+        self._policy = policy
+        self._waits = waits
+        self.count = 0
+        self._waiting: list[Question] = []
+        self._asked: list[Question] = []  # of the child
+        self._pid = 0  # of the child; 0: there is none
+        self._pipe = -1
+        self._text = b""
+        self._began = 0.0
+        self._next_fork = 0.0
+
+    def ask(self, method: str, **arguments: Any) -> Generator[float, None, dict[str, Any]]:
+        """Ask a `Player`.
+
+        Yields:
+            seconds after which to go on
+        Returns:
+            what the method returned
+
+        Raises:
+            ProjectionFailed: there is no answer
+        """
+        question = Question(method, **arguments)
+        self._waiting.append(question)
+        while question.answer is None:
+            if question.error is not None:
+                raise ProjectionFailed(question.error)
+            self._go_on()
+            if question.answer is None and question.error is None:
+                yield LOOK_S
+        return question.answer
+
+    def stop(self) -> None:
+        """End the child; its questions get no answer."""
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            self._over()
+
+    # -- the parent's side -------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        if not self._pid and time.monotonic() >= self._next_fork:
+            self._fork()
+        if self._pid:
+            self._read()
+
+    def _fork(self) -> None:
+        self._asked, self._waiting = self._waiting, []
+        began = time.monotonic()
+        read_end, write_end = os.pipe()
+        try:
+            with warnings.catch_warnings():  # a thread of a host would not be copied, nor is it used
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+        except OSError as exc:
+            os.close(read_end)
+            os.close(write_end)
+            self._fail(f"cannot fork: {exc.strerror}")
+            return
+        if pid == 0:
+            _play(self._policy, self._asked, write_end)
+        os.close(write_end)
+        os.set_blocking(read_end, self._waits)
+        self._pid, self._pipe, self._text = pid, read_end, b""
+        self._began = time.monotonic()
+        self._next_fork = self._began + (0.0 if self._waits else REST * (self._began - began))
+        self.count += 1
+
+    def _read(self) -> None:
+        deadline = self._began + KILLED_AFTER_S * len(self._asked)
+        while True:
+            if self._waits:
+                select.select([self._pipe], [], [], max(0.0, deadline - time.monotonic()))
+                os.set_blocking(self._pipe, False)
+            try:
+                part = os.read(self._pipe, 1 << 16)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    self.stop()
+                return
+            if not part:
+                self._over()
+                return
+            self._text += part
+
+    def _over(self) -> None:
+        """The child has ended: take its answers."""
+        os.close(self._pipe)
+        try:
+            os.waitpid(self._pid, 0)
+        except ChildProcessError:
+            pass  # the host collects the children of its process
+        self._pid = 0
+        for line in self._text.splitlines():
+            try:
+                number, answer, error = json.loads(line)
+            except ValueError:
+                continue  # it was killed while it wrote
+            self._asked[number].answer, self._asked[number].error = answer, error
+        self._fail("the projection was ended, since it took too long")
+
+    def _fail(self, error: str) -> None:
+        for question in self._asked:
+            if question.answer is None and question.error is None:
+                question.error = error
+        self._asked = []
+
+
+# -- the child's side ------------------------------------------------------------------------------
+
+
+def _play(policy: PolicyScheduler, questions: list[Question], pipe: int) -> None:
+    """Answer questions, and end this process; all but the last in children of their own."""
+    try:
+        gc.disable()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, KILLED_AFTER_S * len(questions))
+        # Nothing of this process may reach a peer of the scheduler.
+        os.closerange(0, pipe)
+        os.closerange(pipe + 1, MAX_FD)
+        last = len(questions) - 1
+        for number, question in enumerate(questions):
+            pid = os.fork() if number < last else 0
+            if pid:
+                os.waitpid(pid, 0)
+                continue
+            _answer(policy, number, question, pipe)
+            break
+    finally:
+        os._exit(0)
+
+
+def _answer(policy: PolicyScheduler, number: int, question: Question, pipe: int) -> None:
+    answer, error = None, None
+    try:
+        answer = getattr(Player(policy), question.method)(**question.arguments)
+    except Exception as exc:
+        error = f"{type(exc).__name__}: {exc}"
+    data = (json.dumps([number, answer, error]) + "\n").encode()
+    while data:
+        data = data[os.write(pipe, data) :]

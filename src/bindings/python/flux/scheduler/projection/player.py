@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Plays a forked scheduler forward: running jobs end at their limits, pending ones start."""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.scheduler import messages
+from flux.scheduler.disclosure import Reason, read_by
+from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
+
+if TYPE_CHECKING:
+    from flux.scheduler.query.answering import Caller
+    from flux.scheduler.policy import PolicyScheduler
+
+#: Seconds after which a play ends, whoever has no start yet: of real time or, where the host of the
+#: scheduler has another, at so many for each step, so that the machine's speed does not matter.
+PLAY_SECONDS = 2.0
+SECONDS_PER_STEP = 0.0005
+
+#: Seconds of virtual time without a start or an end after which it ends: eight days, so that what
+#: waits for a weekly reservation is seen to start, and what waits for nothing costs little.
+HORIZON_S = 8 * 86400.0
+
+#: A running job that has not ended although its limit is over is expected to end after so many
+#: seconds.
+LATE_END_S = 1.0
+
+#: Steps between two looks at the time.
+STEPS_PER_LOOK = 64
+
+#: The priority of a job to which no plugin gives another: the default urgency (RFC 14), and the
+#: largest that is an urgency.
+DEFAULT_PRIORITY = 16
+MAX_URGENCY = 31
+
+
+class Submission:
+    """The ``sched.alloc`` request of a job that was not submitted.
+
+    Attributes:
+        topic (str), payload (dict), userid (int): as a message has them
+    """
+
+    topic = "sched.alloc"
+
+    def __init__(self, payload: dict[str, Any]) -> None:
+        self.payload = payload
+        self.userid = payload["userid"]
+
+
+class Player:
+    """Takes over a forked scheduler. Each player plays once.
+
+    Args:
+        policy (PolicyScheduler): the scheduler; it is not usable for anything else afterwards
+
+    Attributes:
+        starts (dict): job id to start, seconds since the epoch, of jobs that were pending
+        denied (dict): job id to note (str or None), likewise
+    """
+
+    def __init__(self, policy: PolicyScheduler) -> None:
+        self._policy = policy
+        self._time = VirtualTime(policy.now())
+        self._happened = self._time.now  # when a job started or ended last
+        self.starts: dict[int, float] = {}
+        self.denied: dict[int, str | None] = {}
+        self._granted: dict[int, dict[str, Any]] = {}
+        self._latest: dict[int, float] = {}
+        self._steps = 0
+        self._counts_steps = policy.has_virtual_time
+        self._began = time.perf_counter()
+        handle = policy.handle
+        handle.__class__ = VirtualHandle  # type: ignore[assignment]
+        handle.take_over(self._time, self)  # type: ignore[attr-defined]
+        policy.enter_projection()
+        for jobid in policy.running:
+            self._expect_end(jobid)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def estimates(self, most: int) -> dict[str, Any]:
+        """Play until the first pending jobs have started.
+
+        Args:
+            most (int): how many
+
+        Returns:
+            dict: ``starts``, pairs of job id and start (seconds since the epoch); ``took``, how
+            long it took, seconds
+        """
+        waiting = [job.jobid for job in islice(self._policy.pending_jobs(), most)]
+        first = 0
+
+        def is_done() -> bool:
+            nonlocal first
+            while first < len(waiting) and (
+                waiting[first] in self.starts or waiting[first] in self.denied
+            ):
+                first += 1
+            return first == len(waiting)
+
+        self._play(is_done)
+        starts = [[job, self.starts[job]] for job in waiting if job in self.starts]
+        return {"starts": starts, "took": self.took}
+
+    def newcomer(
+        self, jobspec: dict[str, Any], caller: Caller, priority: int | None
+    ) -> dict[str, Any]:
+        """Submit a job, and play until it starts.
+
+        Args:
+            jobspec (dict): as it would be submitted (RFC 14)
+            caller (Caller): whose job it would be
+            priority (int): its priority; None: that of a new job (`_usual_priority`)
+
+        Returns:
+            dict: ``start`` (seconds since the epoch) and ``ranks`` (an idset), or None; ``denied``,
+            a bool; ``reason``, why it is denied, what a rule keeps it waiting for at first, or why
+            its start is not known; ``t_latest``, if it was promised a latest start; ``left``, how
+            many pending jobs had no start when there was no time left
+        """
+        policy = self._policy
+        waiting = list(policy.pending_jobs())
+        known = [job.jobid for job in waiting] + list(policy.running)
+        jobid = max(known, default=0) + 1
+        payload = {
+            "id": jobid,
+            "priority": self._usual_priority(waiting) if priority is None else priority,
+            "userid": caller.userid,
+            "t_submit": self._time.now,
+            "jobspec": jobspec,
+        }
+        policy.submit_in_projection(Submission(payload))
+        job = policy.pending(jobid)
+
+        def is_answered() -> bool:
+            return jobid in self.starts or jobid in self.denied
+
+        began = self._time.now
+        self._play(lambda: is_answered() or self._time.next_time() > began)
+        cause = None if job is None or is_answered() else policy.admission.why(job)
+        reason = cause.reason if cause else ""
+        if isinstance(reason, Reason):  # that the caller is of the bank that it names is not known
+            reason = reason.not_for_guests()
+        in_time = self._play(is_answered)
+        R = self._granted.get(jobid, {})
+        answer: dict[str, Any] = {
+            "start": self.starts.get(jobid),
+            "ranks": ",".join(entry["rank"] for entry in R["execution"]["R_lite"]) if R else None,
+            "denied": jobid in self.denied,
+            "reason": read_by(caller, self.denied.get(jobid) or reason),
+            "left": 0 if in_time else sum(1 for one in waiting if one.jobid not in self.starts),
+        }
+        if jobid in self._latest:
+            answer["t_latest"] = self._latest[jobid]
+        if job is not None and not is_answered() and not answer["reason"]:
+            pool, request = policy.resources, job.resource_request
+            if not in_time:
+                answer["reason"] = "it does not start in the time that was played"
+            elif pool.waits_for_ranks(request):
+                answer["reason"] = pool.why_not(request)
+            else:
+                answer["reason"] = "a job without a time limit is in the way"
+        return answer
+
+    @staticmethod
+    def _usual_priority(waiting: list[Any]) -> int:
+        """The priority that a new job is expected to get: the default urgency, unless some pending
+        job has what no urgency is, from a priority plugin; the lowest there is, then."""
+        priorities = [job.priority for job in waiting]
+        if not priorities or max(priorities) <= MAX_URGENCY:
+            return DEFAULT_PRIORITY
+        return min(priorities)
+
+    def _play(self, done: Callable[[], bool]) -> bool:
+        """Go on until something is so, or nothing more happens; whether there was time for that."""
+        while not done():
+            if self._time.next_time() > self._happened + HORIZON_S:
+                return True
+            self._time.step()
+            self._steps += 1
+            if self._steps % STEPS_PER_LOOK == 0 and self.took > PLAY_SECONDS:
+                return False
+        return True
+
+    @property
+    def took(self) -> float:
+        """How long this took, in seconds (`PLAY_SECONDS`)."""
+        if self._counts_steps:
+            return self._steps * SECONDS_PER_STEP
+        return time.perf_counter() - self._began
+
+    # -- what the scheduler does (`virtual_host.Observer`) -----------------------------------------
+
+    def answered(self, answer: dict[str, Any]) -> None:
+        jobid = answer["id"]
+        if answer["type"] == messages.SUCCESS:
+            self.starts[jobid] = self._happened = self._time.now
+            self._granted[jobid] = answer["R"]
+            self._expect_end(jobid)
+        elif answer["type"] in (messages.DENY, messages.CANCEL):
+            self.denied[jobid] = answer.get("note")
+        elif "t_latest" in (answer["annotations"].get("sched") or {}):
+            self._latest[jobid] = answer["annotations"]["sched"]["t_latest"]
+
+    def end_job(self, jobid: int) -> None:
+        self._time.call_at(self._time.now, lambda: self._end(jobid))
+
+    # -- the ends of jobs --------------------------------------------------------------------------
+
+    def _end_of(self, jobid: int) -> float:
+        """When a job ends, seconds since the epoch; infinite: nobody knows."""
+        end = self._policy.running[jobid].end
+        return self._policy.admission.end_of(jobid, end if end < math.inf else 0.0) or math.inf
+
+    def _expect_end(self, jobid: int) -> None:
+        end = self._end_of(jobid)
+        if end <= self._time.now and jobid not in self.starts:
+            end = self._time.now + LATE_END_S
+        if end < math.inf:
+            self._time.call_at(end, lambda: self._limit_is_over(jobid))
+
+    def _limit_is_over(self, jobid: int) -> None:
+        """The limit of a job is over, unless it was given more time or has ended."""
+        if jobid not in self._policy.running:
+            return
+        if self._end_of(jobid) > self._time.now:
+            self._expect_end(jobid)
+        else:
+            self._end(jobid)
+
+    def _end(self, jobid: int) -> None:
+        """A job ends, and its resources come back."""
+        policy = self._policy
+        self._happened = self._time.now
+        if jobid in policy.running:
+            policy.release_in_projection(jobid, self._granted.pop(jobid, None))
