@@ -370,8 +370,11 @@ def test_when_of_a_job_in_a_reservation(module):
     assert ask(rig, "when", jobspec=whole(4, 60, reservation="class"))["verdict"] == "now"
     rig.alloc(6, whole(3, 60, reservation="class"))
     rig.settle()
+    assert ask(rig, "when", jobspec=whole(2, 60, reservation="class"))["verdict"] == "now"
+    rig.alloc(7, whole(4, 60))  # on the nodes that are not reserved
+    rig.settle()
     full = ask(rig, "when", jobspec=whole(2, 60, reservation="class"))
-    assert full["verdict"] == "later" and "not enough of its nodes" in full["reason"]
+    assert full["verdict"] == "later" and "are free" in full["reason"]
     assert full["start"] == pytest.approx(rig.success(6)["R"]["execution"]["expiration"])
 
 

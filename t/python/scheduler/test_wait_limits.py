@@ -27,7 +27,7 @@ def whole(count, duration=1000, **keys):
 
 
 def rule(rig):
-    return rig.sched._wait_limits
+    return rig.sched.wait_limits
 
 
 def denials(rig):

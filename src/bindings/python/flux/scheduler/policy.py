@@ -134,6 +134,7 @@ class PolicyScheduler(Scheduler):
         started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
         running (dict): by job id, the jobs that hold resources: `StartedJob`
         predictions (PredictionScore): how good predictions of run times were
+        wait_limits (WaitLimits): which jobs are given up when they have waited for too long
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -200,9 +201,9 @@ class PolicyScheduler(Scheduler):
         self.queue_names = QueueNames()
         self._reservations = ReservationRule(self, parse, self._commits, self._errors)
         self.add_rule(self._reservations)
-        self._wait_limits = WaitLimits(self, self._errors)
-        self.add_rule(self._wait_limits)
-        self._passes.completed = self._wait_limits.pass_completed
+        self.wait_limits = WaitLimits(self, self._errors)
+        self.add_rule(self.wait_limits)
+        self._passes.completed = self.wait_limits.pass_completed
         self._site_policy = RulesInForce(self, self._errors, RULES, after=self._reservations)
         for value in self.take_argument("reason-depth"):
             if not (value.isascii() and value.isdigit()):
@@ -798,14 +799,14 @@ class PolicyScheduler(Scheduler):
         self._annotator.estimate(job, when, kind)
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        if self._wait_limits.engaged:
-            self._wait_limits.promised(job, when if kind == "promised" else None)
+        if self.wait_limits.engaged:
+            self.wait_limits.promised(job, when if kind == "promised" else None)
 
     @property
     def shows_changes(self) -> bool:
         """Whether it matters that the estimate of a job changes that was told one. In a simulation for
         start times nobody asks."""
-        return self._annotator.is_wanted or self._wait_limits.engaged
+        return self._annotator.is_wanted or self.wait_limits.engaged
 
     def estimates(self) -> Iterator[float | None]:
         """For `forecast`: tell when each pending job starts if every job takes its whole limit and
@@ -823,12 +824,20 @@ class PolicyScheduler(Scheduler):
         try:
             answer = yield from self._projections.ask("estimates", most=MAX_JOBS_ESTIMATED)
             rest = max(rest, ESTIMATE_REST * answer["took"])
+            starts = dict(answer["starts"])
+            if answer["denied"]:
+                # Who is to be given up is told when it would have started.
+                more = yield from self._projections.ask(
+                    "estimates", most=MAX_JOBS_ESTIMATED, patient=True
+                )
+                rest += ESTIMATE_REST * more["took"]
+                waiting = set(answer["denied"])
+                starts.update(one for one in more["starts"] if one[0] in waiting)
         except ProjectionFailed as exc:
             self.log.debug(f"estimates: {exc}")
             return
         finally:
             self._estimates_not_before = self.now() + rest
-        starts = dict(answer["starts"])
         for jobid in [*starts, *self._annotator.with_estimates()]:
             job = self.pending(jobid)
             if job is not None:

@@ -312,6 +312,11 @@ class WaitLimits(AdmissionRule):
             return note
         return f"{note} ({self.host.for_others(waiting.job, cause.reason)})"
 
+    def drop_all(self) -> None:
+        """Let all pending jobs wait for as long as it takes."""
+        for jobid in list(self._jobs):
+            self._drop(jobid)
+
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:

@@ -83,16 +83,19 @@ class Player:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def estimates(self, most: int) -> dict[str, Any]:
+    def estimates(self, most: int, patient: bool = False) -> dict[str, Any]:
         """Play until the first pending jobs have started.
 
         Args:
             most (int): how many
+            patient (bool): whether no job is given up for having waited too long
 
         Returns:
-            dict: ``starts``, pairs of job id and start (seconds since the epoch); ``took``, how
-            long it took, seconds
+            dict: ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids
+            of jobs that are denied before; ``took``, how long it took, seconds
         """
+        if patient:
+            self._policy.wait_limits.drop_all()
         waiting = [job.jobid for job in islice(self._policy.pending_jobs(), most)]
         first = 0
 
@@ -106,7 +109,8 @@ class Player:
 
         self._play(is_done)
         starts = [[job, self.starts[job]] for job in waiting if job in self.starts]
-        return {"starts": starts, "took": self.took}
+        denied = [job for job in waiting if job in self.denied]
+        return {"starts": starts, "denied": denied, "took": self.took}
 
     def newcomer(
         self, jobspec: dict[str, Any], caller: Caller, priority: int | None
