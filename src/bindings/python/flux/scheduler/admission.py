@@ -772,6 +772,7 @@ class AdmissionControl:
         """Keep a job apart from the queue until its rule readmits it."""
         rule, deferral = why.rule, why.deferral
         self._requests.defer(job.jobid)
+        job.was_deferred = True
         self._deferred[job.jobid] = (job, rule, deferral)
         self._waiting.setdefault((rule, deferral.key), WaitingJobs()).add(job)
 

@@ -854,6 +854,10 @@ class PolicyScheduler(Scheduler):
         """Whether the time of the host is not the machine's."""
         return self._host.has_virtual_time
 
+    def finish(self) -> None:
+        self._projections.stop()
+        super().finish()
+
     # -- projections -------------------------------------------------------------------------------
 
     def enter_projection(self) -> None:

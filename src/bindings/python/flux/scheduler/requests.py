@@ -300,6 +300,9 @@ class PendingJob:
         # nothing about it.
         "exempt",
         "demoted",  # whether it goes behind all that are not, whatever their priority
+        # Whether a rule has kept it apart since it got its priority: others were promised starts in the
+        # meantime, which it respects.
+        "was_deferred",
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
     )
@@ -322,6 +325,7 @@ class PendingJob:
         self._size = -1
         self.exempt = False
         self.demoted = False
+        self.was_deferred = False
         self.t_submit = t_submit
         self.request = request
         self.resource_request = resource_request
@@ -364,6 +368,8 @@ class PendingJob:
 
     def prioritize(self, priority: int) -> Any:
         """Change the priority, and return what `order` is to be then, which is up to the queue."""
+        if priority != self._priority:
+            self.was_deferred = False
         self._priority = priority
         request = self.request
         table = request.table if isinstance(request, AllocRequest) else None

@@ -362,7 +362,7 @@ class When(Subcommand):
                 print(f"at the latest {context.time(answer['t_latest'], now)}")
             if answer.get("unplanned"):
                 left_out = plural(answer["unplanned"], "pending job")
-                print(f"(without {left_out}: too many are pending to plan them all)")
+                print(f"({left_out} had not started when there was no time left)")
             if context.options.match:
                 print(f"ranks: {answer['ranks'] or 'chosen when it starts'}")
 

@@ -537,14 +537,15 @@ class Backfill(PolicyScheduler):
         its own promise.
 
         A job that comes in ahead of promised ones takes precedence: their promises are revoked, and
-        made anew behind it. Nor may an open promise stop a job that is ahead of it.
+        made anew behind it; not so one that comes back from an admission rule. Nor may an open promise
+        stop a job that is ahead of it.
 
         Returns:
             whether the job has left the queue
         """
         others = [other for other in self.promises.after(job) if self.shares_ranks(job, other)]
         if job not in self.promises:
-            if not others or not self.may_have_promise(job):
+            if not others or job.was_deferred or not self.may_have_promise(job):
                 return False
             for other in others:
                 self.revoke(other)
@@ -604,26 +605,27 @@ class Backfill(PolicyScheduler):
         self.show_promise(job, when)
 
     def show_promise(self, job: PendingJob, when: float | None) -> None:
-        """Tell a job's user the time that it was promised (None: it is an open promise); as planned,
-        if an admission rule may keep it from starting then."""
+        """Tell a job's user the time that it was promised (None: it is an open promise). Where a
+        projection follows, it tells what is not certain, or was found to be earlier."""
         kind = self.kind_of_promise(job)
         expected, _ = self.estimate_of(job)
-        if when is not None and expected is not None and expected < when - ESTIMATE_GRAIN_S:
-            self._note_promise(job, when, kind)  # a projection has it start earlier
+        is_earlier = expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
+        if self._annotator.is_wanted and (kind == "planned" or is_earlier):
+            self._note_promise(job, when, kind)
         else:
             self.show_estimate(job, when, kind)
 
     def show_expected_start(self, job: PendingJob, when: float | None) -> None:
         promised = self.promises.when(job) if job in self.promises else None
-        if promised is None:
-            self.show_estimate(job, when, "planned")
-        elif when is not None and when < promised - ESTIMATE_GRAIN_S:
-            self._annotator.estimate(job, when, "planned")
+        certain = promised is not None and self.kind_of_promise(job) == "promised"
+        if certain and (when is None or abs(when - promised) <= ESTIMATE_GRAIN_S):
+            self.show_estimate(job, promised, "promised")
         else:
-            self.show_estimate(job, promised, self.kind_of_promise(job))
+            self._annotator.estimate(job, when, "planned")
 
     def kind_of_promise(self, job: PendingJob) -> str:
-        """What users are told that the promise to a job is."""
+        """What users are told that the promise to a job is: "planned", if an admission rule may keep it
+        from starting then."""
         certain = not self.admission.engaged or self.admission.keeps_promise(job)
         return self.promise_kind if certain else "planned"
 

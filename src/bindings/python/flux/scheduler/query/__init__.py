@@ -3,8 +3,9 @@
 
 A question changes nothing, and costs a pass next to nothing:
 
-- Answers come from the pool and from a copy of the plan that is at most a second old
-  (`plan_snapshot.PlanSnapshot`); each says when that copy was made.
+- ``sched.when`` is answered by a copy of the scheduler that is played forward
+  (`flux.scheduler.projection`); other answers come from the pool and from a copy of the plan that is at
+  most a second old (`plan_snapshot.PlanSnapshot`); each says when that copy was made.
 - What takes long is found a millisecond at a time, between which the scheduler does its work, and
   one question after the other (`answering.Answering`). A long list is encoded entry by entry.
 
@@ -15,7 +16,6 @@ Which file to open
                           ``sched.windows``, ``sched.plan`` and ``sched.stats``. Each is a generator
                           that yields where it may be interrupted, and returns the answer
 ``pending_reason``        why one job is pending, with numbers
-``backfill_simulation``   when a new job would start under EASY: the queue is played through
 ``plan_snapshot``         the copy of the plan
 ``ingest``                what job-ingest would add to a jobspec
 ``answering``             who asks, and answering a little at a time

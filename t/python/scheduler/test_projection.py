@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Projections: a forked scheduler that is played forward (`flux.scheduler.projection`).
+
+That answers are exact is shown by ``test_when.py`` and ``t/bench/answers``; here, what becomes of children, and what a policy of a site
+may do in them.
+"""
+
+import os
+import signal
+import time
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.policies import Backfill, Fifo
+from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.projection import fork
+from flux.scheduler.projection.fork import ProjectionFailed, Projections
+
+
+def full(policy=Fifo, nodes=2, *args):
+    """A machine that one job fills for 100 s."""
+    rig = Rig(R(nodes, 4))
+    rig.load(policy, "queue-depth=unlimited", *args)
+    rig.alloc(1, jobspec(1, nodes=nodes, exclusive=True, duration=100))
+    rig.settle()
+    return rig
+
+
+def when(rig, **keys):
+    errnum, answer = rig.ask("sched.when", keys)
+    assert errnum == 0, answer
+    return answer
+
+
+def small(duration=10, **keys):
+    return jobspec(1, duration=duration, **keys)
+
+
+def finish(steps):
+    """The answer of a projection, for which the parent does not wait by itself."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        time.sleep(0.002)
+    raise AssertionError("no answer in 30 s")
+
+
+# -- the copy --------------------------------------------------------------------------------------
+
+
+def test_a_policy_of_a_site_is_asked_in_the_copy():
+    class ShortestFirst(PolicyScheduler):
+        def order(self, job):
+            return job.resource_request.duration
+
+        def schedule(self):
+            return self.start_in_order()
+
+        def forecast(self):
+            yield from self.estimates()
+
+    rig = full(ShortestFirst, 1)
+    for jobid, duration in ((2, 50), (3, 20), (4, 30)):
+        rig.alloc(jobid, jobspec(4, duration=duration))
+    rig.settle()
+    rig.wait(2)
+    begun = rig.success(1)["R"]["execution"]["starttime"]
+    shown = {jobid: rig.annotations(jobid)["sched"]["t_estimate"] - begun for jobid in (2, 3, 4)}
+    assert shown == {3: 100, 4: 120, 2: 150}
+    assert when(rig, jobspec=jobspec(4, duration=40))["start"] == begun + 150
+    assert rig.started() == [1]
+
+
+def test_a_rule_of_a_site_is_asked_as_time_goes_on():
+    class NotBefore(AdmissionRule):
+        name = "late"
+
+        def check(self, job):
+            opens = self.opens
+            if self.host.now() >= opens:
+                return None
+            self.host.call_at(opens, lambda: self.host.readmit(self))
+            return Deferral("the shop opens late")
+
+    class Shop(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            rule = NotBefore(self)
+            rule.opens = self.now() + 500
+            self.add_rule(rule)
+
+    rig = Rig(R(1, 4))
+    sched = rig.load(Shop)
+    rig.alloc(1, small())
+    rig.settle()
+    rig.wait(2)
+    opens = sched.loaded_at + 500
+    assert rig.annotations(1)["sched"]["t_estimate"] == opens
+    answer = when(rig, jobspec=small())
+    assert (answer["verdict"], answer["start"]) == ("later", opens)
+    assert answer["reason"] == "the shop opens late"
+
+
+def test_what_happens_in_the_copy_is_not_seen_outside():
+    rig = full(Backfill)
+    rig.alloc(2, jobspec(1, nodes=2, exclusive=True, duration=100))
+    rig.settle()
+    before = len(rig.received), dict(rig.kvs.values), len(rig.instance.log)
+    events = rig.sched.events_seen()
+    for _ in range(3):
+        when(rig, jobspec=small())
+    assert (len(rig.received) - 3, dict(rig.kvs.values), len(rig.instance.log)) == before
+    assert rig.sched.events_seen() == events and rig.started() == [1]
+    rig.sched.resources.check()
+
+
+def test_a_job_that_is_late_is_expected_to_end_soon():
+    rig = full()
+    rig.wait(150)
+    answer = when(rig, jobspec=small())
+    assert answer["verdict"] == "later" and answer["start"] == pytest.approx(rig.now + 1)
+
+
+def test_behind_a_job_without_a_limit_nothing_is_known():
+    rig = Rig(R(1, 4))
+    rig.load(Fifo)
+    rig.alloc(1, jobspec(4))
+    rig.settle()
+    answer = when(rig, jobspec=small())
+    assert (answer["verdict"], answer["start"]) == ("unknown", None)
+    assert answer["reason"] == "a job without a time limit is in the way"
+
+
+def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies():
+    rig = full()
+    rig.alloc(2, jobspec(8, duration=1000), priority=10)
+    rig.settle()
+    begun = rig.success(1)["R"]["execution"]["starttime"]
+    assert when(rig, jobspec=small())["start"] == begun + 100
+    assert when(rig, jobspec=small(), priority=9)["start"] == begun + 1100
+    rig.prioritize((2, 50000))
+    rig.settle()
+    assert when(rig, jobspec=small())["start"] == begun + 1100
+    assert when(rig, jobspec=small(), priority=50001)["start"] == begun + 100
+    errnum, answer = rig.ask("sched.when", {"jobspec": small(), "priority": -1})
+    assert errnum and answer == "priority=-1 is invalid: expected 0 to 4294967295"
+
+
+def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
+    monkeypatch.setattr("flux.scheduler.projection.player.PLAY_SECONDS", 0.1)
+    rig = Rig(R(1, 4), estimates=False)
+    rig.load(Fifo, "queue-depth=unlimited")
+    for jobid in range(1, 300):
+        rig.alloc(jobid, jobspec(4, duration=10))
+    rig.settle()
+    answer = when(rig, jobspec=small())
+    assert answer["verdict"] == "unknown" and 0 < answer["unplanned"] < 298
+    assert answer["reason"] == "it does not start in the time that was played"
+
+
+# -- children --------------------------------------------------------------------------------------
+
+
+def test_questions_that_come_while_a_child_works_share_the_next():
+    rig = full()
+    projections = Projections(rig.sched, waits=False)
+    asked = {"jobspec": small(), "userid": 0, "priority": None}
+    first = projections.ask("newcomer", **asked)
+    next(first)
+    others = [projections.ask("newcomer", **asked) for _ in range(5)]
+    for steps in others:
+        next(steps)
+    answers = [finish(steps) for steps in (first, *others)]
+    assert projections.count == 2
+    # None of them sees the job of another.
+    assert {answer["start"] for answer in answers} == {answers[0]["start"]}
+
+
+def test_a_child_that_hangs_is_ended(monkeypatch):
+    class Hangs(Fifo):
+        def order(self, job):
+            if job.jobid > 1:
+                time.sleep(60)
+            return 0
+
+    monkeypatch.setattr(fork, "KILLED_AFTER_S", 0.3)
+    rig = full(Hangs)
+    for waits in (False, True):
+        steps = Projections(rig.sched, waits).ask(
+            "newcomer", jobspec=small(), userid=0, priority=None
+        )
+        with pytest.raises(ProjectionFailed) as caught:
+            finish(steps)
+        assert str(caught.value) == "the projection was ended, since it took too long"
+
+
+def test_an_error_in_a_child_is_an_answer():
+    rig = full()
+    steps = Projections(rig.sched, waits=True).ask("newcomer", jobspec=5, userid=0, priority=None)
+    assert finish(steps)["denied"]
+    steps = Projections(rig.sched, waits=True).ask("nothing")
+    with pytest.raises(ProjectionFailed, match="AttributeError"):
+        finish(steps)
+
+
+def test_where_no_process_can_be_forked_the_answer_says_so(monkeypatch):
+    def refuse():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    rig = full()
+    monkeypatch.setattr(os, "fork", refuse)
+    answer = when(rig, jobspec=small())
+    assert answer["verdict"] == "unknown"
+    assert answer["reason"] == "cannot fork: Resource temporarily unavailable"
+
+
+def test_a_scheduler_that_ends_leaves_no_child():
+    rig = full()
+    projections = rig.sched._projections
+    projections._waits = False
+    steps = projections.ask("newcomer", jobspec=small(), userid=0, priority=None)
+    next(steps)
+    pid = projections._pid
+    os.kill(pid, signal.SIGSTOP)
+    rig.unload()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert projections._pid == 0
