@@ -19,6 +19,16 @@ from flux.scheduler.projection import fork
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 
+class Owner:
+    userid, private = 0, False
+
+    def may_see(self, userid):
+        return True
+
+
+OWNER = Owner()
+
+
 def full(policy=Fifo, nodes=2, *args):
     """A machine that one job fills for 100 s."""
     rig = Rig(R(nodes, 4))
@@ -169,7 +179,7 @@ def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
 def test_questions_that_come_while_a_child_works_share_the_next():
     rig = full()
     projections = Projections(rig.sched, waits=False)
-    asked = {"jobspec": small(), "userid": 0, "priority": None}
+    asked = {"jobspec": small(), "caller": OWNER, "priority": None}
     first = projections.ask("newcomer", **asked)
     next(first)
     others = [projections.ask("newcomer", **asked) for _ in range(5)]
@@ -192,7 +202,7 @@ def test_a_child_that_hangs_is_ended(monkeypatch):
     rig = full(Hangs)
     for waits in (False, True):
         steps = Projections(rig.sched, waits).ask(
-            "newcomer", jobspec=small(), userid=0, priority=None
+            "newcomer", jobspec=small(), caller=OWNER, priority=None
         )
         with pytest.raises(ProjectionFailed) as caught:
             finish(steps)
@@ -201,7 +211,7 @@ def test_a_child_that_hangs_is_ended(monkeypatch):
 
 def test_an_error_in_a_child_is_an_answer():
     rig = full()
-    steps = Projections(rig.sched, waits=True).ask("newcomer", jobspec=5, userid=0, priority=None)
+    steps = Projections(rig.sched, waits=True).ask("newcomer", jobspec=5, caller=OWNER, priority=None)
     assert finish(steps)["denied"]
     steps = Projections(rig.sched, waits=True).ask("nothing")
     with pytest.raises(ProjectionFailed, match="AttributeError"):
@@ -223,7 +233,7 @@ def test_a_scheduler_that_ends_leaves_no_child():
     rig = full()
     projections = rig.sched._projections
     projections._waits = False
-    steps = projections.ask("newcomer", jobspec=small(), userid=0, priority=None)
+    steps = projections.ask("newcomer", jobspec=small(), caller=OWNER, priority=None)
     next(steps)
     pid = projections._pid
     os.kill(pid, signal.SIGSTOP)

@@ -609,7 +609,9 @@ class Backfill(PolicyScheduler):
         projection follows, it tells what is not certain, or was found to be earlier."""
         kind = self.kind_of_promise(job)
         expected, _ = self.estimate_of(job)
-        is_earlier = expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
+        is_earlier = (
+            expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
+        )
         if self._annotator.is_wanted and (kind == "planned" or is_earlier):
             self._note_promise(job, when, kind)
         else:
@@ -617,8 +619,11 @@ class Backfill(PolicyScheduler):
 
     def show_expected_start(self, job: PendingJob, when: float | None) -> None:
         promised = self.promises.when(job) if job in self.promises else None
-        certain = promised is not None and self.kind_of_promise(job) == "promised"
-        if certain and (when is None or abs(when - promised) <= ESTIMATE_GRAIN_S):
+        if (
+            promised is not None
+            and (when is None or abs(when - promised) <= ESTIMATE_GRAIN_S)
+            and self.kind_of_promise(job) == "promised"
+        ):
             self.show_estimate(job, promised, "promised")
         else:
             self._annotator.estimate(job, when, "planned")

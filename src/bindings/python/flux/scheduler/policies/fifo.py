@@ -33,6 +33,6 @@ class Fifo(PolicyScheduler):
     def schedule(self) -> Iterator[None]:
         return self.start_in_order()
 
-    def forecast(self) -> Iterator[None]:
+    def forecast(self) -> Iterator[float | None]:
         yield from self.reasons()
         yield from self.estimates()

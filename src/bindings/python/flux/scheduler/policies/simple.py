@@ -66,7 +66,7 @@ class Simple(Fifo):
         self._annotated.pop(jobid, None)
         super()._answered(jobid, event)
 
-    def forecast(self) -> Iterator[None]:
+    def forecast(self) -> Iterator[float | None]:
         if self.debug_test(DEBUG_ANNOTATE_REASON_PENDING):
             yield from self.jobs_ahead()
         else:

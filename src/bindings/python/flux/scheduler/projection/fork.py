@@ -119,7 +119,9 @@ class Projections:
         began = time.monotonic()
         read_end, write_end = os.pipe()
         try:
-            with warnings.catch_warnings():  # a thread of a host would not be copied, nor is it used
+            with (
+                warnings.catch_warnings()
+            ):  # a thread of a host would not be copied, nor is it used
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
         except OSError as exc:

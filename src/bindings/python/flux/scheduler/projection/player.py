@@ -176,7 +176,7 @@ class Player:
     def _usual_priority(waiting: list[Any]) -> int:
         """The priority that a new job is expected to get: the default urgency, unless some pending
         job has what no urgency is, from a priority plugin; the lowest there is, then."""
-        priorities = [job.priority for job in waiting]
+        priorities: list[int] = [job.priority for job in waiting]
         if not priorities or max(priorities) <= MAX_URGENCY:
             return DEFAULT_PRIORITY
         return min(priorities)

@@ -31,8 +31,8 @@ MAX_TURNS_OF_READING = 256
 MAX_OPEN_OF_GUEST = 32
 MAX_OPEN = 1024
 
-#: An answer that is made in steps, between which the scheduler may do other work.
-#: A step that yields a number has to wait for so many seconds.
+#: An answer that is made in steps, between which the scheduler may do other work; a step that yields
+#: a number has to wait for so many seconds.
 Steps = Generator[Any, None, dict[str, Any]]
 
 

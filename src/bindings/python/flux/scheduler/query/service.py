@@ -13,10 +13,10 @@ from flux.resource.pool.explain import counted
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import ID_MAX, PRIORITY_MAX
+from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.query.ingest import as_submitted
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
-from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.query.plan_snapshot import PlanSnapshot
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ class QueryService:
         if asked["jobspec"] is None:
             raise ValueError("jobspec is missing")
         priority = asked["priority"]
-        if priority is not None and (type(priority) is not int or not 0 <= priority <= PRIORITY_MAX):
+        if priority is not None and (
+            type(priority) is not int or not 0 <= priority <= PRIORITY_MAX
+        ):
             raise ValueError(f"priority={priority!r} is invalid: expected 0 to {PRIORITY_MAX}")
         source = self._source
         jobspec = as_submitted(asked["jobspec"], source.config.get())

@@ -39,7 +39,6 @@ and `report.ReservationReport` only look: they say what a job waits for, and sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
@@ -50,7 +49,7 @@ from flux.scheduler.reservations.group_jobs import GroupJobs
 from flux.scheduler.reservations.node_selector import NodeSelector
 from flux.scheduler.reservations.reasons import ReservationReasons
 from flux.scheduler.reservations.report import ReservationReport
-from flux.scheduler.reservations.reservation import Asker, Reservation
+from flux.scheduler.reservations.reservation import Reservation
 from flux.scheduler.reservations.state import ReservationState
 from flux.scheduler.reservations.times import iso_time
 

@@ -22,8 +22,8 @@ from flux.scheduler.testing.handle import (
     ROLE_OWNER,
     ROLE_USER,
     FakeHandle,
-    HandleWithoutEstimates,
     FakeMessage,
+    HandleWithoutEstimates,
     payload_text,
 )
 from flux.scheduler.testing.job_manager import FakeJob, JobManager
