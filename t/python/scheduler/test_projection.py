@@ -211,7 +211,9 @@ def test_a_child_that_hangs_is_ended(monkeypatch):
 
 def test_an_error_in_a_child_is_an_answer():
     rig = full()
-    steps = Projections(rig.sched, waits=True).ask("newcomer", jobspec=5, caller=OWNER, priority=None)
+    steps = Projections(rig.sched, waits=True).ask(
+        "newcomer", jobspec=5, caller=OWNER, priority=None
+    )
     assert finish(steps)["denied"]
     steps = Projections(rig.sched, waits=True).ask("nothing")
     with pytest.raises(ProjectionFailed, match="AttributeError"):

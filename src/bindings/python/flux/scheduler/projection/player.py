@@ -9,12 +9,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler import messages
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason, read_by
 from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
 
 if TYPE_CHECKING:
-    from flux.scheduler.query.answering import Caller
     from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.query.answering import Caller
 
 #: Seconds after which a play ends, whoever has no start yet: of real time or, where the host of the
 #: scheduler has another, at so many for each step, so that the machine's speed does not matter.
@@ -149,8 +150,8 @@ class Player:
         self._play(lambda: is_answered() or self._time.next_time() > began)
         cause = None if job is None or is_answered() else policy.admission.why(job)
         reason = cause.reason if cause else ""
-        if isinstance(reason, Reason):  # that the caller is of the bank that it names is not known
-            reason = reason.not_for_guests()
+        if isinstance(reason, Reason) and SystemAttributes.of(jobspec).bank is not None:
+            reason = reason.not_for_guests()  # nobody has checked that this is the caller's bank
         in_time = self._play(is_answered)
         R = self._granted.get(jobid, {})
         answer: dict[str, Any] = {
