@@ -45,9 +45,11 @@ test_expect_success 'it works from a program' '
 	EOF
 	test "$(venv/bin/python compare.py)" = 2
 '
-test_expect_success 'a whole instance can be simulated' '
-	venv/bin/flux-simulate sample --jobs=20 --engine=instance -q >instance.out &&
-	grep "^sched-backfill" instance.out
+test_expect_success 'the embedded instance is not in it, and that is said' '
+	find venv -name flux_embedded >embedded &&
+	test_must_be_empty embedded &&
+	test_must_fail venv/bin/flux-simulate sample --jobs=20 --engine=instance -q 2>err &&
+	grep "the embedded instance is not installed" err
 '
 test_expect_success 'what flux-python is missing for is said' '
 	venv/bin/python -m pip uninstall -q -y flux-python &&

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """flux-scheduler as a Python package: the simulator, for those who compare policies and have no Flux.
 
-    import flux_scheduler                    # first: it puts the packages `flux` and `flux_embedded` on the path
+    import flux_scheduler                    # first: it puts the package `flux` on the path
     from flux.simulate import Trace, simulate
 
 The command ``flux-simulate`` is `main`. Below this package lie the directories of the source tree, as an installation with
@@ -44,6 +44,6 @@ __version__ = flux_scheduler_version.VERSION
 
 def main():
     """The command ``flux-simulate``; returns the exit status."""
-    from flux_embedded.cmd.dispatch import run
+    from flux.simulate.main import run
 
-    return run(["simulate", *sys.argv[1:]])
+    return run(sys.argv[1:])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The build backend of pyproject.toml (PEP 517): what ``pip install .`` and ``pip wheel .`` call.
 
-The wheel is pure Python: the directories of src/, side by side as they are there, below the package ``flux_scheduler``, since
+The wheel is pure Python: the directories of src/ that make the product, side by side as they are there, below the package ``flux_scheduler``, since
 everything finds its neighbours by relative path and modules are files that a broker loads, not packages. No
 backend for packages has a word for that layout; a wheel is a zip file with a list of what is in it.
 """
@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Directories of the source tree, and where their files go below the package.
 TREES = {
     "src/bindings/python": "bindings/python",
-    "src/embedded": "embedded",
+    # Not the embedded instance, but the bindings that the simulator runs on without a Flux.
+    "src/embedded/_flux": "embedded/_flux",
     "src/modules": "modules",
     "src/jobtap/examples": "jobtap/examples",
 }

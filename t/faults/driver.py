@@ -17,7 +17,7 @@ from watch import Watch
 
 from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import Instance
-from flux_embedded.kernel import VirtualClock
+from flux_engine.kernel import VirtualClock
 
 #: Seconds of virtual time in which any history's jobs must have come to their end.
 LONG_ENOUGH = 100000.0

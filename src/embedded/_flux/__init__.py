@@ -1,4 +1,4 @@
-"""The C API of flux-core, as its Python bindings call it, on the embedded instance's kernel.
+"""The C API of flux-core, as its Python bindings call it, on the kernel of `flux_engine`.
 
 The package ``flux`` of flux-core (on PyPI: ``flux-python``) is written on three modules that cffi makes of C
 libraries: ``_flux._core``, ``_flux._idset`` and ``_flux._hostlist``, each with ``ffi`` and ``lib``.  These are the same three in

@@ -5,8 +5,8 @@ import errno
 from _flux.cdata import bytes_of
 from _flux.function import failure, function, functions
 from _flux.futures import ask, send
-from flux_embedded.kernel.future import RPC_NORESPONSE
-from flux_embedded.kernel.task import DEBUG_FLAGS
+from flux_engine.kernel.future import RPC_NORESPONSE
+from flux_engine.kernel.task import DEBUG_FLAGS
 
 
 @function("const char *flux_attr_get (flux_t *h, const char *name)")
@@ -91,7 +91,7 @@ def flux_aux_set(h, name, aux, destroy):
 
 @function("const char *flux_conf_builtin_get (const char *name, int flag)")
 def flux_conf_builtin_get(name, flag):
-    from flux_embedded import paths
+    from flux_engine import paths
 
     if name not in paths.BUILTIN:
         raise failure(errno.EINVAL)

@@ -13,8 +13,8 @@ from _flux import handle as _handle
 from _flux.cdata import NULL, weak
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions
-from flux_embedded.kernel import future as kernel_future
-from flux_embedded.kernel.handle import Flux
+from flux_engine.kernel import future as kernel_future
+from flux_engine.kernel.handle import Flux
 
 
 class Future(kernel_future.Future):

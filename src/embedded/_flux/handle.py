@@ -1,6 +1,6 @@
 """``flux_t``: opening and closing a handle.
 
-A ``flux_t *`` is the kernel's own handle (`flux_embedded.kernel.handle.Flux`).  It is counted, as in C: who opens it has one
+A ``flux_t *`` is the kernel's own handle (`flux_engine.kernel.handle.Flux`).  It is counted, as in C: who opens it has one
 reference, each future that was made with it another; with the last a client's connection is closed.
 """
 
@@ -9,10 +9,10 @@ import sys
 
 from _flux import ffi as _ffi
 from _flux.function import failure, function
-from flux_embedded.kernel import Kernel, VirtualClock, current
-from flux_embedded.kernel.handle import Flux
-from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.task import Task
+from flux_engine.kernel import Kernel, VirtualClock, current
+from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.message import Message
+from flux_engine.kernel.task import Task
 
 FLUX_T = _ffi.pointer_to("flux_t *", Flux)
 _ffi.pointer_to("flux_msg_t *", Message)
@@ -59,7 +59,7 @@ def _open(uri, flags):
     if flags & ~OPEN_FLAGS:
         raise OSError(errno.EINVAL, "invalid flags specified")
     # Imported here: a module has its handle, and needs no socket code.
-    from flux_embedded.kernel.link import connect
+    from flux_engine.kernel.link import connect
 
     return connect(uri)
 

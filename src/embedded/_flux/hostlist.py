@@ -4,7 +4,7 @@ import errno
 
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions, nothing
-from flux_embedded.formats import hostlist as text_form
+from flux_engine.formats import hostlist as text_form
 
 
 class List:

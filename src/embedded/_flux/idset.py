@@ -4,7 +4,7 @@ import errno
 
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions, nothing
-from flux_embedded.formats import idset as text_form
+from flux_engine.formats import idset as text_form
 
 #: What there is no member of: given back where no id is found.
 INVALID_ID = (1 << 32) - 2
@@ -17,7 +17,7 @@ class Set:
     """A ``struct idset``.
 
     Attributes:
-        bounds (list): intervals, as `flux_embedded.formats.idset` has them; a new list for each change
+        bounds (list): intervals, as `flux_engine.formats.idset` has them; a new list for each change
     """
 
     __slots__ = ("__weakref__", "bounds")

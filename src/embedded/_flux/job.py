@@ -10,8 +10,8 @@ from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions
 from _flux.futures import Future, ask, flux_future_destroy, follow, rpc, send
 from _flux.kvs import cancel
-from flux_embedded.formats import jobid
-from flux_embedded.kernel.future import RPC_STREAMING
+from flux_engine.formats import jobid
+from flux_engine.kernel.future import RPC_STREAMING
 
 # -- ids ---------------------------------------------------------------------------------------------------
 

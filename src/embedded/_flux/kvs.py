@@ -11,7 +11,7 @@ from _flux import constants
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions, itself, nothing
 from _flux.futures import RPCFuture, send
-from flux_embedded.kernel.future import RPC_NORESPONSE, RPC_STREAMING
+from flux_engine.kernel.future import RPC_NORESPONSE, RPC_STREAMING
 
 READDIR = constants.FLUX_KVS_READDIR
 WATCH, WAITCREATE, STREAM = (

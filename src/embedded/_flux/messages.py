@@ -9,8 +9,8 @@ import os
 
 from _flux.function import failure, function, functions, itself, nothing
 from _flux.futures import ask
-from flux_embedded.kernel import message
-from flux_embedded.kernel.message import Message
+from flux_engine.kernel import message
+from flux_engine.kernel.message import Message
 
 
 @function("flux_msg_t *flux_msg_create (int type)")

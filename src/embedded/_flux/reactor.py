@@ -10,7 +10,7 @@ from _flux import handle as _handle  # noqa: F401  (its pointers)
 from _flux.cdata import weak
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions
-from flux_embedded.kernel import watchers
+from flux_engine.kernel import watchers
 
 pointer_to("flux_watcher_t *", watchers.Watcher)
 

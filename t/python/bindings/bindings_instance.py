@@ -3,8 +3,8 @@
 
 from _flux.module import module_handle
 from flux_embedded.broker.instance import Instance
-from flux_embedded.kernel import Task, VirtualClock
-from flux_embedded.kernel.handle import Flux
+from flux_engine.kernel import Task, VirtualClock
+from flux_engine.kernel.handle import Flux
 
 
 def make(*services, **options):

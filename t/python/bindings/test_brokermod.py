@@ -13,7 +13,7 @@ from flux.brokermod import (
     event_handler,
     request_handler,
 )
-from flux_embedded.kernel import message
+from flux_engine.kernel import message
 
 GOOD = """
     from flux.brokermod import BrokerModule, request_handler, event_handler

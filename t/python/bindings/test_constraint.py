@@ -3,7 +3,7 @@
 
 import pytest
 
-from flux_embedded.formats import constraint
+from flux_engine.formats import constraint
 
 REJECTED = [
     {"foo": ["a"]}, {"properties": "ssd"}, {"and": ["ssd"]}, {"ranks": ["2-1"]}, [], None, {"hostlist": ["n[1"]},

@@ -9,7 +9,7 @@ import bindings_instance
 import facts
 import pytest
 
-from flux_embedded.kernel import RealClock
+from flux_engine.kernel import RealClock
 
 
 @pytest.fixture(params=["virtual", "real"])

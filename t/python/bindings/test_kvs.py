@@ -9,7 +9,7 @@ import pytest
 import flux.kvs as kvs
 from flux.constants import FLUX_RPC_STREAMING
 from flux.wrapper import InvalidArguments
-from flux_embedded.kernel import message
+from flux_engine.kernel import message
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 
 from flux.hostlist import Hostlist
 from flux.job.JobID import JobID
-from flux_embedded.formats import (
+from flux_engine.formats import (
     constraint,
     eventlog,
     fsd,

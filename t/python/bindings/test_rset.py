@@ -3,7 +3,7 @@
 
 import pytest
 
-from flux_embedded.formats.rset import RSet
+from flux_engine.formats.rset import RSet
 
 R2 = {
     "version": 1,

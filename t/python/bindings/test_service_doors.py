@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Every method of every service, with payloads of any form: an answer, never a traceback.
 
-What comes over the socket is checked at the door (`flux_embedded.kernel.service.check_form` and the
+What comes over the socket is checked at the door (`flux_engine.kernel.service.check_form` and the
 services' own checks); a payload nobody thought of would be answered EIO with a traceback in the log.
 """
 
@@ -16,9 +16,9 @@ import pytest
 
 import flux.job
 from flux_embedded.broker.instance import JOB_SERVICES
-from flux_embedded.kernel import Kernel, VirtualClock
-from flux_embedded.kernel.service import Service, check_form, request
-from flux_embedded.kernel.task import Task
+from flux_engine.kernel import Kernel, VirtualClock
+from flux_engine.kernel.service import Service, check_form, request
+from flux_engine.kernel.task import Task
 
 R = {
     "version": 1,

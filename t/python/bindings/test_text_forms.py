@@ -2,7 +2,7 @@
 
 import pytest
 
-from flux_embedded.formats import hostlist, idset
+from flux_engine.formats import hostlist, idset
 
 ROUND_TRIP = {
     "": "",

@@ -6,8 +6,8 @@ import textwrap
 import pytest
 
 from flux_embedded.broker.instance import Instance
-from flux_embedded.kernel import Task, VirtualClock
-from flux_embedded.kernel.handle import Flux
+from flux_engine.kernel import Task, VirtualClock
+from flux_engine.kernel.handle import Flux
 
 GOOD = """
     from flux.brokermod import BrokerModule, request_handler
@@ -70,7 +70,7 @@ class Broker:
 
     def log(self):
         """The log as SOURCE.LEVEL: TEXT lines."""
-        from flux_embedded.formats.levels import LEVELS
+        from flux_engine.formats.levels import LEVELS
 
         return [
             f"{entry.name}.{LEVELS[entry.level]}: {entry.text}"

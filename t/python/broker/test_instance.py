@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from flux_embedded.broker.instance import Instance
-from flux_embedded.kernel import VirtualClock
+from flux_engine.kernel import VirtualClock
 
 JOBSPEC = {
     "version": 1,

@@ -10,10 +10,10 @@ import struct
 import pytest
 
 from flux_embedded.broker.server import SocketServer, peer_uid
-from flux_embedded.kernel import message
-from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.service import Service, request
-from flux_embedded.kernel.wire import Unpacker, pack
+from flux_engine.kernel import message
+from flux_engine.kernel.message import Message
+from flux_engine.kernel.service import Service, request
+from flux_engine.kernel.wire import Unpacker, pack
 
 
 class Client:

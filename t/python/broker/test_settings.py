@@ -6,11 +6,12 @@ import os
 
 import pytest
 
-from flux_embedded.broker import config, modpath
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.logring import LogEntry, LogRing, format_entry
 from flux_embedded.broker.process import duration
+from flux_engine.formats import config
+from flux_engine.modules import modpath
 
 
 def test_settings_merge_key_by_key_in_order():

@@ -14,27 +14,20 @@ from fresh_python import run_in_fresh_python
 
 import _flux
 
-#: The layers of the embedded instance: each imports those before it, and none behind it.
-LAYERS = ["about", "paths", "formats", "kernel", "services", "broker", "cmd"]
-#: What else they may import of ``flux``: what runs in a module, and this project's own packages.
-BINDINGS = {"services": ("flux.jobtap", "flux.resource"), "broker": ("flux.brokermod", "flux.core")}
-#: What `flux.simulate` imports of the instance beside ``formats``: its engines run schedulers on the kernel.
-ON_THE_INSTANCE = {
-    "simulate/checking.py": ["cmd", "services.resource"],
-    "simulate/command.py": ["cmd", "services.resource"],
-    "simulate/comparing.py": ["cmd"],
-    "simulate/engine/instance.py": ["broker", "kernel"],
-    "simulate/engine/loop.py": ["broker", "kernel"],
-    "simulate/engine/manager.py": ["kernel", "services.job_manager"],
-    "simulate/engine/peers.py": ["kernel", "services.resource"],
-    "simulate/failure.py": ["broker"],
-    "simulate/machine.py": ["services.resource"],
-    "simulate/policy.py": ["broker", "paths"],
-    "simulate/results/files.py": ["kernel"],
-    "simulate/run.py": ["kernel"],
-    "simulate/trace.py": ["broker", "services.resource"],
-    "simulate/tune_command.py": ["cmd"],
+#: The layers of the engine, and of the embedded instance on it: each imports those before it, and none behind it.
+LAYERS = {
+    "flux_engine": ["paths", "formats", "kernel", "modules", "resource", "job_manager", "command"],
+    "flux_embedded": ["about", "services", "broker", "cmd"],
 }
+#: What else they may import of ``flux``: what runs in a module, and this project's own packages.
+BINDINGS = {
+    "modules": ("flux.brokermod",),
+    "resource": ("flux.resource",),
+    "services": ("flux.jobtap", "flux.resource"),
+    "broker": ("flux.brokermod", "flux.core"),
+}
+#: What of the product imports the embedded instance.
+ON_THE_INSTANCE = {"flux/simulate/engine/instance.py"}
 
 # What flux-core itself imports from flux.resource.
 CLASSES = [
@@ -221,38 +214,45 @@ def imports(path):
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-def test_no_layer_of_the_instance_imports_one_above_it(embedded):
+@pytest.mark.parametrize("package", LAYERS)
+def test_no_layer_imports_one_above_it(overlay, embedded, package):
     found = []
-    root = embedded / "flux_embedded"
+    layers = LAYERS[package]
+    root = {"flux_engine": overlay, "flux_embedded": embedded}[package] / package
     for path in sorted(root.rglob("*.py")):
         layer = path.relative_to(root).parts[0].removesuffix(".py")
         if layer in ("__init__", "cmd"):
             continue
         for name in imports(path):
             parts = name.split(".")
-            if parts[0] == "flux_embedded" and LAYERS.index(parts[1]) > LAYERS.index(layer):
+            if parts[0] == package and layers.index(parts[1]) > layers.index(layer):
                 found.append(f"{path.relative_to(root)}: {name}")
             elif parts[0] == "flux" and not name.startswith(BINDINGS.get(layer, ())):
                 found.append(f"{path.relative_to(root)}: {name}")
     assert not found
 
 
-def test_only_the_simulator_imports_the_instance_and_only_what_is_named(overlay):
-    """Whoever writes a scheduler needs no embedded instance, and the simulator should not either."""
-    found = {}
-    for path in sorted((overlay / "flux").rglob("*.py")):
-        parts = {
-            ".".join(name.split(".")[1:3])
-            if name.split(".")[1] == "services"
-            else name.split(".")[1]
-            for name in imports(path)
-            if name.startswith("flux_embedded.")
-        }
-        if parts:
-            found[path.relative_to(overlay / "flux").as_posix()] = parts
-    beyond = {name: sorted(parts - {"formats"}) for name, parts in found.items()}
-    assert {name: parts for name, parts in beyond.items() if parts} == ON_THE_INSTANCE
-    assert {name.partition("/")[0] for name in found} == {"simulate"}
+def test_the_product_does_without_the_embedded_instance(overlay, embedded):
+    """But for ``--engine=instance``; neither the wheel nor a real Flux has to install it."""
+    found = {
+        path.relative_to(base).as_posix()
+        for base, rooms in ((overlay, ("flux", "flux_engine")), (embedded, ("_flux",)))
+        for room in rooms
+        for path in (base / room).rglob("*.py")
+        for name in imports(path)
+        if name.partition(".")[0] == "flux_embedded"
+    }
+    assert found == ON_THE_INSTANCE
+
+
+def test_schedulers_and_pools_do_without_the_engine(overlay):
+    found = {
+        path.relative_to(overlay).parts[1]
+        for path in (overlay / "flux").rglob("*.py")
+        for name in imports(path)
+        if name.partition(".")[0] == "flux_engine"
+    }
+    assert found == {"simulate"}
 
 
 def test_commands_do_not_import_the_simulator(embedded):

@@ -4,11 +4,11 @@
 import pytest
 
 from flux_embedded.cmd.lib import eventlog, watch
-from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.cmd.lib.select import ANYONE, state_mask, user_id
 from flux_embedded.cmd.lib.tables import Formats
-from flux_embedded.formats import states
+from flux_engine.command.errors import CommandError, error_text
+from flux_engine.command.options import Parser
+from flux_engine.formats import states
 
 
 class TestEvents:

@@ -6,9 +6,9 @@ import json
 
 from flux.scheduler.testing import jobspec, make_R
 from flux_embedded.broker.instance import Instance
-from flux_embedded.formats import eventlog, jobid
-from flux_embedded.kernel.clock import VirtualClock
-from flux_embedded.kernel.service import Service, request
+from flux_engine.formats import eventlog, jobid
+from flux_engine.kernel.clock import VirtualClock
+from flux_engine.kernel.service import Service, request
 
 SERVICES = ("kvs", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
 

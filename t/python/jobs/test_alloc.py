@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from flux.scheduler.testing import jobspec, make_R
-from flux_embedded.kernel.message import OWNER
+from flux_engine.kernel.message import OWNER
 
 SCHED, RUN, CLEANUP, INACTIVE = 8, 16, 32, 64
 

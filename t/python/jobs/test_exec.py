@@ -10,10 +10,10 @@ import pytest
 from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import jobspec, make_R
-from flux_embedded.formats import taskmap
-from flux_embedded.kernel.clock import RealClock
-from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec import layout
+from flux_engine.formats import taskmap
+from flux_engine.kernel.clock import RealClock
+from flux_engine.kernel.service import Service, request
 
 RUN, INACTIVE = 16, 64
 
@@ -239,7 +239,7 @@ def test_tasks_and_environment(real):
     spec = tasks(4, command=["sh", "-c", command], environment={"MINE": "yes", "NOT": None})
     id = real.submit(spec)
     wait(real, id)
-    from flux_embedded.formats.jobid import f58
+    from flux_engine.formats.jobid import f58
 
     tail = f"4 2 {f58(id)} yes\n"
     assert output(real, id) == [f"0 0 {tail}", f"1 1 {tail}", f"2 0 {tail}", f"3 1 {tail}"]

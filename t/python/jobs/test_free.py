@@ -7,7 +7,7 @@ import pytest
 from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import make_R
-from flux_embedded.formats import idset, rset
+from flux_engine.formats import idset, rset
 
 FOUR = {
     "version": 1,
@@ -246,7 +246,7 @@ def test_rank_lost_during_housekeeping_of_all_at_once(joined):
 
 
 def test_rank_that_comes_back_has_its_script_run_again(tmp_path):
-    from flux_embedded.kernel.clock import RealClock
+    from flux_engine.kernel.clock import RealClock
 
     inst = JobsInstance(clock=RealClock(), size=4)
     try:
@@ -271,7 +271,7 @@ def test_rank_that_comes_back_has_its_script_run_again(tmp_path):
 
 
 def test_housekeeping_scripts_really_run():
-    from flux_embedded.kernel.clock import RealClock
+    from flux_engine.kernel.clock import RealClock
 
     inst = JobsInstance(clock=RealClock())
     try:

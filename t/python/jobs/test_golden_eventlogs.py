@@ -9,8 +9,8 @@ from jobs_instance import JobsInstance
 from shared import data_path
 
 from flux.scheduler.testing import jobspec, make_R
-from flux_embedded.formats import jobid
-from flux_embedded.kernel.clock import RealClock
+from flux_engine.formats import jobid
+from flux_engine.kernel.clock import RealClock
 
 SUMMARY = {"sched": {"resource_summary": "rank0/core0"}}
 

@@ -8,8 +8,8 @@ import pytest
 from jobs_instance import ALL
 
 from flux.scheduler.testing import jobspec
-from flux_embedded.kernel.message import OWNER
 from flux_embedded.services.job_ingest.service import IdGenerator
+from flux_engine.kernel.message import OWNER
 
 QUEUES = {
     "queues": {

@@ -11,7 +11,7 @@ from flux.jobtap import CURRENT_JOB
 from flux.jobtap.perilogs import MAX_OPEN
 from flux.jobtap.plugin_resources import MAX_WAIT
 from flux.scheduler.testing import jobspec, make_R
-from flux_embedded.kernel.service import Service, request
+from flux_engine.kernel.service import Service, request
 
 CLEANUP, INACTIVE = 32, 64
 

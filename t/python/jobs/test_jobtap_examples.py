@@ -5,7 +5,7 @@ import pytest
 from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import make_R
-from flux_embedded.kernel.clock import RealClock
+from flux_engine.kernel.clock import RealClock
 
 PRIORITY, SCHED, RUN, INACTIVE = 4, 8, 16, 64
 

@@ -7,7 +7,7 @@ import pytest
 from jobs_instance import ALL
 
 from flux.scheduler.testing import make_R
-from flux_embedded.kernel.message import OWNER
+from flux_engine.kernel.message import OWNER
 
 DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 

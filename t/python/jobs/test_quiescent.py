@@ -7,7 +7,7 @@ import pytest
 
 from flux.scheduler.testing import jobspec
 from flux_embedded.broker.instance import JOB_SERVICES, Instance
-from flux_embedded.kernel.clock import VirtualClock
+from flux_engine.kernel.clock import VirtualClock
 
 MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
 

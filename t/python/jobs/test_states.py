@@ -8,8 +8,8 @@ from jobs_instance import ALL, JobsInstance
 from shared import optional_jsonl, recorded_cases
 
 from flux.scheduler.testing import jobspec, make_R
-from flux_embedded.formats import states
-from flux_embedded.formats.states import (
+from flux_engine.formats import states
+from flux_engine.formats.states import (
     CLEANUP,
     DEPEND,
     INACTIVE,
@@ -20,7 +20,7 @@ from flux_embedded.formats.states import (
     next_state,
     result,
 )
-from flux_embedded.services.job_manager.job import Job
+from flux_engine.job_manager.job import Job
 
 CANCEL = {"name": "exception", "context": {"type": "cancel", "severity": 0, "note": ""}}
 RECORDED = optional_jsonl("golden/eventlogs.jsonl")

@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from flux_embedded.kernel import Kernel, Task, VirtualClock, message, watchers
-from flux_embedded.kernel.future import Future
-from flux_embedded.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
-from flux_embedded.kernel.service import Service, request
+from flux_engine.kernel import Kernel, Task, VirtualClock, message, watchers
+from flux_engine.kernel.future import Future
+from flux_engine.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
+from flux_engine.kernel.service import Service, request
 
 
 class Context:

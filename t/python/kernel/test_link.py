@@ -9,11 +9,11 @@ import threading
 
 import pytest
 
-from flux_embedded.kernel import message
-from flux_embedded.kernel.link import connect
-from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.task import REACTOR_NOWAIT
-from flux_embedded.kernel.wire import Unpacker, pack
+from flux_engine.kernel import message
+from flux_engine.kernel.link import connect
+from flux_engine.kernel.message import Message
+from flux_engine.kernel.task import REACTOR_NOWAIT
+from flux_engine.kernel.wire import Unpacker, pack
 
 
 def frame(**fields):

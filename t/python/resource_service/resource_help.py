@@ -5,8 +5,8 @@ import pytest
 
 from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import Instance
-from flux_embedded.kernel import Task, VirtualClock
-from flux_embedded.kernel.handle import Flux
+from flux_engine.kernel import Task, VirtualClock
+from flux_engine.kernel.handle import Flux
 
 
 def vm_R(ranks="0-3", cores="0-1", hosts="vm,vm,vm,vm", **more):
@@ -69,7 +69,7 @@ class Resources:
 
     def events(self):
         """The eventlog in the KVS, as (name, context) pairs."""
-        from flux_embedded.formats import eventlog
+        from flux_engine.formats import eventlog
 
         text = self.call("kvs.lookup", key="resource.eventlog")["value"]
         return [(event["name"], event.get("context", {})) for event in eventlog.parse(text)]

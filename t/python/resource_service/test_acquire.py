@@ -6,7 +6,7 @@ import errno
 import pytest
 from resource_help import vm_R
 
-from flux_embedded.services.resource.acquire import property_changes
+from flux_engine.resource.acquire import property_changes
 
 
 def test_first_response(four):
@@ -34,8 +34,8 @@ def test_one_holder_at_a_time(four):
 
 
 def test_guests_and_strangers(four):
-    from flux_embedded.kernel import Task
-    from flux_embedded.kernel.handle import Flux
+    from flux_engine.kernel import Task
+    from flux_engine.kernel.handle import Flux
 
     guest = Flux(Task(four.instance.kernel, "guest", userid=1234, rolemask=2))
     for topic in (

@@ -4,10 +4,10 @@
 import pytest
 from resource_help import vm_R
 
-from flux_embedded.formats import idset
-from flux_embedded.services.resource import sources
-from flux_embedded.services.resource.inventory import Inventory
-from flux_embedded.services.resource.state import ALL, KEEP, REASON, DrainTable
+from flux_engine.formats import idset
+from flux_engine.resource import sources
+from flux_engine.resource.inventory import Inventory
+from flux_engine.resource.state import ALL, KEEP, REASON, DrainTable
 
 #: The example of the R specification: ranks 3, 4 and 7 on a1, a2 and b9.
 EXAMPLE = {

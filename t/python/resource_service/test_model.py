@@ -6,7 +6,7 @@ import random
 import pytest
 from resource_help import vm_R
 
-from flux_embedded.formats import idset
+from flux_engine.formats import idset
 
 RANKS = range(6)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from command_runner import FLUX, flux, rows, write_rows
 
-from flux_embedded.formats import rset
+from flux_engine.formats import rset
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from flux.simulate.results.reading import Row
 from flux.simulate.run import Settings, simulate
 from flux.simulate.workload.build import Workload
 from flux.simulate.workload.record import Notes
-from flux_embedded.formats import states
+from flux_engine.formats import states
 
 NODES, CORES, GPUS = 6, 4, 1
 SHAPES = [
@@ -238,7 +238,7 @@ QUEUES = {
 @pytest.mark.parametrize("text", ["sched-fifo", "sched-backfill reservations=unlimited"])
 def test_queues_with_nodes_of_their_own(text):
     from flux.simulate.machine import Machine
-    from flux_embedded.services.resource.sources import from_config
+    from flux_engine.resource.sources import from_config
 
     chance = random.Random(3)
     jobs = []

@@ -219,7 +219,7 @@ def test_users_and_groups_reach_the_scheduler(tmp_path, engine):
     import test_engines
 
     from flux.simulate.job import Job, Shape
-    from flux_embedded.kernel.message import OWNER
+    from flux_engine.kernel.message import OWNER
 
     path = tmp_path / "who.py"
     path.write_text(WHO)

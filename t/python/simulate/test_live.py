@@ -9,7 +9,7 @@ from command_runner import flux
 from flux.simulate import policy
 from flux.simulate.live import LiveError, workload_of
 from flux.simulate.run import Settings, simulate, write
-from flux_embedded.formats import rset
+from flux_engine.formats import rset
 
 NODES, CORES = 4, 8
 NOW = 1.7e9

@@ -3,8 +3,8 @@
 
 This directory precedes the one with flux-core's own ``flux`` package: names that are here come from here, all others from
 there.  On a real Flux that is the installed package, found along the path (``FLUX_PYTHONPATH_PREPEND`` puts this directory
-first).  On the embedded instance it is the package ``flux-python``, which scripts/flux-python fetches, on the embedded
-instance's own ``_flux``; that one says where it is, and no ``flux`` that happens to be installed may get in between.
+first).  Without a Flux it is the package ``flux-python``, which scripts/flux-python fetches, on this project's
+own ``_flux``; that one says where it is, and no ``flux`` that happens to be installed may get in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ import pkgutil
 import sys
 from typing import Any
 
-if importlib.util.find_spec("flux_embedded") is None:
+_spec = importlib.util.find_spec("_flux")
+# That of flux-core is made of C libraries: it has no such file.
+if not (
+    _spec
+    and _spec.origin
+    and os.path.exists(os.path.join(os.path.dirname(_spec.origin), "ctype.py"))
+):
     __path__ = pkgutil.extend_path(__path__, __name__)
 else:
     _directory: str = importlib.import_module("_flux").bindings()

@@ -14,8 +14,8 @@ config.reload         -> nothing: reads the files given at start again
 
 import errno
 
-from flux_embedded.broker import config
-from flux_embedded.kernel.service import Service, request
+from flux_engine.formats import config
+from flux_engine.kernel.service import Service, request
 
 
 class ConfigService(Service):

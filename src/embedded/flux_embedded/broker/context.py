@@ -9,8 +9,8 @@ import threading
 from flux_embedded.about import HOST_VERSION
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.logring import LogRing
-from flux_embedded.formats import hostlist
-from flux_embedded.kernel.message import OWNER
+from flux_engine.formats import hostlist
+from flux_engine.kernel.message import OWNER
 
 
 class BrokerContext:

@@ -3,7 +3,7 @@
 
 import os
 
-from flux_embedded import paths
+from flux_engine import paths
 
 #: Belong to the job in which an instance runs, not to what runs in the instance.
 _OF_THE_JOB = (

@@ -26,11 +26,11 @@ state-machine.wait    -> nothing: until the instance runs, which it does for who
 import errno
 import os
 
-from flux_embedded.broker.pymodule import ModuleTask
-from flux_embedded.formats.levels import LOG_INFO
-from flux_embedded.kernel import message
-from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.service import Malformed, Service, check_form, request
+from flux_engine.formats.levels import LOG_INFO
+from flux_engine.kernel import message
+from flux_engine.kernel.message import Message
+from flux_engine.kernel.service import Malformed, Service, check_form, request
+from flux_engine.modules.pymodule import ModuleTask
 
 #: An entry of the log.
 ENTRY = {"level?": int, "name?": str, "text": str, "rank?": int}

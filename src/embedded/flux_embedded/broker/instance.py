@@ -14,9 +14,6 @@ import os
 
 from greenlet import getcurrent
 
-from flux_embedded import paths
-from flux_embedded.broker import defaults
-from flux_embedded.broker.config import check
 from flux_embedded.broker.context import BrokerContext
 from flux_embedded.broker.infra import (
     AttrService,
@@ -26,13 +23,16 @@ from flux_embedded.broker.infra import (
     NameService,
     StateService,
 )
-from flux_embedded.broker.modpath import search_path
 from flux_embedded.broker.modules import ModuleManager, end_greenlet
 from flux_embedded.broker.rc import Startup
 from flux_embedded.broker.registry import PERMANENT
-from flux_embedded.formats import idset
-from flux_embedded.kernel import Kernel, Task
-from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
+from flux_engine import paths
+from flux_engine.formats import idset
+from flux_engine.formats.config import check
+from flux_engine.kernel import Kernel, Task
+from flux_engine.kernel.handle import RPC_NORESPONSE, Flux
+from flux_engine.modules import defaults
+from flux_engine.modules.modpath import search_path
 
 #: Seconds a module has to end when the instance stops.
 STOP_TIMEOUT = 10.0

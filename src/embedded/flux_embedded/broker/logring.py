@@ -10,7 +10,7 @@ import collections
 import sys
 import time
 
-from flux_embedded.formats.levels import LEVELS, LOG_DEBUG, LOG_EMERG, LOG_ERR
+from flux_engine.formats.levels import LEVELS, LOG_DEBUG, LOG_EMERG, LOG_ERR
 
 LogEntry = collections.namedtuple("LogEntry", "timestamp name rank level text")
 

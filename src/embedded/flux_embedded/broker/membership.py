@@ -19,9 +19,9 @@ groups.get            ``{name}`` -> ``{members: IDSET}``, of ``broker.online``; 
 
 import errno
 
-from flux_embedded.formats import idset
-from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.kernel.service import Service, request
+from flux_engine.formats import idset
+from flux_engine.formats.levels import LOG_ERR
+from flux_engine.kernel.service import Service, request
 
 
 class OverlayService(Service):

@@ -18,12 +18,13 @@ import os
 
 from greenlet import GreenletExit, getcurrent
 
-from flux_embedded.broker import defaults, modpath, registry
-from flux_embedded.broker.pymodule import LOADER, ModuleTask, failure_of
-from flux_embedded.formats.levels import LOG_CRIT, LOG_DEBUG, LOG_ERR
-from flux_embedded.kernel import message
-from flux_embedded.kernel.message import Message
-from flux_embedded.kernel.service import Service, request
+from flux_embedded.broker import registry
+from flux_engine.formats.levels import LOG_CRIT, LOG_DEBUG, LOG_ERR
+from flux_engine.kernel import message
+from flux_engine.kernel.message import Message
+from flux_engine.kernel.service import Service, request
+from flux_engine.modules import defaults, modpath
+from flux_engine.modules.pymodule import LOADER, ModuleTask, failure_of
 
 INIT, RUNNING, FINALIZING, EXITED = range(4)
 

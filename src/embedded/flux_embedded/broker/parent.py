@@ -4,11 +4,11 @@
 import errno
 import selectors
 
-from flux_embedded.formats import jobid
-from flux_embedded.formats.rset import RSet
-from flux_embedded.kernel.future import RPC_NORESPONSE, RPC_STREAMING
-from flux_embedded.kernel.link import connect
-from flux_embedded.kernel.task import REACTOR_NOWAIT
+from flux_engine.formats import jobid
+from flux_engine.formats.rset import RSet
+from flux_engine.kernel.future import RPC_NORESPONSE, RPC_STREAMING
+from flux_engine.kernel.link import connect
+from flux_engine.kernel.task import REACTOR_NOWAIT
 
 #: Flags of job-info requests (RFC 41): JSON objects, with updates applied.
 _CURRENT = 3

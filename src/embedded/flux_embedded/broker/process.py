@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from flux_embedded.formats.levels import LOG_ERR, LOG_INFO
+from flux_engine.formats.levels import LOG_ERR, LOG_INFO
 
 _PR_SET_CHILD_SUBREAPER = 36
 

@@ -7,9 +7,9 @@ That is what ``flux modprobe rc1`` and ``rc3`` do by their files, done by the in
 import errno
 import json
 
-from flux_embedded.formats import eventlog
-from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.resource.fake import fake_resources
+from flux_engine.formats import eventlog
+from flux_engine.formats.levels import LOG_ERR
 
 KVS = ("content", "content-sqlite", "kvs", "kvs-watch", "heartbeat")
 JOBS = ("job-manager", "job-ingest", "job-info", "job-list", "job-exec", "cron")

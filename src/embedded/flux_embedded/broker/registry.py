@@ -8,7 +8,7 @@ that load, list and remove them by name work as on a real host.
 
 import importlib
 
-from flux_embedded.kernel.service import Service
+from flux_engine.kernel.service import Service
 
 #: Always loaded, before anything else.
 PERMANENT = ("overlay", "config", "rexec", "groups", "connector-local")

@@ -8,12 +8,12 @@ import socket
 import struct
 import time
 
-from flux_embedded.formats import policy
-from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.kernel import message
-from flux_embedded.kernel.endpoint import Endpoint
-from flux_embedded.kernel.service import Service, request
-from flux_embedded.kernel.wire import Unpacker, pack
+from flux_engine.formats import policy
+from flux_engine.formats.levels import LOG_ERR
+from flux_engine.kernel import message
+from flux_engine.kernel.endpoint import Endpoint
+from flux_engine.kernel.service import Service, request
+from flux_engine.kernel.wire import Unpacker, pack
 
 #: A client that lets more than this many bytes pile up is cut off.
 MAX_BACKLOG = 1 << 28

@@ -24,14 +24,14 @@ from flux_embedded.broker.process import (
     kill_descendants,
     own_children,
 )
-from flux_embedded.broker.pymodule import print_traceback
 from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
-from flux_embedded.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
-from flux_embedded.kernel import RealClock, Task, VirtualClock, collector
-from flux_embedded.kernel.future import Future
-from flux_embedded.kernel.handle import RPC_NORESPONSE, Flux
+from flux_engine.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
+from flux_engine.kernel import RealClock, Task, VirtualClock, collector
+from flux_engine.kernel.future import Future
+from flux_engine.kernel.handle import RPC_NORESPONSE, Flux
+from flux_engine.modules.pymodule import print_traceback
 
 #: Signals that end the instance.
 FATAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)

@@ -9,9 +9,8 @@ import socket
 import sys
 
 from flux_embedded import about
-from flux_embedded.broker import config
 from flux_embedded.broker.attrs import AttrTable
-from flux_embedded.formats import fsd, hostlist, rset, taskmap
+from flux_engine.formats import config, fsd, hostlist, rset, taskmap
 
 USAGE = """\
 Usage: flux-start [OPTIONS] command ...
@@ -292,7 +291,7 @@ def _print_log(text):
     import time
 
     from flux_embedded.broker.logring import LogEntry, format_entry
-    from flux_embedded.formats.levels import LOG_ERR
+    from flux_engine.formats.levels import LOG_ERR
 
     line = format_entry(LogEntry(time.time(), "", 0, LOG_ERR, ""))
     print(line.partition(" .err")[0], text, file=sys.stderr)

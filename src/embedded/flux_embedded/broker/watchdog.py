@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 
-from flux_embedded.formats.levels import LOG_ERR
+from flux_engine.formats.levels import LOG_ERR
 
 #: Real seconds of standstill before it is reported; doubled for every further report.
 FIRST_REPORT = 5.0

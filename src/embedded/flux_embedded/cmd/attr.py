@@ -4,8 +4,8 @@
 import os
 
 import flux
-from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.errors import CommandError, error_text
+from flux_engine.command.options import Parser
 
 #: attributes that each rank has for itself, on another one than 0; None: its number
 _OF_RANK = {"rank": None, "tbon.level": "1", "tbon.descendants": "0"}

@@ -3,9 +3,9 @@
 
 import flux
 from flux.job import JobID, cancel_async
-from flux_embedded.cmd.lib.errors import CommandError, wait_each, warn
-from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.cmd.lib.select import state_mask, user_id
+from flux_engine.command.errors import CommandError, wait_each, warn
+from flux_engine.command.options import Parser
 
 
 def _cancel_jobs(args):

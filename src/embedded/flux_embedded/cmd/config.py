@@ -5,12 +5,11 @@ import json
 import sys
 
 import flux
-from flux_embedded import paths
-from flux_embedded.broker import config
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
-from flux_embedded.formats import fsd
-from flux_embedded.formats.jsontext import encoder
+from flux_engine import paths
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
+from flux_engine.formats import config, fsd
+from flux_engine.formats.jsontext import encoder
 
 _compact = encoder(ensure_ascii=False)
 

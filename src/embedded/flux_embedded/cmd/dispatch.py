@@ -5,34 +5,10 @@ import os
 import sys
 
 from _flux import bindings
-from flux_embedded import paths
 from flux_embedded.cmd import commands
-from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
-
-
-def _prepare_streams():
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="surrogateescape")
-
-
-def _call(name, argv):
-    try:
-        code = commands.COMMANDS[name].load()(argv)
-        sys.stdout.flush()
-        return code or 0
-    except SystemExit as exc:
-        sys.stdout.flush()
-        return exc.code or 0
-    except BrokenPipeError:
-        # whoever read our output is gone; keep the interpreter from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
-    except KeyboardInterrupt:
-        return 130
-    except (CommandError, OSError, ValueError) as exc:
-        warn(f"flux-{name}: ERROR: {error_text(exc)}")
-        return getattr(exc, "code", 1)
+from flux_engine import paths
+from flux_engine.command.call import call, prepare_streams
+from flux_engine.command.errors import warn
 
 
 def _external(name, argv):
@@ -60,7 +36,7 @@ def _external(name, argv):
 def run(argv=None):
     """Run one command line; returns the exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    _prepare_streams()
+    prepare_streams()
     try:
         bindings()
     except ImportError as exc:
@@ -91,4 +67,4 @@ def run(argv=None):
         _external(name, argv)
         warn(f"flux: `{name}' is not a flux command.  See 'flux --help'")
         return 1
-    return _call(name, argv)
+    return call(name, lambda words: commands.COMMANDS[name].load()(words), argv)

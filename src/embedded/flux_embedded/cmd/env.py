@@ -5,7 +5,7 @@ import os
 import sys
 
 import flux
-from flux_embedded import paths
+from flux_engine import paths
 
 
 def environment():

@@ -13,9 +13,9 @@ import sys
 import time
 
 import flux
-from flux_embedded.cmd.lib.errors import CommandError, warn
-from flux_embedded.cmd.lib.options import Parser
-from flux_embedded.formats import idset
+from flux_engine.command.errors import CommandError, warn
+from flux_engine.command.options import Parser
+from flux_engine.formats import idset
 
 
 def main(argv):

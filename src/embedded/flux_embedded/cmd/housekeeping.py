@@ -6,9 +6,9 @@ from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.job import JobID
 from flux.resource import ResourceSet
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.cmd.lib.tables import Formats
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
 
 HEADINGS = {
     "id": "JOBID",

@@ -11,9 +11,9 @@ from flux.idset import IDset
 from flux.job import JobID, JobInfoFormat, JobList, job_fields_to_attrs
 from flux.job.stats import JobStats
 from flux.util import parse_datetime
-from flux_embedded.cmd.lib.errors import CommandError, warn
-from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.cmd.lib.tables import Formats, words
+from flux_engine.command.errors import CommandError, warn
+from flux_engine.command.options import Parser
 
 _WHO = "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} "
 _SIZE = "{ntasks:>6} {nnodes:>6h} "

@@ -6,9 +6,9 @@ import os
 
 import flux
 from flux.util import set_treedict
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
-from flux_embedded.formats.jsontext import encoder
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
+from flux_engine.formats.jsontext import encoder
 
 
 def _ask(payload, plugin=None):

@@ -5,8 +5,8 @@ import os
 import sys
 
 import flux
-from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.errors import CommandError, error_text
+from flux_engine.command.options import Parser
 
 
 def _commit(ops):

@@ -8,9 +8,9 @@ import json
 import os
 import sys
 
-from flux_embedded import paths
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine import paths
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
 
 
 def make_modprobe(dry_run=False, verbose=False):

@@ -6,9 +6,9 @@ import json
 import os
 
 import flux
-from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.options import Parser
-from flux_embedded.formats.jsontext import encoder
+from flux_engine.command.errors import CommandError, error_text
+from flux_engine.command.options import Parser
+from flux_engine.formats.jsontext import encoder
 
 #: whose use of resources ``flux module stats --rusage`` shows
 WHO = ("self", "children", "thread")

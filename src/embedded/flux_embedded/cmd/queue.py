@@ -7,9 +7,9 @@ import flux
 from flux.queue import QueueConf, QueueInfo
 from flux.resource import resource_list
 from flux.util import AltField, parse_fsd
-from flux_embedded.cmd.lib.errors import CommandError, error_text
-from flux_embedded.cmd.lib.options import Parser
 from flux_embedded.cmd.lib.tables import Formats, words
+from flux_engine.command.errors import CommandError, error_text
+from flux_engine.command.options import Parser
 
 #: what is counted of resources, and in which states
 COUNTED = ("nnodes", "ncores", "ngpus")

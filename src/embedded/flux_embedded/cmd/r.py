@@ -4,10 +4,10 @@
 import json
 import socket
 
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
-from flux_embedded.formats import hostlist, idset
-from flux_embedded.formats.rset import RSet, kinds
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
+from flux_engine.formats import hostlist, idset
+from flux_engine.formats.rset import RSet, kinds
 
 
 def _members(text, what):

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 
-from flux_embedded import paths
+from flux_engine import paths
 
 #: command -> its class in ``flux.cli``, and what follows its name in the usage line
 CLASSES = {

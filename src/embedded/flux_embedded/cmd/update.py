@@ -6,8 +6,8 @@ import json
 import flux
 from flux.job import JobID, job_kvs_lookup
 from flux.util import parse_fsd
-from flux_embedded.cmd.lib.errors import CommandError, warn
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.errors import CommandError, warn
+from flux_engine.command.options import Parser
 
 
 def _attribute(key):

@@ -5,7 +5,7 @@ import os
 
 import flux
 from flux_embedded.about import HOST_VERSION, describe
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.options import Parser
 
 
 def main(argv):

@@ -15,8 +15,9 @@ command ``flux simulate``, which is built on the same functions.
 - `run`: policies side by side in processes of this program
 - `results`, `report`: files, figures, tables and the page about them
 
-Schedulers run on the kernel of the embedded instance, so it takes a Python with greenlet and the two directories that
-`flux python` puts on the path: where these bindings are, and ``embedded`` beside them.
+Schedulers run on `flux_engine` and on the bindings in Python (``_flux``), so it takes a Python with greenlet and the two directories
+that `flux python` puts on the path: where these bindings are, and ``embedded`` beside them. Only ``engine="instance"`` takes the
+embedded instance.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as exc:
-        if exc.name is None or exc.name.partition(".")[0] not in ("flux_embedded", "greenlet"):
+        if exc.name is None or exc.name.partition(".")[0] not in ("_flux", "greenlet"):
             raise
         raise ImportError(
-            f"flux.simulate: no module {exc.name}: it takes the embedded instance (its directory"
-            " 'embedded' in PYTHONPATH) and a Python with greenlet; 'flux python' of the embedded instance has both"
+            f"flux.simulate: no module {exc.name}: it takes the bindings in Python (the directory 'embedded' in PYTHONPATH)"
+            " and a Python with greenlet; 'flux python' of the embedded instance has both"
         ) from None

@@ -28,9 +28,9 @@ from flux.simulate.placement_check import misplaced
 from flux.simulate.results import reading
 from flux.simulate.results.files import busy_changes
 from flux.simulate.site_check import broken
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
-from flux_embedded.formats import eventlog, idset, rset, states
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
+from flux_engine.formats import eventlog, idset, rset, states
 
 #: Rounding of what is written.
 GRAIN = 1e-5
@@ -482,7 +482,7 @@ def check_R(job, R, inventory=None):
     Raises:
         Violation: it is no R, or has what is not there
     """
-    from flux_embedded.services.resource.inventory import Inventory
+    from flux_engine.resource.inventory import Inventory
 
     try:
         Inventory(R)

@@ -11,8 +11,8 @@ import sys
 from flux.simulate import arguments
 from flux.simulate.trace import sample_path
 from flux.simulate.workload.record import OptionError
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
 from flux_scheduler_version import VERSION
 
 DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
@@ -232,7 +232,7 @@ class Call:
         if options.live:
             from flux.simulate.live import snapshot
             from flux.simulate.machine import Machine
-            from flux_embedded.services.resource import sources
+            from flux_engine.resource import sources
 
             machine = read_R(options.R) if options.R else None
             R = sources.from_config(config)
@@ -310,7 +310,7 @@ class Call:
 
     def _tasks(self, cases, policies, settings):
         from flux.simulate import study
-        from flux.simulate.engine.instance import plugin_of
+        from flux.simulate.policy import plugin_of
 
         options = self.options
         read = [sample_path() if path == "sample" else path for path in options.traces]

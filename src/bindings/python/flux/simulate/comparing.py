@@ -8,8 +8,8 @@ from flux.simulate.report.svg import moment_text, span_text
 from flux.simulate.results import reading, table
 from flux.simulate.results.losses import losses
 from flux.simulate.workload.record import OptionError
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
 
 #: Jobs that are listed of a queue.
 SHOWN = 8

@@ -12,9 +12,9 @@ import traceback
 
 from flux.simulate.engine.manager import COMPLAINT
 from flux.simulate.results.outcome import PREEMPTED, REJECTED
-from flux_embedded.broker.pymodule import LoaderExit
-from flux_embedded.formats import states
-from flux_embedded.formats.levels import LOG_ERR
+from flux_engine.formats import states
+from flux_engine.formats.levels import LOG_ERR
+from flux_engine.modules.pymodule import LoaderExit
 
 #: What a text about an exception begins with, in a log too.
 TRACEBACK = "Traceback (most recent call last):"

@@ -3,7 +3,7 @@
 
 from typing import NamedTuple, Optional
 
-from flux_embedded.formats import fsd
+from flux_engine.formats import fsd
 
 #: `Job.limit` of a job without a limit.
 NO_LIMIT = 0

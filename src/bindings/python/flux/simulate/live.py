@@ -17,7 +17,7 @@ from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Workload
 from flux.simulate.workload.fluxlog import counts
 from flux.simulate.workload.record import Notes
-from flux_embedded.formats import eventlog, jobid, states
+from flux_engine.formats import eventlog, jobid, states
 
 #: Tables of the configuration by which a site sets its policy, that count in a simulation too.
 POLICY_TABLES = ("preemption", "sched-preemption")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The machine jobs run on: an R, and how the sizes of a trace map to it."""
 
-from flux_embedded.formats import idset, rset
-from flux_embedded.services.resource.inventory import Inventory
+from flux_engine.formats import idset, rset
+from flux_engine.resource.inventory import Inventory
 
 
 class Machine:

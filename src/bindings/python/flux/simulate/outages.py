@@ -4,7 +4,7 @@
 import random
 
 from flux.simulate.workload.record import OptionError
-from flux_embedded.formats import fsd
+from flux_engine.formats import fsd
 
 #: Outages in a row without a running job, or one to come, after which no more follow: nobody would see them.
 UNSEEN = 1000

@@ -6,7 +6,7 @@ It is checked from the jobs that are written and the groups of the configuration
 made of them.
 """
 
-from flux_embedded.formats import fsd, hostlist, idset, rset
+from flux_engine.formats import fsd, hostlist, idset, rset
 
 #: Rounding of what is written, seconds.
 GRAIN = 1e-5

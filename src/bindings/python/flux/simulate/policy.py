@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The policies of a call: a module and its arguments, with lists of values taken apart."""
+"""What a call names: policies, a module and its arguments with lists of values taken apart, and jobtap plugins."""
 
 import itertools
+import json
 import os
 import shlex
 
 from flux.simulate.workload.record import OptionError
-from flux_embedded import paths
-from flux_embedded.broker import modpath
+from flux_engine import paths
+from flux_engine.modules import modpath
 
 
 class Policy:
@@ -68,3 +69,29 @@ def _choices(word):
 
 def _directories():
     return modpath.search_path(os.environ, paths.module_dirs())
+
+
+def plugin_of(text):
+    """(file, arguments) of ``FILE [KEY=VALUE ...]``; values that are JSON are what they say.
+
+    A name without a slash that is no file here is one of the plugins that the job manager finds itself.
+
+    Raises:
+        OptionError: an argument is none
+    """
+    words = shlex.split(text)
+    if not words:
+        raise OptionError("jobtap: expected a file")
+    conf = {}
+    for word in words[1:]:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise OptionError(f"jobtap {text!r}: {word!r}: expected KEY=VALUE")
+        try:
+            conf[key] = json.loads(value)
+        except ValueError:
+            conf[key] = value
+    name = words[0]
+    if "/" not in name and not os.path.isfile(name):
+        return name, conf
+    return os.path.abspath(name), conf

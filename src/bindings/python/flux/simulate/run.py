@@ -19,7 +19,7 @@ from flux.simulate.results import files, metrics
 from flux.simulate.results.outcome import Outcome
 from flux.simulate.results.picture import picture_data
 from flux.simulate.workload.text import digest
-from flux_embedded.kernel import collector
+from flux_engine.kernel import collector
 
 #: Jobs of an instance whose starts are listed.
 LISTED = 200

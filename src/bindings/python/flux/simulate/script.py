@@ -18,7 +18,7 @@ import subprocess
 import time
 
 from flux.simulate.job import Job, Shape
-from flux_embedded.formats import fsd, states
+from flux_engine.formats import fsd, states
 
 EVENTS = ("submit", "start", "end")
 

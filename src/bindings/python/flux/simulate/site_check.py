@@ -10,7 +10,7 @@ a job holds of a node is not written, and nobody shares one. Rules of sharing by
 checked: which node has which is not written.
 """
 
-from flux_embedded.formats import idset
+from flux_engine.formats import idset
 
 #: Rounding of what is written.
 GRAIN = 1e-5

@@ -2,21 +2,22 @@
 """Policies on the workloads of a trace: `simulate`, and what it gives back."""
 
 import copy
+import importlib.util
 import math
 import os
 import platform
 
 from flux.simulate import __version__, policy, run
-from flux.simulate.engine.instance import plugin_of
 from flux.simulate.outages import Outages
 from flux.simulate.placement_check import groups_of, queues_constrain
+from flux.simulate.policy import plugin_of
 from flux.simulate.results import losses, metrics, statistics
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
 from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Trace, variant_text
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
-from flux_embedded.formats import states
+from flux_engine.formats import states
 
 #: What became of a job, in the tables.
 STATES = {
@@ -60,6 +61,10 @@ def settings_of(
     if engine == "lean" and jobtap:
         raise OptionError("jobtap plugins need a whole instance: leave engine=lean out")
     if engine == "instance":
+        if importlib.util.find_spec("flux_embedded") is None:
+            raise OptionError(
+                "engine instance: the embedded instance is not installed here; a source tree and 'make install' have it"
+            )
         ours = (
             ("script", script),
             ("grain", grain != "batch"),

@@ -32,7 +32,7 @@ def read_config(path):
     Raises:
         ValueError: it cannot be read
     """
-    from flux_embedded.broker.config import parse_toml
+    from flux_engine.formats.config import parse_toml
 
     try:
         with open(path, encoding="utf-8") as stream:
@@ -188,7 +188,7 @@ class Trace:
         }
 
     def _machine(self):
-        from flux_embedded.services.resource import sources
+        from flux_engine.resource import sources
 
         R = sources.from_config(self.config)
         if self.R is not None:

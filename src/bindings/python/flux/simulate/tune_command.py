@@ -8,8 +8,8 @@ import sys
 from flux.simulate import arguments, run, tuning
 from flux.simulate.report.svg import span_text
 from flux.simulate.workload.record import OptionError
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.errors import CommandError
+from flux_engine.command.options import Parser
 
 DESCRIPTION = "Look for options of a scheduler that are better for a trace, and judge them on jobs that did not choose them"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux job``: everything about one job."""
 
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.options import Parser
 
 
 def main(argv):

@@ -8,8 +8,8 @@ import sys
 import flux
 from flux.job import JobID
 from flux.util import parse_fsd
-from flux_embedded.cmd.lib.errors import CommandError, error_text, wait_each, warn
-from flux_embedded.formats.states import FLAG_NAMES
+from flux_engine.command.errors import CommandError, error_text, wait_each, warn
+from flux_engine.formats.states import FLAG_NAMES
 
 #: the flags that a user can set
 FLAGS = ("debug", "waitable", "novalidate")

@@ -10,9 +10,9 @@ import time
 import flux
 from flux.constants import FLUX_POLLIN
 from flux.job import JobID
-from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.watch import end_text, events_of, exit_code, watch
+from flux_engine.command.errors import CommandError, error_text, warn
 
 #: as much of standard input as goes into one message
 CHUNK = 1 << 16

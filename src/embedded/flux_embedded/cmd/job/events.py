@@ -7,9 +7,9 @@ import time
 import flux
 from flux.job import JobID
 from flux.util import parse_fsd
-from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.eventlog import TIME_FORMS, EventFormatter, compact
 from flux_embedded.cmd.lib.watch import watch_events
+from flux_engine.command.errors import CommandError
 
 #: what eventlogs are called in short
 LOGS = {

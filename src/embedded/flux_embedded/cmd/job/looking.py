@@ -9,10 +9,10 @@ import sys
 
 import flux
 from flux.job import JobID, job_list_id
-from flux_embedded.cmd.lib.errors import CommandError, error_text
 from flux_embedded.cmd.lib.select import state_mask
-from flux_embedded.formats import jobid
-from flux_embedded.formats.states import PENDING, RUN
+from flux_engine.command.errors import CommandError, error_text
+from flux_engine.formats import jobid
+from flux_engine.formats.states import PENDING, RUN
 
 #: a flag of job-info.lookup: with the updates applied
 CURRENT = 2

@@ -6,9 +6,9 @@ import json
 
 import flux
 from flux.job import JobID
-from flux_embedded.cmd.lib.errors import CommandError, error_text, warn
 from flux_embedded.cmd.lib.watch import exit_code, watch_events
-from flux_embedded.formats.states import outcome
+from flux_engine.command.errors import CommandError, error_text, warn
+from flux_engine.formats.states import outcome
 
 #: the id that stands for any waitable job
 ANY = -1

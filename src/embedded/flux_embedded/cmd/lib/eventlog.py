@@ -3,7 +3,7 @@
 
 import time
 
-from flux_embedded.formats.jsontext import encoder
+from flux_engine.formats.jsontext import encoder
 
 compact = encoder(ensure_ascii=False)
 

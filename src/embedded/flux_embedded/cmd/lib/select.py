@@ -4,8 +4,8 @@
 import os
 import pwd
 
-from flux_embedded.cmd.lib.errors import CommandError
-from flux_embedded.formats.states import MASKS
+from flux_engine.command.errors import CommandError
+from flux_engine.formats.states import MASKS
 
 #: the userid that stands for everybody
 ANYONE = 0xFFFFFFFF

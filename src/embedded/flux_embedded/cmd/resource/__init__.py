@@ -8,8 +8,8 @@ import json
 import os
 
 import flux
-from flux_embedded.cmd.lib.errors import CommandError, warn
-from flux_embedded.cmd.lib.options import Parser
+from flux_engine.command.errors import CommandError, warn
+from flux_engine.command.options import Parser
 
 
 def _later(module, function):

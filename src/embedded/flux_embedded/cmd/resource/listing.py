@@ -10,9 +10,9 @@ from flux.eventlog import EventLogFormatter
 from flux.idset import IDset
 from flux.resource import ResourceJournalConsumer, ResourceSet, SchedResourceList, resource_list
 from flux.util import parse_fsd
-from flux_embedded.cmd.lib.errors import CommandError
 from flux_embedded.cmd.lib.tables import Formats, words
-from flux_embedded.formats import policy
+from flux_engine.command.errors import CommandError
+from flux_engine.formats import policy
 
 STATES = ("free", "allocated", "down", "up", "all")
 HEADINGS = {

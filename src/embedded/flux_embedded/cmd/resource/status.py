@@ -9,9 +9,9 @@ from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.resource import ResourceStatus, resource_status
 from flux.util import AltField, Deduplicator
-from flux_embedded.cmd.lib.errors import CommandError, warn
 from flux_embedded.cmd.lib.tables import Formats, words
 from flux_embedded.cmd.resource.listing import include, queue_ranks
+from flux_engine.command.errors import CommandError, warn
 
 HEADINGS = {
     "state": "STATE",

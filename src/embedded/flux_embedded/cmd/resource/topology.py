@@ -7,7 +7,7 @@ import sys
 import flux
 from flux.idset import IDset
 from flux.job import JobList
-from flux_embedded.cmd.lib.errors import CommandError
+from flux_engine.command.errors import CommandError
 
 #: a flag of job-info.lookup: with the updates applied
 CURRENT = 2

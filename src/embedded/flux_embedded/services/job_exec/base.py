@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What mock and real jobs share."""
 
-from flux_embedded.formats import idset, rset
+from flux_engine.formats import idset, rset
 
 
 class Alarm:

@@ -3,8 +3,8 @@
 
 from typing import NamedTuple
 
-from flux_embedded.formats import idset, jobid, rset, taskmap
-from flux_embedded.formats.jobspec import count_tasks
+from flux_engine.formats import idset, jobid, rset, taskmap
+from flux_engine.formats.jobspec import count_tasks
 
 
 class MapError(ValueError):

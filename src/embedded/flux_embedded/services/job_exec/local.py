@@ -13,11 +13,11 @@ import resource
 import signal
 import socket
 
-from flux_embedded.formats import fsd, jobid, rset, taskmap
 from flux_embedded.services.job_exec import base, layout, shell
 from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
 from flux_embedded.services.job_exec.process import PIPE, Process
+from flux_engine.formats import fsd, jobid, rset, taskmap
 
 #: exit codes of a shell for a command that is not there, or cannot be run
 NOT_FOUND, NOT_EXECUTABLE = 127, 126

@@ -9,9 +9,9 @@ exception then) and ``override`` (not 0: it starts and ends when it is told, see
 import errno
 import signal
 
-from flux_embedded.formats import fsd
-from flux_embedded.formats.levels import LOG_ERR
 from flux_embedded.services.job_exec import base
+from flux_engine.formats import fsd
+from flux_engine.formats.levels import LOG_ERR
 
 #: What the keys that a real Flux knows must be.
 _FORM = {"run_duration": str, "wait_status": int, "mock_exception": str}

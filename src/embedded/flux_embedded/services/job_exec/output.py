@@ -9,8 +9,8 @@ encoding ``base64`` where the bytes are no UTF-8, or ``eof``; ``log`` for messag
 import base64
 import os
 
-from flux_embedded.formats import idset
-from flux_embedded.formats.levels import LOG_NOTICE
+from flux_engine.formats import idset
+from flux_engine.formats.levels import LOG_NOTICE
 
 HEADER = {
     "version": 1,

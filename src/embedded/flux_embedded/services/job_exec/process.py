@@ -5,7 +5,7 @@ import os
 import resource
 import subprocess
 
-from flux_embedded.kernel.watchers import POLLIN, POLLOUT, FDWatcher
+from flux_engine.kernel.watchers import POLLIN, POLLOUT, FDWatcher
 
 CHUNK = 65536
 #: seconds that output may stay open after the process itself ended (a child of its own holds it)

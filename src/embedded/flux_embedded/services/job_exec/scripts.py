@@ -3,10 +3,10 @@
 
 import errno
 
-from flux_embedded.formats import idset, jobid
-from flux_embedded.formats.levels import LOG_ERR, LOG_INFO
-from flux_embedded.kernel.service import refusing
 from flux_embedded.services.job_exec.process import Process
+from flux_engine.formats import idset, jobid
+from flux_engine.formats.levels import LOG_ERR, LOG_INFO
+from flux_engine.kernel.service import refusing
 
 MAX_RANKS = 1 << 20
 

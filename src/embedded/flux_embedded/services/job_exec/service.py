@@ -29,12 +29,12 @@ import errno
 import os
 import signal
 
-from flux_embedded.formats import eventlog, fsd, idset, jobid, policy, rset
-from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
 from flux_embedded.services.job_exec.scripts import Scripts
+from flux_engine.formats import eventlog, fsd, idset, jobid, policy, rset
+from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_engine.kernel.service import Service, request
 
 #: What the keys of the table exec must be.
 _TYPES = {"kill-timeout": str, "term-signal": str, "kill-signal": str, "max-kill-count": int}

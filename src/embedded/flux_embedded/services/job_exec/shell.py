@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 
-from flux_embedded.formats import jobid
+from flux_engine.formats import jobid
 
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
 _ID_FORMS = {

@@ -24,8 +24,6 @@ their own jobs only (EPERM).
 import errno
 import json
 
-from flux_embedded.formats import eventlog, jobid
-from flux_embedded.kernel.service import Malformed, Service, request
 from flux_embedded.services.job_info.watch import (
     UPDATE_EVENT,
     EventlogWatch,
@@ -33,6 +31,8 @@ from flux_embedded.services.job_info.watch import (
     apply_updates,
     may_see,
 )
+from flux_engine.formats import eventlog, jobid
+from flux_engine.kernel.service import Malformed, Service, request
 
 JSON_DECODE, CURRENT = 1, 2
 WAITCREATE, SENTINEL = 1, 2

@@ -4,9 +4,9 @@
 import errno
 import json
 
-from flux_embedded.formats import eventlog, jobid, rset
-from flux_embedded.formats.dotted import update_paths
-from flux_embedded.kernel.message import ROLE_OWNER
+from flux_engine.formats import eventlog, jobid, rset
+from flux_engine.formats.dotted import update_paths
+from flux_engine.kernel.message import ROLE_OWNER
 
 LAST_EVENT = {"eventlog": "clean", "guest.exec.eventlog": "done"}
 UPDATE_EVENT = {"R": "resource-update", "jobspec": "jobspec-update"}

@@ -5,7 +5,7 @@ import errno
 import grp
 import pwd
 
-from flux_embedded.formats import fsd, policy
+from flux_engine.formats import fsd, policy
 
 
 class Completion:

@@ -26,10 +26,11 @@ import base64
 import errno
 import os
 
-from flux_embedded.formats import eventlog, jobid, jsontext, policy
-from flux_embedded.formats import jobspec as spec
-from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.formats.states import (
+from flux_embedded.services.job_ingest.completion import Completion, with_system
+from flux_engine.formats import eventlog, jobid, jsontext, policy
+from flux_engine.formats import jobspec as spec
+from flux_engine.formats.levels import LOG_ERR
+from flux_engine.formats.states import (
     FLAG_DEBUG,
     FLAG_NOVALIDATE,
     FLAG_WAITABLE,
@@ -37,8 +38,7 @@ from flux_embedded.formats.states import (
     URGENCY_MAX,
     URGENCY_MIN,
 )
-from flux_embedded.kernel.service import Malformed, Service, check_form, request
-from flux_embedded.services.job_ingest.completion import Completion, with_system
+from flux_engine.kernel.service import Malformed, Service, check_form, request
 
 KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 #: Forms of a submission.

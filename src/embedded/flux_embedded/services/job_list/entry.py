@@ -3,11 +3,11 @@
 
 import os
 
-from flux_embedded.formats import hostlist, idset, rset, states
-from flux_embedded.formats.dotted import lookup_path
-from flux_embedded.formats.jobspec import count_resources, count_tasks
-from flux_embedded.formats.states import CLEANUP, INACTIVE
-from flux_embedded.services.job_record import EFFECTS, JobRecord
+from flux_engine.formats import hostlist, idset, rset, states
+from flux_engine.formats.dotted import lookup_path
+from flux_engine.formats.jobspec import count_resources, count_tasks
+from flux_engine.formats.states import CLEANUP, INACTIVE
+from flux_engine.job_manager.record import EFFECTS, JobRecord
 
 SYSTEM = "attributes.system"
 #: attribute -> key of `Entry.times`

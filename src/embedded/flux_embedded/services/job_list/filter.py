@@ -5,8 +5,8 @@ import errno
 import functools
 import operator
 
-from flux_embedded.formats import hostlist, idset, rset, states
 from flux_embedded.services.job_list.entry import TIMES
+from flux_engine.formats import hostlist, idset, rset, states
 
 ANY_USER = 0xFFFFFFFF
 EVERY_STATE = 127

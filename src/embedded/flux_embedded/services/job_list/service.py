@@ -19,12 +19,12 @@ stats-get                -> ``{jobs: {pending, running, inactive}, ...}``
 
 import errno
 
-from flux_embedded.formats import policy, states
-from flux_embedded.formats.policy import json_name
-from flux_embedded.formats.states import INACTIVE, PENDING, RUN, RUNNING
-from flux_embedded.kernel.service import Service, request
 from flux_embedded.services.job_list.entry import GETTERS, Entry
 from flux_embedded.services.job_list.filter import compile_constraint
+from flux_engine.formats import policy, states
+from flux_engine.formats.policy import json_name
+from flux_engine.formats.states import INACTIVE, PENDING, RUN, RUNNING
+from flux_engine.kernel.service import Service, request
 
 ATTRS = ["id", *GETTERS]
 #: The states that a job can be in.

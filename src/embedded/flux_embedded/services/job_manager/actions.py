@@ -8,8 +8,8 @@ import errno
 import os
 import signal
 
-from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN, RUNNING, URGENCY_MAX, URGENCY_MIN
-from flux_embedded.kernel.service import Malformed, check_form
+from flux_engine.formats.states import ACTIVE, CLEANUP, RUN, RUNNING, URGENCY_MAX, URGENCY_MIN
+from flux_engine.kernel.service import Malformed, check_form
 
 #: What requests for several jobs at once have in their forms.
 MANY = {"dry_run": bool, "userid": int}

@@ -12,10 +12,10 @@ eventlogs.
 
 from collections import deque
 
-from flux_embedded.formats import eventlog
-from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.formats.states import NEW
-from flux_embedded.kernel.message import OWNER
+from flux_engine.formats import eventlog
+from flux_engine.formats.levels import LOG_ERR
+from flux_engine.formats.states import NEW
+from flux_engine.kernel.message import OWNER
 
 #: Jobs processed within the processing of another: deeper than this, the rest is done at the end.
 MAX_NESTING = 40

@@ -3,11 +3,11 @@
 
 import os
 
-from flux_embedded.formats import idset, rset
-from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
-from flux_embedded.formats.states import ACTIVE, CLEANUP, RUN
-from flux_embedded.kernel.message import OWNER
-from flux_embedded.kernel.service import Malformed
+from flux_engine.formats import idset, rset
+from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
+from flux_engine.formats.states import ACTIVE, CLEANUP, RUN
+from flux_engine.kernel.message import OWNER
+from flux_engine.kernel.service import Malformed
 
 
 class Execution:

@@ -18,8 +18,8 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 
 import errno
 
-from flux_embedded.formats import fsd, idset, jobid, policy, rset
-from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_engine.formats import fsd, idset, jobid, policy, rset
+from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 
 #: What the table may have; the last is ours.
 KEYS = ("command", "release-after", "mock-duration")

@@ -12,12 +12,12 @@ import errno
 import json
 
 from flux.jobtap.errors import JobtapError, Rejected
-from flux_embedded.formats import eventlog, rset
-from flux_embedded.formats.jobspec import without_environment
-from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
-from flux_embedded.kernel.service import check_form
-from flux_embedded.services.job_manager.job import Job
+from flux_engine.formats import eventlog, rset
+from flux_engine.formats.jobspec import without_environment
+from flux_engine.formats.levels import LOG_ERR
+from flux_engine.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
+from flux_engine.job_manager.job import Job
+from flux_engine.kernel.service import check_form
 
 #: One job of a request; the jobspec was checked by ingest.
 FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}

@@ -5,9 +5,9 @@
 same job is queued and processed after it returned.
 """
 
-from flux_embedded.formats import rset
-from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.formats.states import (
+from flux_engine.formats import rset
+from flux_engine.formats.levels import LOG_ERR
+from flux_engine.formats.states import (
     CLEANUP,
     DEPEND,
     INACTIVE,

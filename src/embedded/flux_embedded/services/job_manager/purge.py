@@ -8,8 +8,8 @@ Purging a job removes it here, from the KVS and, by an event ``job-purge-inactiv
 import errno
 import os
 
-from flux_embedded.formats import fsd, policy
-from flux_embedded.formats.jobid import MAX_ID
+from flux_engine.formats import fsd, policy
+from flux_engine.formats.jobid import MAX_ID
 
 #: seconds between looks at the limits
 INTERVAL = 2.0

@@ -44,23 +44,23 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 import errno
 import os
 
-from flux_embedded.formats import eventlog, idset, policy, rset, states
-from flux_embedded.kernel.message import RESPONSE
-from flux_embedded.kernel.service import Real, Service, request
 from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions, permit
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.intake import Intake
-from flux_embedded.services.job_manager.job import Jobs
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.purge import Purge
-from flux_embedded.services.job_manager.queues import Queues
-from flux_embedded.services.job_manager.sched import Sched
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
+from flux_engine.formats import eventlog, idset, policy, rset, states
+from flux_engine.job_manager.job import Jobs
+from flux_engine.job_manager.queues import Queues
+from flux_engine.job_manager.sched import Sched
+from flux_engine.kernel.message import RESPONSE
+from flux_engine.kernel.service import Real, Service, request
 
 #: What a request to change queues has besides the change.
 QUEUES = {"all": bool, "name?": str, "reason?": str}

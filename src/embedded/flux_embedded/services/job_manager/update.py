@@ -9,10 +9,10 @@ job's duration changes, the scheduler is asked about the new expiration. Only th
 import errno
 
 from flux.jobtap.errors import JobtapError, Rejected
-from flux_embedded.formats.dotted import update_paths
-from flux_embedded.formats.states import INACTIVE, RUN
 from flux_embedded.services.job_manager.actions import permit
 from flux_embedded.services.job_manager.jobtap.host import JobSource
+from flux_engine.formats.dotted import update_paths
+from flux_engine.formats.states import INACTIVE, RUN
 
 DURATION = "attributes.system.duration"
 #: There is no such service, or it went away before it answered.

@@ -12,9 +12,9 @@ idle        -> ``{pending: N}`` when no job is in RUN or CLEANUP; N jobs are sti
 import errno
 import signal
 
-from flux_embedded.formats.jobid import MAX_ID
-from flux_embedded.formats.states import FLAG_WAITABLE, PENDING, RUNNING
-from flux_embedded.kernel.service import Malformed, check_form
+from flux_engine.formats.jobid import MAX_ID
+from flux_engine.formats.states import FLAG_WAITABLE, PENDING, RUNNING
+from flux_engine.kernel.service import Malformed, check_form
 
 ANY = MAX_ID
 

@@ -4,10 +4,10 @@
 import base64
 import errno
 
-from flux_embedded.kernel import message
-from flux_embedded.kernel.service import Malformed, Service, check_form, request
 from flux_embedded.services.kvs.tree import Namespace, entries, error
 from flux_embedded.services.kvs.watch import Watches
+from flux_engine.kernel import message
+from flux_engine.kernel.service import Malformed, Service, check_form, request
 
 PRIMARY = "primary"
 

@@ -4,7 +4,7 @@
 import errno
 import os
 
-from flux_embedded.kernel.service import Malformed
+from flux_engine.kernel.service import Malformed
 
 MAX_LINKS = 10
 MAX_DEPTH = 200

@@ -15,7 +15,7 @@ cancel                ``{matchtag}``, no response: ends that lookup of the sende
 import base64
 import errno
 
-from flux_embedded.kernel.service import Service, request
+from flux_engine.kernel.service import Service, request
 
 WATCH, WAITCREATE, FULL, UNIQ, APPEND = 4, 8, 64, 128, 256
 FORM = {"namespace": str, "key": str, "flags": int}

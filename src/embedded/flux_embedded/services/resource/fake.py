@@ -14,7 +14,7 @@
 import importlib
 import re
 
-from flux_embedded.formats.rset import uniform
+from flux_engine.formats.rset import uniform
 
 _KEYS = ("nnodes", "cores-per-node", "gpus-per-node", "host-prefix", "hwloc-xml-path", "amend-r")
 _URI = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")

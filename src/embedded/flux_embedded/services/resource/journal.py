@@ -3,7 +3,7 @@
 
 import errno
 
-from flux_embedded.formats import eventlog
+from flux_engine.formats import eventlog
 
 #: Events that are kept out of the KVS: they are of this run of the service only.
 _VOLATILE = frozenset(("restart", "online", "offline", "torpid", "lively"))

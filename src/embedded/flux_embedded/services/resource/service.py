@@ -5,16 +5,16 @@ import errno
 import json
 import os
 
-from flux_embedded.formats import hostlist, idset
-from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_embedded.formats.rset import RSet
-from flux_embedded.kernel.service import Service, check_form, refusing, request
-from flux_embedded.services.resource import sources
-from flux_embedded.services.resource.acquire import AcquireStream, property_changes
 from flux_embedded.services.resource.fake import fake_resources
-from flux_embedded.services.resource.inventory import Inventory
 from flux_embedded.services.resource.journal import Journal
-from flux_embedded.services.resource.state import ALL, KEEP, REASON, ResourceState, targets
+from flux_engine.formats import hostlist, idset
+from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_engine.formats.rset import RSet
+from flux_engine.kernel.service import Service, check_form, refusing, request
+from flux_engine.resource import sources
+from flux_engine.resource.acquire import AcquireStream, property_changes
+from flux_engine.resource.inventory import Inventory
+from flux_engine.resource.state import ALL, KEEP, REASON, ResourceState, targets
 
 _OVERWRITE = {
     None: KEEP,

@@ -7,21 +7,20 @@ It starts every job when the lean engine does, which the tests show; it takes so
 import heapq
 import json
 import os
-import shlex
 
 from flux.simulate.engine.lean import EPOCH
 from flux.simulate.engine.loop import Handle
 from flux.simulate.engine.manager import COMPLAINT, preempted_for
 from flux.simulate.job import followers, jobspec, userids
-from flux.simulate.workload.record import OptionError
+from flux.simulate.policy import plugin_of
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
-from flux_embedded.formats import states
-from flux_embedded.formats.levels import LOG_ERR, LOG_WARNING
-from flux_embedded.kernel import VirtualClock
-from flux_embedded.kernel.handle import RPC_STREAMING
-from flux_embedded.kernel.kernel import Kernel
-from flux_embedded.kernel.message import OWNER
+from flux_engine.formats import states
+from flux_engine.formats.levels import LOG_ERR, LOG_WARNING
+from flux_engine.kernel import VirtualClock
+from flux_engine.kernel.handle import RPC_STREAMING
+from flux_engine.kernel.kernel import Kernel
+from flux_engine.kernel.message import OWNER
 
 #: The instance starts so many seconds before the workload begins.
 LEAD = 3600.0
@@ -108,32 +107,6 @@ class _Log:
             self.lines[-1] = (when, level, f"{former}\n{text}")
         else:
             self.lines.append((entry.timestamp, entry.level, text))
-
-
-def plugin_of(text):
-    """(file, arguments) of ``FILE [KEY=VALUE ...]``; values that are JSON are what they say.
-
-    A name without a slash that is no file here is one of the plugins that the job manager finds itself.
-
-    Raises:
-        OptionError: an argument is none
-    """
-    words = shlex.split(text)
-    if not words:
-        raise OptionError("jobtap: expected a file")
-    conf = {}
-    for word in words[1:]:
-        key, equals, value = word.partition("=")
-        if not equals or not key:
-            raise OptionError(f"jobtap {text!r}: {word!r}: expected KEY=VALUE")
-        try:
-            conf[key] = json.loads(value)
-        except ValueError:
-            conf[key] = value
-    name = words[0]
-    if "/" not in name and not os.path.isfile(name):
-        return name, conf
-    return os.path.abspath(name), conf
 
 
 class InstanceEngine:

@@ -15,7 +15,7 @@ from flux.simulate.engine import peers
 from flux.simulate.engine.loop import Loop, Scheduler
 from flux.simulate.engine.manager import Manager
 from flux.simulate.job import followers, userids
-from flux_embedded.formats import idset, rset, states
+from flux_engine.formats import idset, rset, states
 
 #: When a workload begins if nothing says when: that of the embedded instance's clock.
 EPOCH = 1735689600.0

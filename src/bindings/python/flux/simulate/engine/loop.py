@@ -10,13 +10,13 @@ import errno
 import marshal
 import os
 
-from flux_embedded.broker.pymodule import ModuleTask
-from flux_embedded.kernel import message
-from flux_embedded.kernel.clock import VirtualClock
-from flux_embedded.kernel.endpoint import Endpoint
-from flux_embedded.kernel.handle import Flux
-from flux_embedded.kernel.kernel import Kernel
-from flux_embedded.kernel.message import Message
+from flux_engine.kernel import message
+from flux_engine.kernel.clock import VirtualClock
+from flux_engine.kernel.endpoint import Endpoint
+from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.kernel import Kernel
+from flux_engine.kernel.message import Message
+from flux_engine.modules.pymodule import ModuleTask
 
 
 class ObjectMessage(Message):

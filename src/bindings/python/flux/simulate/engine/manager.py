@@ -2,7 +2,7 @@
 """The job manager's part: sends jobs to the scheduler, starts what it gives resources, ends it.
 
 How requests are ordered, limited, withdrawn and answered is the job manager's own code
-(`flux_embedded.services.job_manager.sched`, `.queues`); what is done here is what
+(`flux_engine.job_manager.sched`, `.queues`); what is done here is what
 becomes of a job on either side of that: it is submitted, and it runs for as long as its trace says.
 """
 
@@ -12,11 +12,11 @@ import re
 
 from flux.simulate.engine.loop import LastMessage, MadeMessage, Peer
 from flux.simulate.job import jobspec
-from flux_embedded.formats import jobid, rset, states
-from flux_embedded.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
-from flux_embedded.services.job_manager.job import Jobs, SchedulableJob
-from flux_embedded.services.job_manager.queues import Queues
-from flux_embedded.services.job_manager.sched import SUCCESS, Sched
+from flux_engine.formats import jobid, rset, states
+from flux_engine.job_manager.job import Jobs, SchedulableJob
+from flux_engine.job_manager.queues import Queues
+from flux_engine.job_manager.sched import SUCCESS, Sched
+from flux_engine.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
 
 #: Urgency and priority are the same here, as in a job manager without a priority plugin; but for
 #: these two.

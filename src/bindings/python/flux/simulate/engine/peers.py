@@ -5,11 +5,11 @@ import errno
 import marshal
 
 from flux.simulate.engine.loop import Peer
-from flux_embedded.formats import idset
-from flux_embedded.kernel import message
-from flux_embedded.services.resource.acquire import AcquireStream
-from flux_embedded.services.resource.inventory import Inventory
-from flux_embedded.services.resource.state import ResourceState, targets
+from flux_engine.formats import idset
+from flux_engine.kernel import message
+from flux_engine.resource.acquire import AcquireStream
+from flux_engine.resource.inventory import Inventory
+from flux_engine.resource.state import ResourceState, targets
 
 
 class Resource(Peer):

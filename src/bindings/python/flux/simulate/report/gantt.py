@@ -4,7 +4,7 @@
 from html import escape
 
 from flux.simulate.report import svg
-from flux_embedded.formats import idset
+from flux_engine.formats import idset
 
 HEIGHT = 360
 #: Shades of a cell, 1 (little of it in use) to 9 (all).

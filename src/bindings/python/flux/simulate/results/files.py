@@ -12,8 +12,8 @@ from flux.scheduler.command.new_file import new_file, replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
 from flux.simulate.results.metrics import mean
 from flux.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
-from flux_embedded.formats import eventlog, states
-from flux_embedded.kernel.message import OWNER
+from flux_engine.formats import eventlog, states
+from flux_engine.kernel.message import OWNER
 
 COLUMNS = (
     "job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources",

@@ -6,7 +6,7 @@ import heapq
 import math
 
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, count_units
-from flux_embedded.formats import states
+from flux_engine.formats import states
 
 #: Run times below this count as this in the bounded slowdown, seconds.
 TAU = 10.0

@@ -3,7 +3,7 @@
 
 from array import array
 
-from flux_embedded.formats import idset, states
+from flux_engine.formats import idset, states
 
 NEVER = float("nan")
 #: Besides the results of `states`: refused by the scheduler; not ended when the simulation was.

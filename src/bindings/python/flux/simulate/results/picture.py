@@ -4,7 +4,7 @@
 import math
 
 from flux.simulate.results import metrics
-from flux_embedded.formats import idset
+from flux_engine.formats import idset
 
 #: Most jobs of a Gantt chart that are bars of their own; the others are merged into a shade.
 GANTT_JOBS = 500

@@ -12,7 +12,7 @@ import re
 
 from flux.simulate.workload.record import Record
 from flux.simulate.workload.text import lines
-from flux_embedded.formats import fsd
+from flux_engine.formats import fsd
 
 #: Words that stand for "it has not happened", "there is none".
 NOTHING = {"", "unknown", "none", "n/a", "null", "-1"}

@@ -9,7 +9,7 @@ import tarfile
 
 from flux.simulate.workload.record import Record
 from flux.simulate.workload.text import read_text
-from flux_embedded.formats import rset
+from flux_engine.formats import rset
 
 #: State bits of job-list.
 INACTIVE = 64

@@ -24,12 +24,12 @@ from flux.jobtap.plugin_resources import (
     wait_limit,
 )
 from flux.jobtap.validation import CURRENT_JOB
-from flux_embedded.formats import states
-from flux_embedded.formats.dotted import update_paths
-from flux_embedded.formats.levels import LOG_ERR
-from flux_embedded.formats.states import CLEANUP, INACTIVE, RUN
-from flux_embedded.kernel.handle import Flux
-from flux_embedded.kernel.message import OWNER_ROLES, ROLE_OWNER
+from flux_engine.formats import states
+from flux_engine.formats.dotted import update_paths
+from flux_engine.formats.levels import LOG_ERR
+from flux_engine.formats.states import CLEANUP, INACTIVE, RUN
+from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.message import OWNER_ROLES, ROLE_OWNER
 
 
 class PluginFlux(Flux):

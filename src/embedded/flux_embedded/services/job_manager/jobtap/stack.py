@@ -27,11 +27,11 @@ from flux.jobtap.errors import (
 from flux.jobtap.frozen_json import FrozenDict, freeze
 from flux.jobtap.handlers import read_answer
 from flux.jobtap.validation import PRIORITY_UNAVAIL
-from flux_embedded import paths
-from flux_embedded.formats import states
-from flux_embedded.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_embedded.formats.policy import json_name
 from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
+from flux_engine import paths
+from flux_engine.formats import states
+from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_engine.formats.policy import json_name
 
 EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 NOTHING = {}

@@ -9,9 +9,9 @@
 """
 
 from flux.jobtap import CURRENT_JOB
-from flux_embedded.formats import jobid
-from flux_embedded.formats.dotted import lookup_path
-from flux_embedded.formats.states import COMPLETED, INACTIVE
+from flux_engine.formats import jobid
+from flux_engine.formats.dotted import lookup_path
+from flux_engine.formats.states import COMPLETED, INACTIVE
 
 #: scheme -> what the description in the eventlog begins with
 KINDS = {

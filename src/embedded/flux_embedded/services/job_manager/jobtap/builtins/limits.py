@@ -7,9 +7,9 @@
 import errno
 import json
 
-from flux_embedded.formats import fsd, policy
-from flux_embedded.formats.jobspec import count_resources
-from flux_embedded.kernel.handle import RPC_STREAMING
+from flux_engine.formats import fsd, policy
+from flux_engine.formats.jobspec import count_resources
+from flux_engine.kernel.handle import RPC_STREAMING
 
 UNLIMITED = -1
 

@@ -10,8 +10,8 @@ import errno
 import os
 import re
 
-from flux_embedded.kernel.message import ROLE_OWNER
-from flux_embedded.kernel.service import check_form
+from flux_engine.kernel.message import ROLE_OWNER
+from flux_engine.kernel.service import check_form
 
 SLICE = re.compile(r"\[\s*([+-]?[0-9]+)?:\s*([+-]?[0-9]+)?(?::\s*([+-]?[0-9]+)?)?\]")
 

@@ -6,8 +6,8 @@ of a job that runs. A pending job is moved to another queue with the constraints
 own stays where it is: all of them would be replaced.
 """
 
-from flux_embedded.formats.states import PENDING, RUN
-from flux_embedded.kernel.message import ROLE_OWNER
+from flux_engine.formats.states import PENDING, RUN
+from flux_engine.kernel.message import ROLE_OWNER
 
 DURATION = "attributes.system.duration"
 QUEUE = "attributes.system.queue"

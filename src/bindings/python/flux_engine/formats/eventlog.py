@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Event logs (RFC 18): one JSON object a line."""
+
+from json.encoder import encode_basestring_ascii as _quote
+
+from flux_engine.formats.jsontext import dumps, loads
+
+
+def encode(timestamp, name, context=None):
+    """Return one event as a line of an eventlog, newline included.
+
+    Args:
+        timestamp (float): seconds since the epoch, above 0.
+        name (str): name of the event.
+        context (dict): further data; an empty one is left out.
+    """
+    if context:
+        return f'{{"timestamp":{timestamp!r},"name":{_quote(name)},"context":{dumps(context)}}}\n'
+    return f'{{"timestamp":{timestamp!r},"name":{_quote(name)}}}\n'
+
+
+def parse_event(line):
+    """Return the event of one line as a dict.
+
+    Raises:
+        ValueError: not an event of RFC 18.
+    """
+    try:
+        event = loads(line)
+    except RecursionError:
+        raise ValueError("eventlog: event is nested too deeply") from None
+    if not isinstance(event, dict):
+        raise ValueError("eventlog: event is not an object")
+    timestamp = event.get("timestamp")
+    if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
+        raise ValueError("eventlog: timestamp is missing or not a number")
+    if not 0 < timestamp < float("inf"):
+        raise ValueError(f"eventlog: timestamp {timestamp} is not above 0")
+    if not isinstance(event.get("name"), str):
+        raise ValueError("eventlog: name is missing or not a string")
+    if not isinstance(event.get("context", {}), dict):
+        raise ValueError("eventlog: context is not an object")
+    return event
+
+
+def parse(text):
+    """Return the events of a whole eventlog as a list of dict.
+
+    Raises:
+        ValueError: a line that is no event, or an unfinished last line.
+    """
+    if not text:
+        return []
+    if text[-1] != "\n":
+        raise ValueError("eventlog: last line does not end")
+    return [parse_event(line) for line in text[:-1].split("\n")]
+
+
+def split(text):
+    """Return the lines of an eventlog, each with its newline, unparsed."""
+    return [line + "\n" for line in text.split("\n")[:-1]]

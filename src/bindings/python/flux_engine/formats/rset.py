@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Sets of resources: R version 1 (RFC 20), read, cut, combined and written.
+
+`RSet` is the one model of R. The functions below it are for whoever has the R of every job in
+hand, and wants to know one thing of it: they ask the object that the JSON gave, since a model of
+it would cost more than the answer.
+"""
+
+import json
+
+from flux_engine.formats import constraint, hostlist, idset
+
+MAX_RANKS = 1 << 20
+#: Keys of ``execution`` that say what there is, not for how long.
+_RESOURCES = ("R_lite", "nodelist", "properties")
+
+
+class RSet:
+    """Ranks, and what each has.
+
+    Args:
+        R (dict): R as an object, None for an empty set
+        lenient (bool): take R as far as it goes where it has too few hosts, or too many, or
+            properties of any name and of ranks that it does not have
+
+    Attributes:
+        have: rank -> what it has, ``((type, bounds), ...)`` as `kinds` makes it; ranks that are
+            alike share the object
+        hosts: rank -> host name, empty where R has no nodelist
+        properties: name -> set of ranks, in order of appearance
+        starttime, expiration (float): seconds since the epoch, 0 for none
+        nslots (int): of an allocation, else None
+        scheduling: the opaque key, None without
+
+    Raises:
+        ValueError: the first problem found, with its path
+    """
+
+    def __init__(self, R=None, lenient=False):
+        self.have = {}
+        self.hosts = {}
+        self.properties = {}
+        self.starttime = 0.0
+        self.expiration = 0.0
+        self.nslots = None
+        self.scheduling = None
+        if R is not None:
+            self._read(R, lenient)
+
+    @classmethod
+    def of(cls, have, hosts, properties=()):
+        """A set of these ranks, {rank: kinds}, with {rank: host} and {property: ranks}."""
+        result = cls()
+        result.have = have
+        result.hosts = hosts
+        result.properties = {name: set(ranks) for name, ranks in dict(properties).items()}
+        return result
+
+    # -- R in ------------------------------------------------------------------------------------
+
+    def _read(self, R, lenient):
+        if not isinstance(R, dict):
+            raise ValueError("R: expected an object")
+        if R.get("version", 1) != 1 or isinstance(R.get("version"), bool):
+            raise ValueError(f"version: expected 1, got {R['version']!r}")
+        for key in ("version", "execution"):
+            if key not in R:
+                raise ValueError(f"Object item not found: {key}")
+        execution = R["execution"]
+        if not isinstance(execution, dict):
+            raise ValueError("execution: expected an object")
+        entries = execution.get("R_lite")
+        if not isinstance(entries, list):
+            raise ValueError("execution.R_lite: expected an array")
+        for i, entry in enumerate(entries):
+            self._read_entry(entry, f"execution.R_lite[{i}]")
+        if "nodelist" in execution:
+            self._read_nodelist(execution["nodelist"], lenient)
+        properties = execution.get("properties", {})
+        if not isinstance(properties, dict):
+            raise ValueError("execution.properties: expected an object")
+        for name, text in properties.items():
+            self._read_property(name, text, lenient)
+        for key in ("starttime", "expiration"):
+            setattr(self, key, _time(execution.get(key, 0.0), f"execution.{key}"))
+        if self.starttime and self.expiration and self.expiration <= self.starttime:
+            raise ValueError("execution.expiration: not after starttime")
+        self.nslots = execution.get("nslots")
+        self.scheduling = R.get("scheduling")
+
+    def _read_entry(self, entry, where):
+        if not isinstance(entry, dict):
+            raise ValueError(f"{where}: expected an object")
+        bounds = _decode(entry.get("rank"), f"{where}.rank")
+        if not bounds:
+            raise ValueError(f"{where}.rank: empty")
+        if idset.count(bounds) + len(self.have) > MAX_RANKS:
+            raise ValueError(f"{where}.rank: more than {MAX_RANKS} ranks")
+        children = entry.get("children")
+        if not isinstance(children, dict):
+            raise ValueError(f"{where}.children: expected an object")
+        have = {kind: _decode(children[kind], f"{where}.children.{kind}") for kind in children}
+        self._add(dict.fromkeys(idset.members(bounds), kinds(have)))
+
+    def _read_nodelist(self, nodelist, lenient):
+        if not isinstance(nodelist, list) or not all(isinstance(text, str) for text in nodelist):
+            raise ValueError("execution.nodelist: expected an array of hostlists")
+        names = []
+        for text in nodelist:
+            try:
+                names += hostlist.decode(text)
+            except ValueError as exc:
+                raise ValueError(f"execution.nodelist: {exc}") from None
+        if len(names) != len(self.have) and not lenient:
+            raise ValueError(f"execution.nodelist: {len(names)} hosts for {len(self.have)} ranks")
+        self.hosts = dict(zip(sorted(self.have), names))
+        for rank in self.have.keys() - self.hosts.keys():
+            self.hosts[rank] = f"rank{rank}"
+
+    def _read_property(self, name, text, lenient):
+        where = f"execution.properties.{name}"
+        if not lenient:
+            constraint.check_property(name)
+        bounds = _decode(text, where)
+        members = self.members(bounds)
+        if len(members) != idset.count(bounds) and not lenient:
+            missing = idset.difference(bounds, idset.from_ids(self.have))
+            raise ValueError(f"{where}: rank {idset.encode(missing)} is not in R_lite")
+        if members:
+            self.properties[name] = members
+
+    # -- R out -----------------------------------------------------------------------------------
+
+    def groups(self):
+        """Ranks that have the same, [(bounds of ranks, what they have)] by lowest rank."""
+        groups = {}
+        for rank in sorted(self.have):
+            groups.setdefault(self.have[rank], []).append(rank)
+        return [(idset.from_ids(ranks), have) for have, ranks in groups.items()]
+
+    def to_dict(self):
+        """R as an object, with keys in the order in which the host's library writes them."""
+        lite = []
+        for ranks, have in self.groups():
+            children = {kind: idset.encode(bounds) for kind, bounds in reversed(have)}
+            lite.append({"rank": idset.encode(ranks), "children": children})
+        execution = {"R_lite": lite}
+        if self.nslots is not None:
+            execution["nslots"] = self.nslots
+        execution["starttime"] = float(self.starttime)
+        execution["expiration"] = float(self.expiration)
+        if self.hosts or not self.have:
+            execution["nodelist"] = [self.encode_hosts()]
+        if self.properties:
+            execution["properties"] = self.get_properties()
+        result = {"version": 1, "execution": execution}
+        if self.scheduling is not None:
+            result["scheduling"] = self.scheduling
+        return result
+
+    def encode(self):
+        """R as text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    def short(self):
+        """``rank[0-1]/core[0-3],gpu0``, ranks that have the same put together."""
+        parts = []
+        for ranks, have in self.groups():
+            have = sorted({"core": (), **dict(have)}.items())
+            what = ",".join(kind + idset.encode(bounds, brackets=True) for kind, bounds in have)
+            parts.append(f"rank{idset.encode(ranks, brackets=True)}/{what}")
+        return " ".join(parts)
+
+    # -- what it holds ---------------------------------------------------------------------------
+
+    def host_names(self):
+        """The hosts in rank order."""
+        return [self.hosts.get(rank, f"rank{rank}") for rank in sorted(self.have)]
+
+    def encode_ranks(self):
+        """The ranks as an idset string."""
+        return idset.text(self.have)
+
+    def encode_hosts(self):
+        """The hosts in rank order as a hostlist string."""
+        return hostlist.encode(self.host_names())
+
+    def count(self, kind):
+        """How many resources of a type (core, gpu, node) there are; 0 for other types."""
+        if kind == "node":
+            return len(self.have)
+        total = 0
+        sizes = {}
+        for have in self.have.values():
+            size = sizes.get(have)
+            if size is None:
+                size = sizes[have] = idset.count(dict(have).get(kind, ()))
+            total += size
+        return total
+
+    def get_properties(self):
+        """The ranks of each property, {name: idset string}."""
+        return {name: idset.text(ranks) for name, ranks in self.properties.items()}
+
+    def members(self, bounds):
+        """The ranks of this set among `bounds`, as a set."""
+        if idset.count(bounds) < len(self.have):
+            return {rank for rank in idset.members(bounds) if rank in self.have}
+        return set(idset.members(idset.intersect(bounds, idset.from_ids(self.have))))
+
+    # -- changing it -----------------------------------------------------------------------------
+
+    def keep(self, ranks):
+        """Leave only those of these ranks (a set)."""
+        self.have = {rank: have for rank, have in self.have.items() if rank in ranks}
+        self.hosts = {rank: host for rank, host in self.hosts.items() if rank in ranks}
+        properties = {name: members & ranks for name, members in self.properties.items()}
+        self.properties = {name: members for name, members in properties.items() if members}
+
+    def add(self, other):
+        """Add what another set has; what is in both is in the result once."""
+        self._add(other.have)
+        for rank, host in other.hosts.items():
+            self.hosts.setdefault(rank, host)
+        if self.hosts.keys() != self.have.keys():
+            # A nodelist is for all ranks or none (RFC 20).
+            self.hosts = {}
+        for name, ranks in other.properties.items():
+            self.properties[name] = self.properties.get(name, set()) | ranks
+
+    def _add(self, have):
+        if self.have.keys().isdisjoint(have):
+            self.have.update(have)
+            return
+        for rank, more in have.items():
+            old = self.have.get(rank)
+            self.have[rank] = more if old is None else _union(old, more)
+
+    def set_property(self, name, ranks=None):
+        """Give ranks (a set; default: all) a property.
+
+        Raises:
+            ValueError: not a name for a property, or a rank is not there
+        """
+        constraint.check_property(name)
+        members = set(self.have) if ranks is None else ranks
+        for rank in sorted(members - self.have.keys()):
+            raise ValueError(f"rank {rank} not found in target resource list")
+        self.properties[name] = self.properties.get(name, set()) | members
+
+    # -- parts and combinations ------------------------------------------------------------------
+
+    def copy(self):
+        result = type(self)()
+        result.__dict__.update(self.__dict__)
+        result.have = dict(self.have)
+        result.hosts = dict(self.hosts)
+        result.properties = {name: set(ranks) for name, ranks in self.properties.items()}
+        return result
+
+    def select(self, ranks):
+        """The part on these ranks (a set)."""
+        result = self.copy()
+        result.keep(ranks)
+        return result
+
+    def union(self, other):
+        result = self.copy()
+        result.add(other)
+        return result
+
+    def overlaps(self, other):
+        """Whether something is in both."""
+        return any(
+            idset.intersect(bounds, dict(other.have[rank]).get(kind, ()))
+            for rank in self.have.keys() & other.have.keys()
+            for kind, bounds in self.have[rank]
+        )
+
+    def renumber(self):
+        """The same with ranks 0, 1, ... in their order.
+
+        ``scheduling`` stays as it is: who understands it renumbers it (RFC 49).
+        """
+        number = {rank: new for new, rank in enumerate(sorted(self.have))}
+        result = self.copy()
+        result.have = {number[rank]: have for rank, have in self.have.items()}
+        result.hosts = {number[rank]: host for rank, host in self.hosts.items()}
+        result.properties = {
+            name: {number[rank] for rank in members} for name, members in self.properties.items()
+        }
+        return result
+
+
+def kinds(children):
+    """What a rank has, {type: bounds}, as `RSet.have` has it."""
+    return tuple((kind, tuple(children[kind])) for kind in sorted(children) if children[kind])
+
+
+def _union(a, b):
+    a, b = dict(a), dict(b)
+    return kinds(
+        {kind: idset.union(a.get(kind, ()), b.get(kind, ())) for kind in a.keys() | b.keys()}
+    )
+
+
+def _decode(text, where):
+    if not isinstance(text, str):
+        raise ValueError(f"{where}: expected an idset, got {text!r}")
+    try:
+        return idset.decode(text)
+    except ValueError as exc:
+        raise ValueError(f"{where}: {exc}") from None
+
+
+def _time(value, where):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 <= value < 1e18:
+        raise ValueError(f"{where}: expected seconds since the epoch, got {value!r}")
+    return float(value)
+
+
+def uniform(hosts, ncores, ngpus=0):
+    """R of ranks that are all alike, one on each of `hosts` (list of str)."""
+    children = {"core": idset.encode([0, ncores])}
+    if ngpus:
+        children = {"gpu": idset.encode([0, ngpus]), **children}
+    execution = {
+        "R_lite": [{"rank": idset.encode([0, len(hosts)]), "children": children}],
+        "starttime": 0.0,
+        "expiration": 0.0,
+        "nodelist": [hostlist.encode(hosts)],
+    }
+    return {"version": 1, "execution": execution}
+
+
+# -- of the R of a job, as an object; nothing here changes it --------------------------------------
+
+
+def ranks(R):
+    """Ranks of `R`, ascending (list of int)."""
+    entries = R["execution"]["R_lite"]
+    if len(entries) == 1:
+        text = entries[0]["rank"]
+        if text.isdigit():
+            return [int(text)]
+    found = []
+    for entry in entries:
+        found.extend(idset.members(idset.decode(entry["rank"])))
+    return sorted(found)
+
+
+def hosts(R):
+    """Host names of `R` in rank order (list of str)."""
+    names = []
+    for text in R["execution"].get("nodelist", ()):
+        names.extend(hostlist.decode(text))
+    return names
+
+
+def children(R):
+    """Return {rank: children object} of `R`."""
+    table = {}
+    for entry in R["execution"]["R_lite"]:
+        for rank in idset.members(idset.decode(entry["rank"])):
+            table[rank] = entry["children"]
+    return table
+
+
+def is_sound(R):
+    """Whether `R` has the form that the job manager and execution rely on."""
+    try:
+        entries = R["execution"]["R_lite"]
+        if len(entries) == 1 and entries[0]["rank"].isdigit():
+            return isinstance(entries[0]["children"], dict) and bool(R["execution"]["nodelist"])
+        return bool(children(R)) and len(ranks(R)) == len(hosts(R))
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return False
+
+
+def count(R):
+    """Return (nodes, cores) of `R`."""
+    nodes = cores = 0
+    for entry in R["execution"]["R_lite"]:
+        text = entry["rank"]
+        many = 1 if text.isdigit() else idset.count(idset.decode(text))
+        nodes += many
+        core = entry["children"].get("core", "")
+        cores += many * (1 if core.isdigit() else idset.count(idset.decode(core)))
+    return nodes, cores
+
+
+def fragment(R, keep):
+    """The part of `R` on the ranks `keep` (a set), for ``sched.free``.
+
+    It has neither times nor ``nslots``: that is how a real job manager sends one.
+    """
+    return union([(R, set(ranks(R)) - keep)])
+
+
+def union(sets):
+    """One R of several, without times.
+
+    Args:
+        sets: iterable of (R, ranks to leave out, a container)
+    """
+    total = RSet()
+    for R, gone in sets:
+        execution = {key: R["execution"][key] for key in _RESOURCES if key in R["execution"]}
+        part = RSet({"version": 1, "execution": execution}, lenient=True)
+        part.keep({rank for rank in part.have if rank not in gone})
+        total.add(part)
+    return total.to_dict()
+
+
+def with_expiration(R, expiration):
+    """`R` with another expiration."""
+    return {**R, "execution": {**R["execution"], "expiration": expiration}}
+
+
+def redacted(R):
+    """`R` without the scheduler's private key."""
+    if "scheduling" not in R:
+        return R
+    return {key: value for key, value in R.items() if key != "scheduling"}

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""One job as the job manager knows it, and what each event changes in it.
+
+`Job.apply` is used for live events and for the eventlog found at restart alike; everything that is
+not derived from events says so below.
+"""
+
+from flux_engine.formats import jobid, states
+from flux_engine.job_manager.record import EFFECTS, JobRecord
+
+_event_bits = {}
+
+
+def event_bit(name):
+    """The bit of `Job.posted` that stands for events `name`."""
+    bit = _event_bits.get(name)
+    if bit is None:
+        bit = _event_bits[name] = 1 << len(_event_bits)
+    return bit
+
+
+class SchedulableJob(JobRecord):
+    """A job as `sched` knows it, which sends it to the scheduler: the job manager's, and the simulator's.
+
+    Attributes:
+        bypass (bool): R did not come from the scheduler
+        alloc_entry: its place in the list of jobs to be sent to the scheduler, or None
+        alloc_pending (bool): a ``sched.alloc`` is outstanding
+        alloc_stale (bool): the outstanding request has an outdated jobspec
+        freed (set): ranks already handed back to the scheduler
+        subscribers (list): plugins that see all its events
+    """
+
+    __slots__ = ("bypass", "alloc_entry", "alloc_pending", "alloc_stale", "freed", "subscribers")
+
+    def __init__(self, id, userid, jobspec, flags, t_submit):
+        super().__init__(id, jobspec)
+        self.userid = userid
+        self.flags = flags
+        self.t_submit = t_submit
+        self.bypass = False
+        self.alloc_entry = None
+        self.alloc_pending = False
+        self.alloc_stale = False
+        self.freed = None
+        self.subscribers = None
+
+
+class Job(SchedulableJob):
+    """A job.
+
+    From events, besides what a `SchedulableJob` has:
+
+    Attributes:
+        t_clean (float): seconds since the epoch
+        end_event (dict): the event that led to CLEANUP, if it was an exception its context counts
+        posted (int): which events there were so far, see `event_bit`
+        perilogs (int): prologs and epilogs that have not finished
+        has_resources (bool): between ``alloc`` and ``free``
+        released (set): ranks that execution is done with
+        memo (dict)
+
+    Not from events:
+
+    Attributes:
+        queue (list), busy, hold (bool): the event queue, see `events`
+        start_pending (bool): a ``start`` was sent and the final release is not in
+        eventlog (str): its key
+        aux (dict): {(plugin, name): (value, free_fn)}
+        frozen (tuple): (jobspec, the copy of it that plugins are handed), or None
+    """
+
+    __slots__ = (
+        "t_clean", "end_event", "posted", "perilogs", "has_resources", "released", "memo", "queue", "busy",
+        "hold", "start_pending", "aux", "eventlog", "frozen",
+    )  # fmt: skip
+
+    def __init__(self, id, userid, urgency, flags, t_submit, jobspec):
+        super().__init__(id, userid, jobspec, flags, t_submit)
+        self.urgency = urgency
+        self.state = states.NEW
+        self.t_clean = 0.0
+        self.end_event = None
+        self.posted = event_bit("submit")
+        self.perilogs = 0
+        self.has_resources = False
+        self.released = None
+        self.memo = None
+        self.queue = []
+        self.busy = False
+        self.hold = False
+        self.start_pending = False
+        self.aux = None
+        self.frozen = None
+        self.eventlog = jobid.kvs_dir(id) + ".eventlog"
+
+    @property
+    def has_open_dependency(self):
+        return self.dependencies is not None and any(self.dependencies.values())
+
+    def was_posted(self, name):
+        """Whether the job has had an event `name`."""
+        return bool(self.posted & event_bit(name))
+
+    def apply(self, event):
+        """Take in an event, a dict with timestamp, name and perhaps context.
+
+        Returns:
+            int: the state before
+        """
+        name = event["name"]
+        context = event.get("context")
+        before = self.state
+        self.posted |= _event_bits.get(name) or event_bit(name)
+        effect = _EFFECTS.get(name)
+        if effect is not None:
+            effect(self, context, event)
+        after = states.next_state(before, name, context)
+        if after != before:
+            self.state = after
+            if after == states.CLEANUP:
+                self.end_event = event
+        return before
+
+
+# -- what each event changes, besides the state ------------------------------------------------------
+
+
+def _set_flags(job, context, event):
+    for name in context["flags"]:
+        job.flags |= states.FLAG_NAMES.get(name, 0)
+
+
+def _alloc(job, context, event):
+    job.has_resources = True
+    if context:
+        job.bypass = bool(context.get("bypass"))
+        EFFECTS["alloc"](job, context, event)
+
+
+def _free(job, context, event):
+    job.has_resources = False
+
+
+def _perilog_start(job, context, event):
+    job.perilogs += 1
+
+
+def _perilog_finish(job, context, event):
+    if job.perilogs:
+        job.perilogs -= 1
+
+
+def _memo(job, context, event):
+    memo = dict(job.memo or {})
+    for key, value in (context or {}).items():
+        if value is None:
+            memo.pop(key, None)
+        else:
+            memo[key] = value
+    job.memo = memo
+
+
+def _clean(job, context, event):
+    job.t_clean = event["timestamp"]
+
+
+_EFFECTS = {
+    **EFFECTS,
+    "set-flags": _set_flags,
+    "alloc": _alloc,
+    "free": _free,
+    "prolog-start": _perilog_start,
+    "prolog-finish": _perilog_finish,
+    "epilog-start": _perilog_start,
+    "epilog-finish": _perilog_finish,
+    "memo": _memo,
+    "clean": _clean,
+}
+
+
+class Jobs:
+    """All jobs.
+
+    Attributes:
+        active (dict): id -> `Job`, in order of submission
+        inactive (dict): id -> `Job`, in the order in which they became so
+        max_id (int): the greatest job id there has been
+    """
+
+    def __init__(self):
+        self.active = {}
+        self.inactive = {}
+        self.max_id = 0
+
+    def add(self, job):
+        """A new job, active."""
+        self.active[job.id] = job
+        self.max_id = max(self.max_id, job.id)
+
+    def deactivate(self, job):
+        """`job` has become inactive."""
+        self.inactive[job.id] = self.active.pop(job.id)
+
+    def find(self, id):
+        """The job `id`, active or inactive; None if there is none."""
+        return self.active.get(id) or self.inactive.get(id)

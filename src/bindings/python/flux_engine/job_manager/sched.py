@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The scheduler as a peer, and the jobs that wait for it: the job manager's side of RFC 27.
+
+A scheduler says hello, is told of the jobs that hold resources, says ready, and from then on is sent
+requests for resources and what is freed. When it goes, or breaks the protocol, all requests are forgotten and
+the jobs wait for the next one.
+
+Jobs that may be sent wait in a heap by descending priority, then submit time, then id. In unlimited
+mode all of them are sent. In limited mode at most `limit` requests are outstanding, and as the real
+job manager does, a waiting job that precedes one already sent has the last of those withdrawn, so
+that what the scheduler has is always the head of the order.
+"""
+
+import errno
+import heapq
+import itertools
+
+from flux_engine.formats import idset, rset
+from flux_engine.formats.jsontext import dumps
+from flux_engine.formats.levels import LOG_ERR, LOG_INFO
+from flux_engine.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, SCHED
+from flux_engine.kernel.service import Malformed
+
+SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
+LIMIT_MAX = 2147483647
+
+
+class Sched:
+    """The scheduler and the jobs that wait for resources.
+
+    Args:
+        service (Service): the job manager, to send and answer with
+        jobs (Jobs): the jobs there are
+        events (Events): to post with
+        queues (Queues): which of them are started
+        holders: ``holders(partial_ok)`` gives the jobs that hold resources; OSError if some of them have given back a
+            part, and the scheduler does not know of that
+        ended: ``ended(job)`` is called when a request was given up for a job that may have left SCHED
+        acquired: ``acquired()`` gives the `AcquireStream` of the resource service, or None
+
+    Attributes:
+        sender: who said hello, None without
+        is_ready (bool): hello and ready are both in
+        limit (int): most outstanding requests in limited mode, 0 in unlimited mode
+        pending (dict): id -> Job with an outstanding ``sched.alloc``
+        queued (int): jobs waiting to be sent
+    """
+
+    def __init__(self, service, jobs, events, queues, holders, ended, acquired):
+        self.service = service
+        self.jobs = jobs
+        self.events = events
+        self.queues = queues
+        self._holders = holders
+        self._ended = ended
+        self._acquired = acquired
+        #: what jobs hold, to check what the scheduler gives away; None: it has acquired nothing
+        self._allocations = None
+        self.sender = None
+        self.is_ready = False
+        self.limit = 0
+        self.pending = {}
+        self.queued = 0
+        # A job that was withdrawn and queued again has two entries with the same numbers for a while:
+        # a serial number keeps the heaps from comparing their cells.
+        self._serial = itertools.count()
+        self._waiting = []  # heap of entries (-priority, t_submit, id, serial, [job or None])
+        self._sent = []  # limited mode: heap of (priority, -t_submit, -id, serial, [job or None])
+        self._reprioritized = {}
+        self._canceling = set()
+
+    # -- hello and ready -------------------------------------------------------------------------
+
+    def hello(self, msg):
+        """``job-manager.sched-hello``: list the jobs that hold resources."""
+        body = msg.body or {}
+        partial_ok = body.get("partial-ok", False)
+        if type(partial_ok) is not bool:
+            raise OSError(errno.EPROTO, "sched-hello: partial-ok must be true or false")
+        if self.sender is not None:
+            self._suspend("replaced by a new hello")
+        holders = self._holders(partial_ok)
+        stream = self._acquired()
+        self._allocations = None if stream is None else stream.told
+        for job in holders:
+            if self._allocations is not None:
+                self._allocations.take(job.id, job.R)
+                if job.freed:
+                    self._allocations.give_back(job.id, idset.text(job.freed))
+            answer = {
+                "id": job.id,
+                "priority": max(job.priority, 0),
+                "userid": job.userid,
+                "t_submit": float(job.t_submit),
+            }
+            if job.freed:
+                answer["free"] = idset.text(job.freed)
+            self.service.respond(msg, answer)
+        self.sender = msg.sender
+        self.service.respond_error(msg, errno.ENODATA)
+
+    def ready(self, msg):
+        """``job-manager.sched-ready``: the scheduler takes requests from now on."""
+        body = msg.body
+        mode = body.get("mode") if isinstance(body, dict) else None
+        if self.sender is not msg.sender:
+            raise Malformed("sched-ready: there was no sched-hello before")
+        if mode == "limited":
+            limit = body.get("limit")
+            if type(limit) is not int or not 1 <= limit <= LIMIT_MAX:
+                raise OSError(
+                    errno.EPROTO, f"sched-ready: limit must be an integer from 1 to {LIMIT_MAX}"
+                )
+        elif mode == "unlimited":
+            limit = 0
+            if "limit" in body:
+                raise OSError(errno.EPROTO, "sched-ready: a limit is for mode 'limited'")
+        else:
+            raise OSError(errno.EPROTO, "sched-ready: mode must be 'limited' or 'unlimited'")
+        self.limit = limit
+        self.is_ready = True
+        self.service.respond(msg, {"count": self.queued})
+        self.events.schedule()
+
+    # -- the order -------------------------------------------------------------------------------
+
+    def enqueue(self, job):
+        """`job` is in SCHED (again): have it sent, or tell the scheduler what changed."""
+        if job.alloc_pending:
+            self._update_pending(job)
+            return
+        self.dequeue(job)
+        if job.flags & FLAG_ALLOC_BYPASS:
+            return  # a plugin gives it its resources
+        if job.priority > 0 and self.queues.is_started(job):
+            cell = [job]
+            job.alloc_entry = cell
+            heapq.heappush(
+                self._waiting, (-job.priority, job.t_submit, job.id, next(self._serial), cell)
+            )
+            self.queued += 1
+            self.events.schedule()
+
+    def dequeue(self, job):
+        """Take `job` out of those waiting to be sent."""
+        if job.alloc_entry is not None and not job.alloc_pending:
+            job.alloc_entry[0] = None
+            job.alloc_entry = None
+            self.queued -= 1
+
+    def _update_pending(self, job):
+        if job.priority == 0:
+            self.withdraw(job)
+            return
+        self._reprioritized[job.id] = job.priority
+        self.events.schedule()
+        if job.alloc_stale or self.limit:
+            # The request that is out has the old jobspec, or the old place in the order.
+            self._send_prioritize()
+            self._cancel(job)
+
+    def withdraw(self, job):
+        """Take back the request of a job, or its place in the order."""
+        if job.alloc_pending:
+            self._reprioritized.pop(job.id, None)
+            self._cancel(job)
+        else:
+            self.dequeue(job)
+
+    def requeue_eligible(self, jobs):
+        """Queues were started or stopped: bring the order in line for `jobs`."""
+        for job in jobs:
+            if job.state != SCHED:
+                continue
+            if not self.queues.is_started(job):
+                self.withdraw(job)
+            elif not job.alloc_pending:
+                self.enqueue(job)
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def pump(self):
+        """Send what may be sent; called once for all that happened in a turn."""
+        if self._reprioritized:
+            self._send_prioritize()
+        if not self.is_ready:
+            return
+        limit = self.limit
+        waiting = self._waiting
+        if limit:
+            self._make_way()
+        while waiting:
+            cell = waiting[0][-1]
+            job = cell[0]
+            if job is not None and limit and len(self.pending) >= limit:
+                break
+            heapq.heappop(waiting)
+            if job is not None:
+                self._request(job, cell)
+                self.queued -= 1
+
+    def _request(self, job, cell):
+        job.alloc_pending = True
+        job.alloc_stale = False
+        self.pending[job.id] = job
+        if self.limit:
+            heapq.heappush(
+                self._sent, (job.priority, -job.t_submit, -job.id, next(self._serial), cell)
+            )
+        payload = {
+            "id": job.id,
+            "priority": job.priority,
+            "userid": job.userid,
+            "t_submit": job.t_submit,
+            "jobspec": job.jobspec,
+        }
+        if job.flags & 2:
+            self.events.post(job, "debug.alloc-request")
+        self.events.send(self.service.h.send_untagged, "sched.alloc", payload)
+
+    def _make_way(self):
+        """Withdraw the last job in order from the scheduler if one that waits precedes it.
+
+        One at a time: the next when the answer to this one is in.
+        """
+        if self._canceling:
+            return
+        waiting, sent = self._waiting, self._sent
+        while waiting and waiting[0][-1][0] is None:
+            heapq.heappop(waiting)
+        while sent and sent[0][-1][0] is None:
+            heapq.heappop(sent)
+        if not waiting or not sent:
+            return
+        first, last = waiting[0], sent[0]
+        if (-first[0], -first[1], -first[2]) > last[:3]:
+            self._cancel(last[-1][0])
+
+    def _cancel(self, job):
+        if job.alloc_entry is not None:
+            if job.alloc_entry[0] is None:
+                return  # canceled before; one is enough
+            job.alloc_entry[0] = None
+        self._canceling.add(job.id)
+        self.events.send(self.service.notify, "sched.cancel", {"id": job.id})
+
+    def _send_prioritize(self):
+        changed = [
+            [id, priority] for id, priority in self._reprioritized.items() if id in self.pending
+        ]
+        self._reprioritized.clear()
+        if changed and self.is_ready:
+            self.events.send(self.service.notify, "sched.prioritize", {"jobs": changed})
+
+    # -- what the scheduler answers ----------------------------------------------------------------
+
+    def alloc_response(self, msg):
+        """A response to ``sched.alloc``."""
+        if msg.errnum:
+            self._failed(f"sched.alloc: {msg.payload_str or f'error {msg.errnum}'}")
+            return
+        body = msg.body
+        try:
+            job = self.pending.get(body["id"])
+            kind = body["type"]
+            if job is not None and kind == SUCCESS and self._allocations is not None:
+                wrong = self._allocations.take(job.id, body.get("R"), self.service.kernel.time)
+                if wrong is not None:
+                    self.service.log(LOG_ERR, f"sched.alloc response for job {job.id}: {wrong}")
+            if not self.is_well_formed(kind, body):
+                raise ValueError("see RFC 27")
+        except (TypeError, KeyError, ValueError) as exc:
+            self._failed(f"malformed sched.alloc response: {exc}: {msg.payload_str}")
+            return
+        if job is None:
+            text = f"sched.alloc response for job {body['id']} without a request ignored"
+            self.service.log(LOG_ERR, text)
+        elif kind == ANNOTATE:
+            self.annotate(job, body["annotations"])
+        elif kind == SUCCESS:
+            self._success(job, body)
+        elif kind == DENY:
+            self._deny(job, body.get("note") or "")
+        else:
+            self._canceled(job)
+
+    @staticmethod
+    def is_well_formed(kind, body):
+        if type(body["id"]) is not int or type(kind) is not int or not 0 <= kind <= 3:
+            return False
+        annotations = body.get("annotations")
+        if annotations is not None and not isinstance(annotations, dict):
+            return False
+        if kind == ANNOTATE:
+            return annotations is not None
+        if kind == SUCCESS:
+            return rset.is_sound(body.get("R"))
+        return isinstance(body.get("note", ""), str)
+
+    def _done(self, job):
+        """The final response is in."""
+        del self.pending[job.id]
+        job.alloc_pending = False
+        self._reprioritized.pop(job.id, None)
+        self._canceling.discard(job.id)
+        if job.alloc_entry is not None:
+            job.alloc_entry[0] = None
+            job.alloc_entry = None
+        if self._waiting:
+            self.events.schedule()
+
+    def _success(self, job, body):
+        self._done(job)
+        R = rset.redacted(body["R"])
+        if (
+            job.state != SCHED
+            or job.priority == 0
+            or job.alloc_stale
+            or not self.queues.is_started(job)
+        ):
+            # It crossed a cancellation, a hold, an update or the stop of its queue.
+            self.give_back(job.id, R)
+            self._canceled(job, done=True)
+            return
+        if body.get("annotations"):
+            self.annotate(job, body["annotations"])
+        self.post_alloc(job, R)
+
+    def post_alloc(self, job, R):
+        """Give `R` to `job`: the ``alloc`` event."""
+        job.R = R
+        context = {"annotations": job.annotations} if job.annotations else None
+        self.events.post(job, "alloc", context)
+
+    def bypass(self, job, R):
+        """Give `job` an R that did not come from the scheduler."""
+        self.dequeue(job)
+        if not rset.is_sound(R):
+            self.events.raise_exception(
+                job, "alloc", 0, "a plugin assigned something that is not an R"
+            )
+            return
+        key = job.eventlog[: -len("eventlog")] + "R"
+        self.events.puts.append(["put", key, dumps(R)])
+        job.R = rset.redacted(R)
+        self.events.post(job, "alloc", {"bypass": True})
+
+    def _deny(self, job, note):
+        self._done(job)
+        self.forget_annotations(job)
+        if job.state == SCHED:
+            self.events.raise_exception(job, "alloc", 0, note)
+        else:
+            self._ended(job)
+
+    def _canceled(self, job, done=False):
+        if not done:
+            self._done(job)
+        job.alloc_stale = False
+        if job.state == SCHED:
+            self.enqueue(job)
+        else:
+            self._ended(job)
+
+    # -- annotations -------------------------------------------------------------------------------
+
+    def annotate(self, job, update):
+        """Merge `update` into the job's annotations (RFC 27)."""
+        merged = _merge(job.annotations, update)
+        if merged != job.annotations:
+            job.annotations = merged
+            self.events.annotated(job)
+
+    def forget_annotations(self, job, key=None):
+        """Drop all annotations of a job, or those under one key."""
+        if job.annotations:
+            self.annotate(job, {key: None} if key else dict.fromkeys(job.annotations))
+
+    # -- giving back -----------------------------------------------------------------------------
+
+    def give_back(self, id, R, final=True):
+        """Send ``sched.free``, if there is a scheduler that knows of the job."""
+        if self._allocations is not None:
+            ranks = None if final else idset.text(rset.ranks(R))
+            self._allocations.give_back(id, ranks)
+        if self.is_ready:
+            payload = {"id": id, "R": R, "final": final}
+            self.events.send(self.service.h.send_untagged, "sched.free", payload)
+
+    def free_response(self, msg):
+        """``sched.free`` has no response but an error."""
+        if msg.errnum:
+            self._failed(f"sched.free: {msg.payload_str or f'error {msg.errnum}'}")
+
+    # -- scheduler gone ------------------------------------------------------------------------------
+
+    def disconnected(self, sender):
+        """An endpoint is gone; was it the scheduler?"""
+        if sender is not None and sender is self.sender:
+            self._suspend("disconnected")
+
+    def _failed(self, text):
+        """The scheduler broke the protocol or a request to it failed."""
+        if self.sender is not None:
+            self.service.log(LOG_ERR, text)
+            self._suspend("failed")
+
+    def _suspend(self, why):
+        was_ready = self.is_ready
+        self.sender = None
+        self.is_ready = False
+        self.limit = 0
+        self._forget_requests()
+        if was_ready:
+            waiting = sum(1 for job in self.jobs.active.values() if job.state == SCHED)
+            self.service.log(LOG_INFO, f"scheduler {why}: {waiting} jobs wait for the next one")
+
+    def _forget_requests(self):
+        """The jobs wait for the next scheduler."""
+        pending = list(self.pending.values())
+        self.pending.clear()
+        self._sent.clear()
+        self._reprioritized.clear()
+        self._canceling.clear()
+        for job in pending:
+            job.alloc_pending = False
+            job.alloc_stale = False
+            job.alloc_entry = None
+            self.forget_annotations(job, "sched")
+        for job in pending:
+            if job.state == SCHED:
+                self.enqueue(job)
+            elif job.state == CLEANUP:
+                self._ended(job)
+
+
+def _merge(old, new):
+    """Return the annotations `old` with `new` merged in (RFC 27); neither argument is changed.
+
+    A null removes a key, objects are merged key by key, everything else replaces what was there.
+    Nulls are never stored, and an object that a removal leaves empty goes too.
+    """
+    merged = dict(old)
+    for key, value in new.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            before = merged.get(key)
+            inner = _merge(before if isinstance(before, dict) else {}, value)
+            # An empty object that was sent on purpose is kept; one emptied by nulls is not.
+            if inner or not value:
+                merged[key] = inner
+            else:
+                merged.pop(key, None)
+        else:
+            merged[key] = value
+    return merged

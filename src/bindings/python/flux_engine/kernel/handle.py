@@ -1,0 +1,220 @@
+"""The handle: what code that runs on a task sends, answers and waits with.
+
+It is for the services among themselves, where messages carry objects; it is what flux-core's bindings stand on (`_flux`
+calls it a ``flux_t *``); and the lean engine of ``flux simulate`` gives it to a scheduler as it is, since a handle of the
+bindings costs several times as much for each message. For that scheduler a few of its methods have the names and arguments
+of the bindings' ``flux.Flux``: what `flux.scheduler` and the bindings' BrokerModule call, and nothing else.
+"""
+
+import errno
+import os
+import time
+
+from flux_engine.formats.dotted import lookup_path
+from flux_engine.kernel import message, watchers
+from flux_engine.kernel.future import RPC, RPC_NORESPONSE, RPC_STREAMING
+from flux_engine.kernel.message import Message, payload_text
+
+
+class Flux:
+    """A handle on the task `task`."""
+
+    #: How many refer to it, as the C API counts them (`_flux.handle`): the kernel itself is the first.
+    refs = 1
+
+    def __init__(self, task):
+        self.task = task
+        self.kernel = task.kernel
+        task.handle = self
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def rpc(self, topic, payload=None, nodeid=message.NODEID_ANY, flags=0):
+        """Send a request; returns its future at once.
+
+        Args:
+            topic (str): service and method
+            payload: None for none, str or bytes sent as they are, else what JSON can hold
+            nodeid (int): a broker rank; any by default
+            flags (int): RPC_STREAMING, RPC_NORESPONSE
+
+        Raises:
+            TypeError: the payload is not serialisable
+        """
+        return self.send_request(RPC(), topic, payload_text(payload), None, nodeid, flags)
+
+    def rpc_object(self, topic, obj=None, flags=0):
+        """`rpc` for builtin services: the object itself goes along, to be read only."""
+        return self.send_request(RPC(), topic, None, obj, flags=flags)
+
+    def send_request(self, future, topic, text, obj, nodeid=message.NODEID_ANY, flags=0):
+        """Send the request of a future that nothing was sent for yet, as text or as an object; returns it."""
+        task = self.task
+        if task.closed:
+            raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+        msg = self._request(topic, text, obj)
+        msg.nodeid = nodeid
+        if flags & RPC_NORESPONSE:
+            msg.flags = message.FLAG_NORESPONSE
+            future.expect(self, 0)
+        else:
+            if flags & RPC_STREAMING:
+                msg.flags = message.FLAG_STREAMING
+            tag = msg.matchtag = task.new_matchtag()
+            future.expect(self, tag, bool(flags & RPC_STREAMING))
+            task.futures[tag] = future
+        self.kernel.request(msg)
+        return future
+
+    def send_untagged(self, topic, obj):
+        """Send a request with matchtag 0: its responses come to a response watcher (RFC 27)."""
+        self.kernel.request(self._request(topic, None, obj))
+
+    def forward(self, msg):
+        """Send a request message that somebody else has made."""
+        copy = self._request(msg.topic, msg.payload_str, None)
+        copy.matchtag, copy.flags, copy.nodeid = msg.matchtag, msg.flags, msg.nodeid
+        self.kernel.request(copy)
+
+    def _request(self, topic, text, obj):
+        task = self.task
+        msg = Message(message.REQUEST, topic, text, obj)
+        msg.sender = task
+        msg.userid = task.userid
+        msg.rolemask = task.rolemask
+        return msg
+
+    # -- responses -----------------------------------------------------------------------------
+
+    def respond(self, msg, payload=None):
+        """Answer a request; any number of times for a streaming one.
+
+        Raises:
+            TypeError: the payload is not serialisable
+        """
+        self.kernel.respond(msg, msg.response(payload_text(payload)), self.task)
+
+    def respond_object(self, msg, obj=None):
+        """`respond` for builtin services: the object itself goes along, to be read only."""
+        self.kernel.respond(msg, msg.response(None, obj), self.task)
+
+    def respond_error(self, msg, errnum, text=None):
+        """Answer with an error: a POSIX errno and a line for a person."""
+        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)), self.task)
+
+    # -- services, events ------------------------------------------------------------------------
+
+    def service_register(self, name):
+        """Become the holder of service `name`; returns a future that fails with EEXIST if taken."""
+        return self.rpc_object("service.add", {"service": name})
+
+    def event_subscribe(self, topic):
+        """Receive every event whose topic begins with `topic`; waits for the broker's answer."""
+        self.rpc_object("event.subscribe", {"topic": topic}).get()
+
+    # -- watchers: callbacks have the bindings' arguments -----------------------------------------
+
+    def msg_watcher_create(
+        self, callback, type_mask=15, topic_glob="*", args=None, match_tag=0, rolemask=None
+    ):
+        """A watcher that calls ``callback(handle, watcher, msg, args)``."""
+        return watchers.MessageWatcher(
+            self.task,
+            lambda watcher, msg: callback(self, watcher, msg, args),
+            type_mask,
+            topic_glob,
+            rolemask or 0,
+        )
+
+    def timer_watcher_create(self, after, callback, repeat=0.0, args=None):
+        """A watcher that calls ``callback(handle, watcher, revents, args)``; times are seconds."""
+        return watchers.TimerWatcher(
+            self.task,
+            lambda watcher, revents: callback(self, watcher, revents, args),
+            after,
+            repeat,
+        )
+
+    # -- the reactor ---------------------------------------------------------------------------
+
+    def reactor_run(self, reactor=None, flags=0):
+        """Handle messages, timers and the rest until stopped; see `Task.reactor_run`.
+
+        Args:
+            reactor: accepted for the sake of the signature
+
+        Raises:
+            whatever leaves a callback, SystemExit excepted
+        """
+        return self.task.reactor_run(flags)
+
+    def reactor_stop(self, reactor=None):
+        self.task.reactor_stop(0)
+
+    def reactor_stop_error(self, reactor=None):
+        self.task.reactor_stop(-1)
+
+    def get_reactor(self):
+        return self.kernel
+
+    def reactor_now(self, reactor=None):
+        """Seconds since the epoch, as the loop last saw them."""
+        return self.kernel.time
+
+    def stopwatch(self):
+        """Seconds from an arbitrary start, to time a piece of code with.
+
+        Under the virtual clock code takes no time, so that how fast this machine is changes
+        nothing that is decided in the instance.
+        """
+        return self.kernel.time if self.kernel.clock.virtual else time.perf_counter()
+
+    # -- the broker ------------------------------------------------------------------------------
+
+    def log(self, level, text):
+        """Log `text` at a syslog `level` (0..7)."""
+        entry = {"level": level, "name": self.task.log_name, "text": text}
+        self.rpc_object("log.append", entry, RPC_NORESPONSE)
+
+    def attr_get(self, name):
+        """A broker attribute; FileNotFoundError if there is none of that name."""
+        return self.rpc_object("attr.get", {"name": name}).body["value"]
+
+    def conf_get(self, key=None, default=None, update=False):
+        """The configuration, or the value of a dotted `key`, or `default`.
+
+        It is fetched once and kept in the task; `update` fetches it again.
+        """
+        conf = self.task.aux.get("conf")
+        if conf is None or update:
+            conf = self.task.aux["conf"] = self.rpc_object("config.get").get()
+        return conf if key is None else lookup_path(conf, key, default)
+
+    # -- under the bindings ------------------------------------------------------------------------
+
+    @property
+    def handle(self):
+        """Itself: what the bindings call the handle of a handle."""
+        return self
+
+    def about_to_wait(self, future, timeout):
+        """Called before somebody waits for an answer; may raise.
+
+        Args:
+            future: what is waited for
+            timeout (float): seconds; negative: without end
+
+        Returns:
+            float: how long to wait instead
+        """
+        return timeout
+
+    def waited_in_vain(self, future, timeout):
+        """Called when the time is up, with the same arguments; may raise another error than TimeoutError's."""
+
+    def disconnect(self):
+        """Close it: an outside program's connection ends, and a task's requests find nobody any more."""
+        self.task.close()
+        if self.kernel.uplink is not None:
+            self.kernel.uplink.close()
+            self.kernel.dispose()

@@ -1,0 +1,149 @@
+"""An outside program's end of the socket.
+
+`connect` gives the program a kernel of its own with one task, the program itself, and a link that
+carries to the broker every request nothing here answers. Futures, watchers and the reactor are
+thus the same code outside as inside.
+"""
+
+import errno
+import os
+import selectors
+import socket
+import sys
+
+from flux_engine.kernel import message
+from flux_engine.kernel.endpoint import Endpoint
+from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.kernel import Kernel
+from flux_engine.kernel.task import Task
+from flux_engine.kernel.wire import Unpacker, pack
+
+#: Where a system instance would listen: named in the error when FLUX_URI is not set.
+SYSTEM_SOCKET = "/run/flux/local"
+
+
+def connect(url=None):
+    """Open a handle on the instance at `url` (default: FLUX_URI).
+
+    Args:
+        url (str): ``local://PATH``, or ``/``, ``.`` and ``..``: the outermost instance around this
+            one, this one, the one around it
+
+    Raises:
+        OSError: no instance answers there; the text names the socket
+    """
+    if url and url[0] in "/.":
+        return _ancestor(url)
+    if url is None:
+        url = os.environ.get("FLUX_URI") or f"local://{SYSTEM_SOCKET}"
+    scheme, found, path = url.partition("://")
+    if scheme != "local" or not found:
+        raise OSError(errno.ENOENT, f"Unable to find connector name '{scheme}'")
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.connect(path)
+    except FileNotFoundError:
+        raise OSError(errno.ENOENT, f"broker socket {path} was not found") from None
+    except OSError as exc:
+        reason = exc.strerror or str(exc)
+        raise OSError(exc.errno or errno.EINVAL, f"broker socket {path}: {reason}") from None
+    kernel = Kernel()
+    credentials = {}
+    # A client may pose as somebody else, so that what guests may do can be tested.
+    if "FLUX_HANDLE_USERID" in os.environ:
+        credentials["userid"] = int(os.environ["FLUX_HANDLE_USERID"], 0)
+    if "FLUX_HANDLE_ROLEMASK" in os.environ:
+        credentials["rolemask"] = int(os.environ["FLUX_HANDLE_ROLEMASK"], 0)
+    task = Task(kernel, f"client-{os.getpid()}", **credentials)
+    task.log_name = os.path.basename(sys.executable)
+    kernel.uplink = Link(kernel, sock)
+    return Flux(task)
+
+
+def _ancestor(path):
+    """Open a handle on an instance around this one, by a path such as ``..``."""
+    steps = path.strip("/").split("/") if path.strip("/") else []
+    if not {*steps} <= {".", "..", ""}:
+        raise OSError(errno.EINVAL, f"{path}: invalid URI")
+    up = len(steps) - steps.count(".") if path[0] != "/" else None
+    handle = connect()
+    while up != 0:
+        try:
+            uri = handle.attr_get("parent-uri")
+        except FileNotFoundError:
+            break
+        handle = connect(uri)
+        up = up and up - 1
+    return handle
+
+
+class Link(Endpoint):
+    """Takes requests to the broker and brings back what it sends."""
+
+    def __init__(self, kernel, sock):
+        super().__init__(kernel, "broker")
+        self._sock = sock
+        self._unpacker = Unpacker()
+        self._askers = {}
+        self._pid = os.getpid()
+        kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._readable)
+
+    def fileno(self):
+        return self._sock.fileno()
+
+    def receive(self, msg):
+        if self.closed:
+            if msg.type == message.REQUEST and not msg.noresponse:
+                answer = msg.error_response(errno.EPIPE, os.strerror(errno.EPIPE))
+                self.kernel.send(msg.sender, answer)
+            return
+        if msg.type == message.REQUEST and msg.matchtag and not msg.noresponse:
+            self._askers[msg.matchtag] = msg
+        try:
+            self._sock.sendall(pack(msg))
+        except OSError:
+            self._lost()
+
+    def _readable(self, fd, events):
+        try:
+            data = self._sock.recv(1 << 18)
+            messages = self._unpacker.feed(data) if data else []
+        except (OSError, ValueError):
+            data, messages = b"", []
+        if not data:
+            self._lost()
+        for msg in messages:
+            if msg.type == message.RESPONSE:
+                self._answer(msg)
+            else:
+                msg.sender = self
+                for endpoint in list(self.kernel.endpoints.values()):
+                    self.kernel.send(endpoint, msg)
+
+    def _answer(self, msg):
+        asked = self._askers.get(msg.matchtag)
+        if asked is None:
+            return
+        if msg.errnum or not asked.flags & message.FLAG_STREAMING:
+            del self._askers[msg.matchtag]
+        self.kernel.send(asked.sender, msg)
+
+    def close(self):
+        """Close the connection."""
+        # The selector is shared with a child process that this may be the end of.
+        if os.getpid() == self._pid and not self.closed:
+            self.kernel.remove_fd(self._sock.fileno())
+        self._sock.close()
+        self.closed = True
+
+    def _lost(self):
+        """The instance is gone: whoever waits for it learns so."""
+        if self.closed:
+            return
+        kernel = self.kernel
+        self.close()
+        for asked in self._askers.values():
+            kernel.send(
+                asked.sender, asked.error_response(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+            )
+        self._askers.clear()

@@ -1,0 +1,317 @@
+"""The base class of the builtin services.
+
+    class Echo(Service):
+        name = "echo"
+
+        @request("say")                     # topic echo.say
+        def say(self, msg):
+            self.respond(msg, {"text": msg.body["text"]})
+
+A handler that raises `OSError` answers with that error; anything else it raises is logged with its
+traceback and answered EIO, and the service goes on.
+"""
+
+import contextlib
+import errno
+import os
+import traceback
+
+from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_engine.kernel import message
+from flux_engine.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
+from flux_engine.kernel.message import Message
+from flux_engine.kernel.task import GUEST_REFUSED, Task
+from flux_engine.kernel.watchers import MessageWatcher, TimerWatcher
+
+
+class Real:
+    """In a form: a number that is written with a point or an exponent, and nothing else."""
+
+
+#: What a value of a form is called in an error text.
+_NAMES = {
+    int: "an integer",
+    float: "a number",
+    Real: "a real number",
+    str: "a string",
+    bool: "true or false",
+    list: "an array",
+    dict: "an object",
+}
+
+
+class Malformed(OSError):
+    """A payload that is not what its method takes.
+
+    The sender is told ``Protocol error`` and no more, as by a real service; what is wrong stands in the
+    log at debug level.
+    """
+
+    def __init__(self, detail):
+        super().__init__(errno.EPROTO, os.strerror(errno.EPROTO))
+        self.detail = detail
+
+
+def check_form(body, form, topic):
+    """Check a payload at the door.
+
+    Args:
+        body: the payload, None for none, which is no object either
+        form (dict): key -> type or tuple of types; a key that ends with ``?`` may be missing.
+            float also takes an int (`Real` does not), int does not take a bool; ``object`` is any value
+        topic (str): for the text
+
+    Raises:
+        Malformed: what is wrong
+    """
+    if type(body) is not dict:
+        raise Malformed(f"{topic}: the payload must be an object")
+    for key, kinds in form.items():
+        name = key.rstrip("?")
+        if name not in body:
+            if name == key:
+                raise Malformed(f"{topic}: {name!r} is missing")
+            continue
+        if kinds is object:
+            continue
+        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+        kind = type(body[name])
+        if kind is float and Real in kinds:
+            continue
+        if kind not in kinds and not (kind is int and float in kinds):
+            wanted = " or ".join(_NAMES.get(one, "null") for one in kinds)
+            raise Malformed(f"{topic}: {name!r} must be {wanted}")
+
+
+@contextlib.contextmanager
+def refusing():
+    """A ValueError in the block is an error in the request: EINVAL, with its text."""
+    try:
+        yield
+    except ValueError as exc:
+        raise OSError(errno.EINVAL, str(exc)) from None
+
+
+def request(method, guest=False, streaming=False, form=None):
+    """Mark a method as the handler of ``SERVICE.method``.
+
+    Args:
+        method (str): what follows the service name in the topic
+        guest (bool): let other users than the instance owner in
+        streaming (bool or str): a request without the streaming flag is answered EPROTO (RFC 6), with
+            this text if it is one
+        form (dict): what the payload must look like, see `check_form`; without one a payload that is no
+            object counts as none. ``object``: the method takes anything, JSON or not, and looks itself
+    """
+
+    def mark(function):
+        function.__dict__.setdefault("_requests", []).append((method, guest, streaming, form))
+        return function
+
+    return mark
+
+
+#: Sent by a task to itself: what was on its way when it was sent has been handled when it arrives.
+_MARK = Message(message.EVENT, "")
+
+
+class ServiceTask(Task):
+    """A task that hands requests straight to its service's table of methods."""
+
+    def __init__(self, kernel, service):
+        super().__init__(kernel, service.name, self._serve)
+        self.service = service
+        self._deferred = None
+        self._marked = False
+        self._dispatching = False
+
+    def _serve(self):
+        self.service.begin()
+        self.reactor_run()
+
+    def dispatch(self, item):
+        # What is sent while the item is handled is an effect of it, and not waited for.
+        is_last = item is _MARK or not (self.kernel.ready or self.inbox)
+        if item is _MARK:
+            self._marked = False
+        else:
+            self._dispatching = True
+            super().dispatch(item)
+            self._dispatching = False
+        if self._deferred is not None:
+            if is_last:
+                function, self._deferred = self._deferred, None
+                self.guard(function)
+            else:
+                self._mark()
+
+    def defer(self, function):
+        self._deferred = function
+        if not self._dispatching:
+            self._mark()
+
+    def _mark(self):
+        if not self._marked:
+            self._marked = True
+            self.kernel.send(self, _MARK)
+
+    def _dispatch_request(self, msg):
+        entry = self.service.methods.get(msg.topic)
+        if entry is None:
+            super()._dispatch_request(msg)
+            return
+        function, guest, streaming = entry
+        if not guest and not msg.rolemask & message.ROLE_OWNER:
+            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
+        elif streaming and not msg.flags & message.FLAG_STREAMING:
+            text = streaming if isinstance(streaming, str) else os.strerror(errno.EPROTO)
+            self.refuse(msg, errno.EPROTO, text)
+        else:
+            form = self.service.forms.get(msg.topic)
+            if form is not object:
+                try:
+                    if form is not None:
+                        check_form(msg.body, form, msg.topic)
+                    elif not isinstance(msg.body, dict):
+                        msg.drop_payload()
+                except (ValueError, RecursionError) as exc:
+                    self._malformed(msg, Malformed(f"{msg.topic}: {exc}"))
+                    return
+                except Malformed as exc:
+                    self._malformed(msg, exc)
+                    return
+            self.guard(function, msg)
+
+    def guard(self, function, *args):
+        try:
+            function(*args)
+        except Malformed as exc:
+            self._malformed(args[0], exc)
+        except OSError as exc:
+            self._failed(exc.errno or errno.EIO, exc.strerror or str(exc), args)
+        except Exception as exc:  # one bad request must not cost the instance a service
+            lines = traceback.format_exc().rstrip()
+            self.service.log(LOG_ERR, lines)
+            self._failed(errno.EIO, f"{type(exc).__name__}: {exc}", args)
+
+    def _malformed(self, msg, exc):
+        self.service.log(LOG_DEBUG, exc.detail)
+        self.refuse(msg, exc.errno, exc.strerror)
+
+    def _failed(self, errnum, text, args):
+        msg = args[0] if args and isinstance(args[0], Message) else None
+        if msg is None:
+            self.service.log(LOG_ERR, f"{self.name}: {text}")
+        elif msg.type == message.REQUEST:
+            self.refuse(msg, errnum, text)
+
+
+class Service:
+    """A builtin service.
+
+    Args:
+        ctx: the broker's context: ``ctx.kernel``, ``ctx.attrs``, ``ctx.config``, what a real module
+            gets in its welcome message
+        args (tuple of str): module arguments
+
+    Attributes:
+        h (Flux): its handle
+        methods (dict): topic -> (handler, guests allowed, streaming only)
+    """
+
+    name = ""
+    #: further service names it holds
+    also = ()
+
+    def __init__(self, ctx, *args):
+        self.ctx = ctx
+        self.args = args
+        self.kernel = ctx.kernel
+        self.task = ServiceTask(ctx.kernel, self)
+        self.h = Flux(self.task)
+        self.methods = {}
+        self.forms = {}  # topic -> form of its payload
+        for cls in reversed(type(self).__mro__):
+            for attribute, function in vars(cls).items():
+                for method, guest, streaming, form in getattr(function, "_requests", ()):
+                    self.add_method(method, getattr(self, attribute), guest, streaming, form)
+
+    def add_method(self, method, function, guest=False, streaming=False, form=None):
+        """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request`."""
+        for name in (self.name, *self.also):
+            self.methods[f"{name}.{method}"] = (function, guest, streaming)
+            if form is not None:
+                self.forms[f"{name}.{method}"] = form
+
+    def remove_method(self, method):
+        for name in (self.name, *self.also):
+            self.methods.pop(f"{name}.{method}", None)
+            self.forms.pop(f"{name}.{method}", None)
+
+    def start(self):
+        """Register the service names and start answering.
+
+        Raises:
+            FileExistsError: a name is taken
+        """
+        for name in (self.name, *self.also):
+            self.kernel.add_service(name, self.task)
+        self.task.start()
+
+    def begin(self):
+        """Called in the service's own greenlet before it answers anything; may block."""
+
+    def stop(self):
+        """Called when the service is unloaded; its task is closed afterwards."""
+
+    # -- shorthand -------------------------------------------------------------------------------
+
+    def respond(self, msg, obj=None):
+        """Answer; `obj` is not copied, so do not change it afterwards."""
+        self.kernel.respond(msg, msg.response(None, obj), self.task)
+
+    def respond_error(self, msg, errnum, text=None):
+        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)), self.task)
+
+    def rpc(self, topic, obj=None, streaming=False):
+        """Request; `obj` is not copied, so do not change it afterwards."""
+        return self.h.rpc_object(topic, obj, RPC_STREAMING if streaming else 0)
+
+    def notify(self, topic, obj=None):
+        """A request that wants no response."""
+        self.h.rpc_object(topic, obj, RPC_NORESPONSE)
+
+    def publish(self, topic, obj=None):
+        """Publish an event."""
+        self.notify("event.publish", {"topic": topic, "payload": obj or {}})
+
+    def subscribe(self, topic, method):
+        """Have ``method(msg)`` called for events whose topic begins with `topic`."""
+        self.notify("event.subscribe", {"topic": topic})
+        MessageWatcher(
+            self.task, lambda watcher, msg: method(msg), message.EVENT, topic + "*"
+        ).start()
+
+    def log(self, level, text):
+        self.notify("log.append", {"level": level, "name": self.name, "text": text})
+
+    def report(self, exception):
+        """Log the traceback of an exception that has left a callback."""
+        lines = traceback.format_exception(type(exception), exception, exception.__traceback__)
+        self.log(LOG_ERR, "".join(lines).rstrip())
+
+    def defer(self, function):
+        """Call ``function()`` when all messages that are on their way now have been handled.
+
+        One function at a time: a second call before the first came to pass changes nothing if it names the
+        same function. With it a service does once, for all that happened in a turn, what is costly.
+        """
+        self.task.defer(function)
+
+    def now(self):
+        """The time, in seconds since the epoch: the kernel's, never the machine's."""
+        return self.kernel.time
+
+    def timer(self, after, callback, repeat=0.0):
+        """Have ``callback()`` called after `after` seconds; returns the started watcher."""
+        return TimerWatcher(self.task, lambda watcher, revents: callback(), after, repeat).start()

@@ -1,0 +1,243 @@
+"""Watchers: what a reactor calls back for.
+
+They keep the habits of the real ones, odd as some are: a stopped timer goes on with what was left
+of it, ``reset()`` of a running timer does nothing, and a one-shot that fired and is started again
+fires at once.
+"""
+
+import selectors
+
+from flux_engine.kernel import message
+
+POLLIN, POLLOUT, POLLERR = 1, 2, 4
+
+
+class Watcher:
+    """What all watchers share.
+
+    Args:
+        task (Task): whose reactor makes the call
+        callback: ``callback(watcher, revents)``; see the subclass for what the second is
+    """
+
+    #: Whether `reactor_run` counts it among the active ones when it is stopped.
+    counted = True
+
+    @property
+    def holds_reactor(self):
+        """Whether `reactor_run` goes on for its sake."""
+        return self.counted
+
+    def __init__(self, task, callback):
+        self.task = task
+        self.callback = callback
+        self.active = False
+
+    def start(self):
+        if not self.active:
+            self.active = True
+            self.task.watchers.add(self)
+            self._arm()
+        return self
+
+    def stop(self):
+        if self.active:
+            self.active = False
+            self.task.watchers.discard(self)
+            self._disarm()
+        return self
+
+    def destroy(self):
+        """Stop it for good."""
+        self.stop()
+
+    def call(self, revents):
+        """Make the call, if nobody has stopped it since it became due."""
+        if self.active:
+            self.callback(self, revents)
+
+    def _arm(self):
+        raise NotImplementedError
+
+    def _disarm(self):
+        raise NotImplementedError
+
+
+class TimerWatcher(Watcher):
+    """Calls after `after` seconds, then every `repeat`."""
+
+    def __init__(self, task, callback, after, repeat=0.0):
+        super().__init__(task, callback)
+        self.after = after
+        self.repeat = repeat
+        self._left, self._every = float(after), float(repeat)
+        self._entry = None
+
+    def _arm(self):
+        kernel = self.task.kernel
+        self._entry = kernel.add_timer(kernel.time + max(self._left, 0.0), self)
+
+    def _disarm(self):
+        self._left = self._entry[0] - self.task.kernel.time
+        self._entry[2] = None
+        self._entry = None
+
+    def set_times(self, after, repeat):
+        """Have the next `start` wait for `after` seconds; no effect on a running timer."""
+        if not self.active:
+            self._left = after
+            self._every = repeat
+
+    def reset(self, after=None, repeat=None):
+        """Arm a timer that is not running for the full delay; no effect on a running one."""
+        self.set_times(
+            float(self.after if after is None else after),
+            float(self.repeat if repeat is None else repeat),
+        )
+        self.start()
+
+    def expired(self, entry):
+        """The deadline has come; called by the hub."""
+        self.task.post(lambda: self._fire(entry))
+
+    def _fire(self, entry):
+        if self._entry is not entry:
+            return  # stopped, or started anew, since it expired
+        if self._every > 0:
+            self._entry = self.task.kernel.add_timer(entry[0] + self._every, self)
+        else:
+            self.active = False
+            self.task.watchers.discard(self)
+            self._entry = None
+            self._left = 0.0
+        self.callback(self, 0)
+
+
+class LoopWatcher(Watcher):
+    """Called once a turn of the loop; without a callback it only is one of its kind.
+
+    Attributes:
+        kind (str): "prepare", "check" or "idle"
+    """
+
+    kind = ""
+
+    def __init__(self, task, callback=None):
+        super().__init__(task, callback)
+        self._list = getattr(task.kernel, f"{self.kind}_watchers")
+        self._posted = False
+
+    def _arm(self):
+        self._list[self] = None
+
+    def _disarm(self):
+        self._list.pop(self, None)
+
+    def fire(self):
+        """Called by the hub."""
+        if self.callback is not None and not self._posted:
+            self._posted = True
+            self.task.post(self._fire)
+
+    def _fire(self):
+        self._posted = False
+        self.call(0)
+
+
+class PrepareWatcher(LoopWatcher):
+    """Fires before the loop waits."""
+
+    kind = "prepare"
+
+
+class CheckWatcher(LoopWatcher):
+    """Fires when the loop has waited."""
+
+    kind = "check"
+
+
+class IdleWatcher(LoopWatcher):
+    """Keeps the loop from waiting, and fires at the end of each turn."""
+
+    kind = "idle"
+
+
+class FDWatcher(Watcher):
+    """Calls with POLL bits while `fd` is ready."""
+
+    def __init__(self, task, callback, fd, events):
+        super().__init__(task, callback)
+        self.fd = fd
+        self.events = events
+        self._posted = False
+
+    def _arm(self):
+        wanted = 0
+        if self.events & POLLIN:
+            wanted |= selectors.EVENT_READ
+        if self.events & POLLOUT:
+            wanted |= selectors.EVENT_WRITE
+        self.task.kernel.add_fd(self.fd, wanted or selectors.EVENT_READ, self._ready)
+
+    def _disarm(self):
+        self.task.kernel.remove_fd(self.fd)
+
+    def _ready(self, fd, mask):
+        if not self._posted:
+            self._posted = True
+            revents = (POLLIN if mask & selectors.EVENT_READ else 0) | (
+                POLLOUT if mask & selectors.EVENT_WRITE else 0
+            )
+            self.task.post(lambda: self._fire(revents))
+
+    def _fire(self, revents):
+        self._posted = False
+        self.call(revents)
+
+
+class SignalWatcher(Watcher):
+    """Calls for each signal of a number."""
+
+    def __init__(self, task, callback, signum):
+        super().__init__(task, callback)
+        self.signum = signum
+        self._undo = None
+
+    def _arm(self):
+        self._undo = self.task.kernel.add_signal(
+            self.signum, lambda signum: self.task.post(lambda: self.call(0))
+        )
+
+    def _disarm(self):
+        self._undo()
+
+
+class MessageWatcher(Watcher):
+    """Calls with each message that matches.
+
+    Args:
+        type_mask (int): message types, as bits
+        topic_glob (str): glob(7) pattern of topics
+        rolemask (int): roles besides the owner whose requests are let in; 0: the owner only
+    """
+
+    counted = False
+    holds_reactor = True
+
+    def __init__(self, task, callback, type_mask, topic_glob="*", rolemask=0):
+        super().__init__(task, callback)
+        self.type_mask = type_mask
+        self.topic_glob = topic_glob
+        self.rolemask = rolemask
+        self.started = 0
+
+    def _arm(self):
+        self.started = next(self.task.kernel.serial)
+        self.task.add_message_watcher(self)
+
+    def _disarm(self):
+        self.task.remove_message_watcher(self)
+
+    def allows(self, msg):
+        """Whether the sender's role may make this request (RFC 12)."""
+        return bool(msg.rolemask & (message.ROLE_OWNER | self.rolemask))

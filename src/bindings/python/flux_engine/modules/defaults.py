@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The requests every module answers without any code of its own (RFC 5).
+
+``NAME.ping`` (guests too), ``NAME.debug``, ``NAME.rusage``, ``NAME.stats-get``, ``NAME.stats-clear``, ``NAME.config-reload``,
+``NAME.disconnect`` and ``NAME.shutdown``. A module's own handler for one of them comes first.
+"""
+
+import errno
+import os
+import resource
+
+from flux_engine.kernel import message
+from flux_engine.kernel.task import DEBUG_FLAGS
+
+_RUSAGE = "maxrss ixrss idrss isrss minflt majflt nswap inblock oublock msgsnd msgrcv nsignals nvcsw nivcsw".split()
+
+
+def ping(task, msg):
+    """The payload comes back, with what the module saw of the request."""
+    try:
+        body = msg.body
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        number = errno.ENOMEM if isinstance(body, list) else errno.EPROTO
+        raise OSError(number, os.strerror(number))
+    route = "!".join(uuid[-8:] for uuid in (msg.sender.uuid, task.uuid))
+    return {
+        **body,
+        "route": route,
+        "userid": msg.userid,
+        "rolemask": msg.rolemask,
+        "rank": 0 if msg.nodeid == message.NODEID_ANY else msg.nodeid,
+    }
+
+
+def debug(task, msg):
+    """``{op: setbit|clrbit|set|clr, flags}`` -> ``{flags}``: change the debug word, tell what it is now."""
+    body = msg.body or {}
+    op, flags = body.get("op"), body.get("flags", 0)
+    word = task.aux.get(DEBUG_FLAGS, 0)
+    if not isinstance(flags, int) or flags < 0:
+        raise OSError(errno.EPROTO, f"{msg.topic}: flags must be a number, not {flags!r}")
+    if op == "setbit":
+        word |= flags
+    elif op == "clrbit":
+        word &= ~flags
+    elif op == "set":
+        word = flags
+    elif op == "clr":
+        word = 0
+    else:
+        raise OSError(errno.EPROTO, f"{msg.topic}: op={op!r}: expected setbit, clrbit, set or clr")
+    task.aux[DEBUG_FLAGS] = word
+    return {"flags": word}
+
+
+def rusage(task, msg):
+    """What getrusage(2) says: of the whole process, in which all modules live."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    result = {"utime": usage.ru_utime, "stime": usage.ru_stime}
+    result.update((key, getattr(usage, "ru_" + key)) for key in _RUSAGE)
+    return result
+
+
+def stats(task, msg):
+    """What a module says that keeps no statistics: how many messages, which are not counted here."""
+    none = dict.fromkeys(("request", "response", "event", "control"), 0)
+    return {"tx": none, "rx": none}
+
+
+def nothing(task, msg):
+    return None
+
+
+#: method -> (function of task and message that returns the payload, guests allowed)
+METHODS = {
+    "ping": (ping, True),
+    "debug": (debug, False),
+    "rusage": (rusage, False),
+    "stats-get": (stats, True),
+    "stats-clear": (nothing, False),
+    "config-reload": (nothing, False),
+    "disconnect": (nothing, True),
+}
+
+
+def attach(service):
+    """Give a builtin service the requests it has no handler for."""
+    for method, (function, guest) in METHODS.items():
+        if f"{service.name}.{method}" not in service.methods:
+            service.add_method(method, _handler(service, function), guest)
+    # What is no object is for `ping` to refuse.
+    service.forms.setdefault(f"{service.name}.ping", object)
+    service.add_method("shutdown", lambda msg: _shutdown(service))
+
+
+def _shutdown(service):
+    try:
+        service.stop()
+    finally:
+        service.task.reactor_stop(0)
+
+
+def _handler(service, function):
+    return lambda msg: service.respond(msg, function(service.task, msg))

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Broker modules written in Python: how the file is executed, and what its end means.
+
+A module runs as a task of the instance's kernel. On a real host it is a process of its own; what
+that shows to the outside (names, texts, errno of a failed start) is kept.
+"""
+
+import errno
+import os
+import sys
+import traceback
+import types
+
+from flux_engine.kernel import message
+from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.task import GUEST_REFUSED, Task
+from flux_engine.modules import defaults
+
+#: The program that runs a Python module on a real host; its name is part of the error texts.
+LOADER = "module-python-exec"
+
+
+class LoaderExit(Exception):
+    """The module's file could not be executed, or it ended the process: an exit code."""
+
+    def __init__(self, code):
+        super().__init__(f"loader ({LOADER}) exited with exit code {code}")
+
+
+class ModuleTask(Task):
+    """The task of one Python module.
+
+    Args:
+        kernel (Kernel): the kernel
+        name (str): the module's name
+        path (str): its file
+        args (tuple of str): its arguments
+
+    Attributes:
+        on_running: None, or ``on_running(task)``, called when it first signals that it is up
+    """
+
+    def __init__(self, kernel, name, path, args):
+        super().__init__(kernel, name, self._main)
+        self.path = path
+        self.args = args
+        self.on_running = None
+        self.running = False
+        (kernel.module_handle or Flux)(self)
+
+    def _main(self):
+        entry = _load_entry(self.path)
+        handle = self.handle
+        if self.kernel.module_handle is None:
+            from _flux.module import module_handle
+
+            handle = module_handle(handle)
+        try:
+            if isinstance(entry, type):
+                entry(handle, *self.args).run()
+            else:
+                entry(handle, *self.args)
+        except SystemExit as exc:
+            code = exc.code
+            if isinstance(code, str):
+                print(code, file=sys.stderr)
+                code = 1
+            if code:
+                raise LoaderExit(code) from None
+
+    def close(self):
+        super().close()
+        if self.kernel.module_handle is None:
+            from _flux.module import forget_futures
+
+            forget_futures(self)
+
+    def set_running(self):
+        """The module is up; later calls change nothing."""
+        if not self.running:
+            self.running = True
+            if self.on_running is not None:
+                self.on_running(self)
+
+    def reactor_run(self, flags=0):
+        self.set_running()
+        return super().reactor_run(flags)
+
+    def _dispatch_request(self, msg):
+        if self._matching(msg):
+            super()._dispatch_request(msg)
+            return
+        service, _, method = msg.topic.partition(".")
+        if service == self.name and method == "shutdown" and not msg.is_guest:
+            self.reactor_stop(0)
+        elif service == self.name and method in defaults.METHODS:
+            self._default(msg, *defaults.METHODS[method])
+        else:
+            super()._dispatch_request(msg)
+
+    def _default(self, msg, function, guest):
+        if not guest and not msg.rolemask & message.ROLE_OWNER:
+            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
+            return
+        try:
+            answer = function(self, msg)
+        except OSError as exc:
+            self.refuse(msg, exc.errno, exc.strerror)
+        else:
+            self.kernel.respond(msg, msg.response(None, answer), self)
+
+
+def _load_entry(path):
+    """Execute the file; return its entry point: ``mod_main`` or a BrokerModule class.
+
+    The module is not entered in ``sys.modules``, and its name is what the real loader makes of the
+    file's: both can be noticed by the code in it, and code that works here must work there.
+    """
+    module = types.ModuleType(os.path.basename(path).rstrip(".py"))
+    module.__file__ = path
+    try:
+        with open(path, "rb") as stream:
+            code = compile(stream.read(), path, "exec", dont_inherit=True)
+        exec(code, module.__dict__)  # running the file is what loading a module means
+    except (Exception, SystemExit) as exc:
+        if isinstance(exc, SystemExit):
+            raise LoaderExit(exc.code if isinstance(exc.code, int) else 1) from None
+        print_traceback(exc, path)
+        raise LoaderExit(1) from None
+    from flux.brokermod import resolve_entry_point
+
+    try:
+        return resolve_entry_point(module)
+    except ValueError as exc:
+        print(f"flux-{LOADER}.py: {path}: {exc}", file=sys.stderr, flush=True)
+        raise LoaderExit(1) from None
+
+
+def print_traceback(exc, path=None):
+    """Print the traceback of an exception from module code, from the module's file on."""
+    tb = exc.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename != path:
+        tb = tb.tb_next
+    traceback.print_exception(
+        type(exc), exc, tb or (None if isinstance(exc, SyntaxError) else exc.__traceback__)
+    )
+    sys.stderr.flush()
+
+
+def failure_of(exc, path):
+    """Tell what the end of a module by `exc` means, and print what its process would have printed.
+
+    Returns (errnum, text) for the log and the load command.
+    """
+    if isinstance(exc, LoaderExit):
+        return errno.EIO, str(exc)
+    if isinstance(exc, OSError):
+        number = exc.errno or errno.ECONNRESET
+        return number, os.strerror(number)
+    if isinstance(exc, ValueError):
+        print(f"{os.path.basename(path)}: {exc}", file=sys.stderr, flush=True)
+        return errno.EINVAL, os.strerror(errno.EINVAL)
+    print_traceback(exc, path)
+    return errno.ECONNRESET, os.strerror(errno.ECONNRESET)

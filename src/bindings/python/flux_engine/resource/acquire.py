@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The ``resource.acquire`` stream (RFC 28): one holder, exact deltas."""
+
+import errno
+import os
+
+from flux_engine.formats import idset
+
+
+class AcquireStream:
+    """What the one holder of the stream has been told.
+
+    Args:
+        service (Service): answers on its behalf
+        patience (float): seconds that the holder has to hear of ranks that went down
+
+    Attributes:
+        told (Allocations): the resources as the holder knows them, for whoever checks what it gives away; None before
+        request (Message): the holder's request, or None
+        muted (bool): nothing more is sent (the instance ends)
+    """
+
+    def __init__(self, service, patience=1.0):
+        self.service = service
+        self.patience = patience
+        self.told = None
+        self.request = None
+        self.muted = False
+        self._ranks = []  # bounds: what is in `resources` and has not been shrunk
+        self._up = []
+
+    def open(self, msg, R, ranks, up):
+        """Answer an acquire request with the whole state.
+
+        Arguments: R (dict), ranks (bounds of R), up (bounds).
+
+        Raises:
+            OSError: EBUSY, somebody holds the stream
+        """
+        if self.request is not None:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        self.request = msg
+        self._ranks = ranks
+        self._up = idset.intersect(up, ranks)
+        # Not before a scheduler is there: it takes the bindings, which a broker need not have imported.
+        from flux.resource.allocations import Allocations
+
+        self.told = Allocations(R)
+        self.told.set_up(idset.encode(self._up))
+        self.service.respond(msg, {"resources": R, "up": idset.encode(self._up)})
+
+    def close(self, sender):
+        """`sender` has gone; returns whether it was the holder."""
+        if self.request is None or self.request.sender is not sender:
+            return False
+        self.request = None
+        return True
+
+    def update(self, up, gone=(), properties=None, expiration=None):
+        """Tell the holder what has changed since it was last told, if anything.
+
+        Arguments: up (bounds), all ranks available now; gone (bounds), ranks that are not coming
+        back; properties (dict), ``{"property-add"|"property-remove": {NAME: bounds}}``; expiration
+        (seconds since the epoch, or None for no change).
+        """
+        if self.request is None or self.muted:
+            return
+        shrink = idset.intersect(gone, self._ranks)
+        self._ranks = idset.difference(self._ranks, shrink)
+        up = idset.intersect(up, self._ranks)
+        became_up = idset.difference(up, self._up)
+        # A rank that goes for good is always in "down" too, even one that was down before (RFC 28).
+        became_down = idset.union(idset.difference(self._up, up), shrink)
+        self._up = up
+        self.told.set_up(idset.encode(up), self.service.kernel.time + self.patience)
+        answer = self._properties(properties or {})
+        for key, bounds in (("up", became_up), ("down", became_down), ("shrink", shrink)):
+            if bounds:
+                answer[key] = idset.encode(bounds)
+        if expiration is not None:
+            answer["expiration"] = expiration
+        if answer:
+            self.service.respond(self.request, answer)
+
+    def _properties(self, changes):
+        answer = {}
+        for key, table in changes.items():
+            known = {name: idset.intersect(bounds, self._ranks) for name, bounds in table.items()}
+            known = {name: idset.encode(bounds) for name, bounds in known.items() if bounds}
+            if known:
+                answer[key] = known
+        return answer
+
+
+def property_changes(old, new):
+    """Return the ``properties`` argument of `AcquireStream.update` that leads from `old` to `new`.
+
+    Both are dicts of property name to bounds.
+    """
+    add = {name: idset.difference(bounds, old.get(name, [])) for name, bounds in new.items()}
+    remove = {name: idset.difference(bounds, new.get(name, [])) for name, bounds in old.items()}
+    return {
+        "property-remove": {name: bounds for name, bounds in remove.items() if bounds},
+        "property-add": {name: bounds for name, bounds in add.items() if bounds},
+    }

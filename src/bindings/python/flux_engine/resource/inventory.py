@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The resource inventory: a checked R (RFC 20) and the questions the resource service asks of it.
+
+An Inventory does not change; what changes the inventory makes a new one. Sets of ranks are lists
+of bounds as in `flux_engine.formats.idset`.
+"""
+
+from flux_engine.formats import hostlist, idset
+from flux_engine.formats.rset import RSet
+
+
+class Inventory:
+    """The resources of an instance.
+
+    Args:
+        R (dict): an RFC 20 resource set, version 1. It is kept, not copied.
+        may_be_empty (bool): R is what is left of a whole one, perhaps nothing
+
+    Attributes:
+        R (dict): as given
+        ranks (list): bounds of its ranks
+        hosts (list of str): host of each rank, in rank order
+        properties (dict): property name -> bounds
+
+    Raises:
+        ValueError: R is not valid; the text names the path of the first problem
+    """
+
+    def __init__(self, R, may_be_empty=False):
+        if not isinstance(R, dict):
+            raise ValueError("R: expected an object")
+        self._set = RSet(R)
+        if not may_be_empty:
+            _check_whole(R["execution"])
+        self.R = R
+        self.ranks = idset.from_ids(self._set.have)
+        self.hosts = self._set.host_names()
+        self.properties = {
+            name: idset.from_ids(members) for name, members in self._set.properties.items()
+        }
+
+    def __len__(self):
+        return len(self.hosts)
+
+    @property
+    def expiration(self):
+        """End of the whole resource set, seconds since the epoch; 0 if it has none."""
+        return self.R["execution"].get("expiration", 0)
+
+    def host(self, rank):
+        """Return the host name of `rank`, which must be in the inventory."""
+        return self._set.hosts[rank]
+
+    def nodelist(self, bounds):
+        """Return the hosts of some ranks as a hostlist, in rank order."""
+        return hostlist.encode([self.host(rank) for rank in idset.members(bounds)])
+
+    def ranks_of_hosts(self, names):
+        """Return the bounds of all ranks on the hosts `names`.
+
+        Raises:
+            ValueError: a host is not there; the text lists all such hosts
+        """
+        wanted = set(names)
+        missing = wanted.difference(self.hosts)
+        if missing:
+            raise ValueError(
+                "invalid hosts: " + hostlist.encode([n for n in names if n in missing])
+            )
+        return idset.from_ids(rank for rank, host in self._set.hosts.items() if host in wanted)
+
+    def restrict(self, bounds):
+        """Return an R with only those of `bounds` that are in the inventory, without ``scheduling``."""
+        part = self._set.select(self._set.members(bounds))
+        part.scheduling = None
+        return part.to_dict()
+
+    def without(self, bounds):
+        """Return the Inventory that is left when the ranks in `bounds` go; it may be empty."""
+        if not idset.intersect(bounds, self.ranks):
+            return self
+        R = self.restrict(idset.difference(self.ranks, bounds))
+        if "scheduling" in self.R:
+            R["scheduling"] = self._cut_scheduling(bounds)
+        return Inventory(R, may_be_empty=True)
+
+    def _cut_scheduling(self, bounds):
+        """R's ``scheduling`` without the ranks in `bounds`.
+
+        It is nobody's business but its writer's, except that TreePool's names ranks, and is refused
+        if they are not those of R. They may still be the enclosing instance's, so that only their
+        order counts (RFC 49).
+        """
+        scheduling = self.R["scheduling"]
+        if not self.has_topology:
+            return scheduling
+        try:
+            named = [idset.decode(entry["ranks"]) for entry in scheduling["children"]]
+            every = []
+            for ranks in named:
+                every = idset.union(every, ranks)
+            own = list(idset.members(every))
+            left = idset.from_ids(
+                own[i]
+                for i, rank in enumerate(idset.members(self.ranks))
+                if not idset.intersect([rank, rank + 1], bounds)
+            )
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+            return scheduling  # not what we think it is: its reader will say so
+        children = [
+            {**entry, "ranks": idset.encode(idset.intersect(ranks, left))}
+            for entry, ranks in zip(scheduling["children"], named)
+            if idset.intersect(ranks, left)
+        ]
+        return {**scheduling, "children": children}
+
+    @property
+    def has_topology(self):
+        """Whether R has a topology for TreePool."""
+        scheduling = self.R.get("scheduling")
+        writer = scheduling.get("writer") if isinstance(scheduling, dict) else None
+        return isinstance(writer, str) and writer.partition(":")[0] == "TreePool"
+
+    def with_properties(self, properties):
+        """Return the Inventory with exactly the `properties` (name -> bounds); empty ones are left out."""
+        execution = {k: v for k, v in self.R["execution"].items() if k != "properties"}
+        text = {name: idset.encode(b) for name, b in properties.items() if b}
+        if text:
+            execution["properties"] = text
+        return Inventory({**self.R, "execution": execution}, may_be_empty=True)
+
+    def with_expiration(self, expiration):
+        """Return the Inventory that ends at `expiration`, seconds since the epoch (0: never).
+
+        Raises:
+            ValueError: not a time, or before the start time
+        """
+        return Inventory({**self.R, "execution": {**self.R["execution"], "expiration": expiration}})
+
+
+def _check_whole(execution):
+    """What R may leave out elsewhere, and not here."""
+    if not execution["R_lite"]:
+        raise ValueError("execution.R_lite: expected an array with at least one entry")
+    for i, entry in enumerate(execution["R_lite"]):
+        if "core" not in entry["children"]:
+            raise ValueError(f"execution.R_lite[{i}].children.core: missing")
+    if "nodelist" not in execution:
+        raise ValueError("execution.nodelist: expected an array of hostlists")

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The state of the resources: what there is, and which of it may be used.
+
+Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).
+"""
+
+from flux_engine.formats import constraint, hostlist, idset
+
+#: What the ``overwrite`` of a drain event does to ranks that are drained already.
+KEEP, REASON, ALL = 0, 1, 2
+
+
+class DrainTable:
+    """The drained ranks of an inventory; sets of ranks are bounds (see `inventory`).
+
+    Attributes:
+        ranks (list): bounds of all drained ranks
+    """
+
+    def __init__(self):
+        self.ranks = []
+        self._info = {}  # rank -> (timestamp, reason)
+
+    def drain(self, bounds, timestamp, reason, overwrite=KEEP):
+        """Drain ranks.
+
+        Arguments: bounds; timestamp (seconds since the epoch); reason (str or None); overwrite, for
+        ranks that are drained already: KEEP leaves them as they are, but for a reason that was not
+        given yet, REASON replaces the reason, ALL the time too.
+        """
+        for rank in idset.members(bounds):
+            former = self._info.get(rank)
+            if former is None or overwrite == ALL:
+                self._info[rank] = (timestamp, reason)
+            elif overwrite == REASON or former[1] is None:
+                self._info[rank] = (former[0], reason)
+        self.ranks = idset.union(self.ranks, bounds)
+
+    def undrain(self, bounds):
+        """Undrain ranks; those that are not drained are ignored."""
+        for rank in idset.members(idset.intersect(bounds, self.ranks)):
+            del self._info[rank]
+        self.ranks = idset.difference(self.ranks, bounds)
+
+    def explained(self):
+        """The bounds of the ranks drained with a reason."""
+        return idset.from_ids(rank for rank, (_, reason) in self._info.items() if reason)
+
+    def status(self):
+        """Return ``{IDSET: {"timestamp", "reason"}}``, ranks drained alike in one entry."""
+        groups = {}
+        for rank in sorted(self._info):
+            groups.setdefault(self._info[rank], []).append(rank)
+        return {
+            idset.text(ranks): {"timestamp": timestamp, "reason": reason or ""}
+            for (timestamp, reason), ranks in groups.items()
+        }
+
+
+class ResourceState:
+    """Inventory, drained, excluded and offline ranks of an instance.
+
+    Args:
+        size (int): broker ranks of the instance. Ranks of the inventory beyond have no broker and
+            count as online.
+
+    Attributes:
+        base (Inventory): as defined
+        view (Inventory): what a scheduler sees: base without the ranks excluded at start
+        drains (DrainTable)
+        joined, forced_offline (list): broker ranks that are there; ranks taken away by command
+        excluded (list): by configuration at start
+    """
+
+    def __init__(self, size):
+        self.size = size
+        self.base = None
+        self.view = None
+        self.drains = DrainTable()
+        self.joined = []
+        self.forced_offline = []
+        self.excluded = []
+
+    def define(self, inventory, config):
+        """Take over a new inventory and what the configuration says about it.
+
+        Raises:
+            ValueError: ``resource.exclude`` names what is not there
+        """
+        excluded = []
+        table = config.get("resource", {})
+        if isinstance(table, dict) and "exclude" in table:
+            excluded = targets(table["exclude"], inventory, "resource.exclude: ")
+        self.base = inventory
+        self.excluded = excluded
+        self._forget_ranks()
+
+    def replace(self, inventory):
+        """The same ranks, or fewer, with other properties or times."""
+        self.base = inventory
+        self._forget_ranks()
+
+    def _forget_ranks(self):
+        """Nothing is kept of ranks that are not in the inventory any more."""
+        ranks = self.base.ranks
+        self.drains.undrain(idset.difference(self.drains.ranks, ranks))
+        self.excluded = idset.intersect(self.excluded, ranks)
+        self.forced_offline = idset.intersect(self.forced_offline, ranks)
+        self.view = self.base.without(self.excluded)
+
+    @property
+    def online(self):
+        """Bounds of the inventory's ranks that are there."""
+        there = idset.union(self.joined, [self.size, idset.MAX_ID + 1])
+        return idset.difference(idset.intersect(self.base.ranks, there), self.forced_offline)
+
+    @property
+    def up(self):
+        """Bounds of the ranks that may be used: online, not drained, not excluded."""
+        return idset.difference(idset.difference(self.online, self.drains.ranks), self.excluded)
+
+    def with_property(self, name, bounds, add):
+        """Return the Inventory in which these ranks have (or lack) property `name`.
+
+        Raises:
+            ValueError: not a name a property can have here
+        """
+        constraint.check_property(name)
+        properties = dict(self.base.properties)
+        former = properties.get(name, [])
+        properties[name] = idset.union(former, bounds) if add else idset.difference(former, bounds)
+        return self.base.with_properties(properties)
+
+
+def targets(text, inventory, where=""):
+    """Return the bounds that an idset of ranks or a hostlist stands for.
+
+    Raises:
+        ValueError: it is neither, or names what is not in the inventory
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"{where}expected an idset or a hostlist")
+    try:
+        bounds = idset.decode(text)
+    except ValueError:
+        try:
+            return inventory.ranks_of_hosts(hostlist.decode(text))
+        except ValueError as exc:
+            raise ValueError(f"{where}invalid targets: {exc}") from None
+    if not bounds:
+        raise ValueError(f"{where}idset is empty")
+    if idset.difference(bounds, inventory.ranks):
+        raise ValueError(f"{where}idset is out of range")
+    return bounds
