@@ -11,7 +11,7 @@ from typing import TextIO
 
 
 @contextlib.contextmanager
-def new_file(path: str, newline: str | None = None) -> Iterator[TextIO]:
+def new_file(path: str | os.PathLike[str], newline: str | None = None) -> Iterator[TextIO]:
     """A text file to write; it is put in place when the ``with`` ends, unless that raises.
 
     A reader finds either the old file or the new one, never a part. The name of the file that is
@@ -20,12 +20,13 @@ def new_file(path: str, newline: str | None = None) -> Iterator[TextIO]:
     written as it is.
 
     Args:
-        path (str): the file
+        path (str or os.PathLike): the file
         newline (str): as ``open`` takes it
 
     Raises:
         OSError: it cannot be written; its ``filename`` is `path`
     """
+    path = os.fspath(path)
     try:
         if path.startswith("/dev/"):
             with open(path, "w", encoding="utf-8", newline=newline) as stream:
