@@ -41,10 +41,18 @@ def _matchtag(msg):
     return msg.matchtag
 
 
+def _same_client(notice, msg):
+    """Whether a disconnect notice is about the sender of a request (RFC 6)."""
+    return notice.sender is msg.sender and (
+        bool(notice.rolemask & message.ROLE_OWNER) or notice.userid == msg.userid
+    )
+
+
 functions(
     {
         "const char *flux_msg_typestr (int type)": lambda type: message.TYPE_NAMES.get(type, "unknown"),
         "bool flux_msg_has_payload (const flux_msg_t *msg)": lambda msg: msg.payload_str is not None,
+        "bool flux_disconnect_match (const flux_msg_t *msg1, const flux_msg_t *msg2)": _same_client,
         "int flux_msg_set_userid (flux_msg_t *msg, uint32_t id)": lambda msg, id: setattr(msg, "userid", id),
         "int flux_msg_set_rolemask (flux_msg_t *msg, uint32_t mask)": lambda msg, mask: setattr(msg, "rolemask", mask),
     }

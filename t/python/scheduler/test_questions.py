@@ -2,7 +2,9 @@
 """Answering a little at a time: turns, order, failures, and long lists."""
 
 import errno
+import gc
 import json
+import weakref
 
 import pytest
 from peers import Client, R, Rig, jobspec
@@ -205,6 +207,33 @@ def test_while_questions_come_they_are_read_and_not_answered():
     assert len(log) == 3, "what has come first is answered all the same, a slice in so many turns"
     handle.turn()
     assert len(log) == 6, "nothing came"
+
+
+def test_nothing_holds_a_question_that_was_refused():
+    """Its payload may be large, and who collects cycles comes late."""
+    handle, refused = Handle(), []
+    answering = Answering(handle, lambda: 0.0)
+
+    def check(msg):
+        raise ValueError("too large")
+
+    def serve(msg, function):
+        try:
+            function()
+        except ValueError as exc:
+            refused.append(str(exc))
+
+    msg = Message(9999, 2)
+    here = weakref.ref(msg)
+    gc.disable()
+    try:
+        answering.answer(msg, lambda payload, caller: iter(()), check, serve)
+        del msg
+        handle.turn()
+        handle.turn()
+        assert refused == ["too large"] and here() is None
+    finally:
+        gc.enable()
 
 
 def test_questions_of_a_client_that_has_disconnected_are_forgotten():

@@ -195,6 +195,8 @@ class Answering:
                 raise error
 
             serve(msg, raise_it)
+            # The frames in it hold the payload, and `raise_it` holds the error.
+            error.__traceback__ = None
 
         def done(answer: str) -> None:
             serve(msg, lambda: self._handle.respond(msg, answer))
