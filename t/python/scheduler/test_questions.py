@@ -32,8 +32,12 @@ class Handle:
         return self
 
     def reset(self, after=None):
-        assert after == 0.0
+        assert after >= 0.0
+        self.after = after
         self.armed += 1
+
+    def stop(self):
+        self.armed = 0
 
     def turn(self):
         assert self.armed == 1
@@ -100,6 +104,27 @@ def test_no_more_than_a_slice_in_a_turn_however_many_ask(work):
         handle.turn()
         assert len([one for one in log if isinstance(one, tuple)]) - before <= 3
     assert [one for one in log if isinstance(one, str)] == [f'{{"name": "{n}"}}' for n in "abc"]
+
+
+def test_one_that_rests_stops_no_other_of_its_user(work):
+    handle, log, ask = work
+
+    def rests(after):
+        log.append(("rests", after))
+        yield after
+        return {"name": "rested"}
+
+    answering = handle.callback.__self__
+    for _ in range(2):
+        answering.begin(rests(1e9), log.append, log.append, 0)
+    ask("a", 1)
+    handle.turn()
+    assert log == [("rests", 1e9), ("rests", 1e9), ("a", 0), '{"name": "a"}']
+    assert handle.after > 1e8
+    ask("b", 1)
+    assert handle.after == 0.0
+    handle.turn()
+    assert log[-1] == '{"name": "b"}'
 
 
 def test_one_that_fails_stops_no_other(work):

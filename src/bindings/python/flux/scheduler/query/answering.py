@@ -168,6 +168,7 @@ class Answering:
         self._open: dict[int, deque[_Question]] = {}
         self._timer = handle.timer_watcher_create(0.0, self._turn)
         self._armed = False
+        self._rests = False  # whether the timer is armed for later than at once
         self._came = False  # whether a question came since the last turn
         self._turns_of_reading = 0
 
@@ -239,6 +240,9 @@ class Answering:
             msg (Message): the request
         """
         self._open.setdefault(userid, deque()).append(_Question(steps, done, failed, msg))
+        if self._rests:  # all others do
+            self._timer.stop()
+            self._armed = False
         self._arm()
 
     def forget(self, notice: Any) -> None:
@@ -258,10 +262,12 @@ class Answering:
         if self._open and not self._armed:
             self._armed = True
             first = min(one.until for some in self._open.values() for one in some)
-            self._timer.reset(after=max(0.0, first - self._stopwatch()))
+            after = max(0.0, first - self._stopwatch())
+            self._rests = after > 0.0
+            self._timer.reset(after=after)
 
     def _turn(self, *_: Any) -> None:
-        self._armed = False
+        self._armed = self._rests = False
         came, self._came = self._came, False
         if came and self._turns_of_reading < MAX_TURNS_OF_READING:
             self._turns_of_reading += 1
@@ -298,7 +304,7 @@ class Answering:
         """The first user whose first question need not wait, or another of his then; None: all
         questions have to."""
         for userid, some in self._open.items():
-            for _ in some:
+            for _ in range(len(some)):
                 if some[0].until <= now:
                     return userid
                 some.rotate(-1)
