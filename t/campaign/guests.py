@@ -34,8 +34,9 @@ PING_S = 0.05
 #: Seconds in which a request is answered.
 ANSWER_SECONDS = 30.0
 SIZES = (1, 1000, 100000, 1000000, 10000000, 50000000)
-#: Requests of one flood.
+#: Requests of one flood, and seconds in which one is read and refused.
 FLOOD = 5000
+READ_S = 50e-6
 TOPICS = (
     "sched.when sched.explain sched.windows sched.plan sched.stats sched.reservations sched.limits sched.preempt"
     " sched.preemptions sched.reserve sched.unreserve sched.alloc sched.free sched.cancel sched.prioritize sched.expiration"
@@ -264,7 +265,8 @@ def run(seed, seconds, only):
     too_long = [
         f"a wait of {took:.3f} s for {shape} of {size} bytes to {topic}"
         for (topic, shape, size), took in worst.items()
-        if took > MAX_STALL_S + TRANSPORT_S_PER_BYTE * size
+        if took
+        > MAX_STALL_S + TRANSPORT_S_PER_BYTE * size + (FLOOD * READ_S if shape == "flood" else 0)
     ]
     for (topic, shape, size), took in worst.items():
         entry = figures.setdefault(shape, {"requests": 0, "stall": 0.0, "by": None})
