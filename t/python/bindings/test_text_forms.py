@@ -2,7 +2,7 @@
 
 import pytest
 
-from flux_engine.formats import hostlist, idset
+from flux_engine.formats import fsd, hostlist, idset
 
 ROUND_TRIP = {
     "": "",
@@ -31,6 +31,11 @@ def test_idset(text):
 def test_what_is_not_an_idset_is_refused(text):
     with pytest.raises(ValueError):
         idset.decode(text)
+
+
+def test_a_duration_that_no_number_holds_is_refused():
+    with pytest.raises(ValueError):
+        fsd.parse("1e308d")
 
 
 def test_the_greatest_set_costs_no_more_than_a_small_one():
