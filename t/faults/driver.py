@@ -71,12 +71,14 @@ class Driver:
         tree (bool): resources with a topology, so that the pool is a TreePool
         args (tuple of str): the module's arguments
         preempting (bool): jobs name queues, and those of standby end for others
+        estimates (int): how many pending jobs are told when they start: some ten milliseconds for each change
     """
 
-    def __init__(self, scheduler, tree=False, args=(), preempting=False):
+    def __init__(self, scheduler, tree=False, args=(), preempting=False, estimates=0):
         self.scheduler = scheduler
         self.tree = tree
         self.args = args
+        self.estimates = estimates
         #: the configuration, and what steps have added to it
         self.config = {**({} if tree else CONFIG), **(PREEMPTION if preempting else {})}
         resources = {"R": topology_R()} if tree else {}
@@ -334,7 +336,7 @@ class Driver:
         self.watch.scheduler_gone()
         doomed = self.crash_in is not None
         try:
-            self.instance.load_module(self.scheduler, *self.args)
+            self.instance.load_module(self.scheduler, *self.args, f"estimate-depth={self.estimates}")
         except OSError as exc:
             if not doomed:
                 raise Violation(f"{self.scheduler} did not load: {exc}") from exc

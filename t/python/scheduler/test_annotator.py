@@ -6,7 +6,7 @@ import random
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.scheduler import annotator, policy
+from flux.scheduler import annotator
 from flux.scheduler.policies import Backfill, Fifo
 
 
@@ -58,9 +58,8 @@ def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
 def crowded(monkeypatch, pending, most):
     """Jobs of whole nodes that wait for one another; the first `most` of them are told an expected start."""
     monkeypatch.setattr(annotator, "QUIET_TIME_S", 0.0)
-    monkeypatch.setattr(policy, "MAX_JOBS_ESTIMATED", most)
     rig = Rig(R(4, 2))
-    rig.load(Backfill, "queue-depth=unlimited", "log-level=err")
+    rig.load(Backfill, "queue-depth=unlimited", "log-level=err", f"estimate-depth={most}")
     for jobid in range(1, pending + 2):
         rig.alloc(jobid, jobspec(4, cores=2, duration=100))
     return rig

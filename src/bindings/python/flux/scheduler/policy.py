@@ -63,9 +63,6 @@ if TYPE_CHECKING:
 ESTIMATE_INTERVAL_S = 0.1
 ESTIMATE_REST = 9.0
 
-#: Jobs whose starts are estimated, from the head of the queue.
-MAX_JOBS_ESTIMATED = 4096
-
 
 def describe(facts: dict[str, Any]) -> str | None:
     """Why a job is pending, in its user's terms.
@@ -122,7 +119,8 @@ class PolicyScheduler(Scheduler):
     Args:
         h: the Flux handle
         *args (str): module arguments; beyond those of `Scheduler`, ``reason-depth=N``: how many
-            pending jobs are told why they wait (default 32, 0: none)
+            pending jobs are told why they wait (default 32, 0: none); ``estimate-depth=N``: how many are
+            told when they start (default 4096)
 
     Attributes:
         admission (AdmissionControl): the admission rules, and the jobs they have deferred
@@ -142,6 +140,9 @@ class PolicyScheduler(Scheduler):
 
     #: How many pending jobs, from the head of the queue, are told why they wait.
     reason_depth = 32
+
+    #: How many pending jobs, from the head of the queue, are told when they start.
+    estimate_depth = 4096
 
     #: Whether it is time, or was, to read what an earlier scheduler has stored.
     _reads_state = False
@@ -205,12 +206,19 @@ class PolicyScheduler(Scheduler):
         self.add_rule(self.wait_limits)
         self._passes.completed = self.wait_limits.pass_completed
         self._site_policy = RulesInForce(self, self._errors, RULES, after=self._reservations)
-        for value in self.take_argument("reason-depth"):
+        self.reason_depth = self._take_depth("reason-depth", self.reason_depth)
+        self.estimate_depth = self._take_depth("estimate-depth", self.estimate_depth)
+
+    def _take_depth(self, name: str, default: int) -> int:
+        """Take a number of pending jobs out of the arguments."""
+        depth = default
+        for value in self.take_argument(name):
             if not (value.isascii() and value.isdigit()):
                 raise ValueError(
-                    f"reason-depth={value!r} is invalid: expected a number of jobs, 0 for none"
+                    f"{name}={value!r} is invalid: expected a number of jobs, 0 for none"
                 )
-            self.reason_depth = int(value)
+            depth = int(value)
+        return depth
 
     def take_argument(self, name: str) -> list[str]:
         """Take ``name=value`` out of the arguments nobody has taken yet.
@@ -814,6 +822,8 @@ class PolicyScheduler(Scheduler):
 
         A generator that yields after each job, and seconds where it has to wait.
         """
+        if not self.estimate_depth:
+            return
         wait = self._estimates_not_before - self.now()
         if wait > 0:
             self._annotator.ask_for_forecast(wait)
@@ -822,13 +832,13 @@ class PolicyScheduler(Scheduler):
             return
         rest = ESTIMATE_INTERVAL_S
         try:
-            answer = yield from self._projections.ask("estimates", most=MAX_JOBS_ESTIMATED)
+            answer = yield from self._projections.ask("estimates", most=self.estimate_depth)
             rest = max(rest, ESTIMATE_REST * answer["took"])
             starts = dict(answer["starts"])
             if answer["denied"]:
                 # Who is to be given up is told when it would have started.
                 more = yield from self._projections.ask(
-                    "estimates", most=MAX_JOBS_ESTIMATED, patient=True
+                    "estimates", most=self.estimate_depth, patient=True
                 )
                 rest += ESTIMATE_REST * more["took"]
                 waiting = set(answer["denied"])

@@ -612,7 +612,8 @@ class Backfill(PolicyScheduler):
         is_earlier = (
             expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
         )
-        if self._annotator.is_wanted and (kind == "planned" or is_earlier):
+        is_projected = self._annotator.is_wanted and self.estimate_depth > 0
+        if is_projected and (kind == "planned" or is_earlier):
             self._note_promise(job, when, kind)
         else:
             self.show_estimate(job, when, kind)
