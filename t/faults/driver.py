@@ -336,7 +336,9 @@ class Driver:
         self.watch.scheduler_gone()
         doomed = self.crash_in is not None
         try:
-            self.instance.load_module(self.scheduler, *self.args, f"estimate-depth={self.estimates}")
+            self.instance.load_module(
+                self.scheduler, *self.args, f"estimate-depth={self.estimates}"
+            )
         except OSError as exc:
             if not doomed:
                 raise Violation(f"{self.scheduler} did not load: {exc}") from exc
