@@ -40,6 +40,8 @@ Beside that:
     reading messages, module arguments, and the class of the pool
 ``misspelled``
     methods of a policy that nobody calls
+``projection``
+    what happens next: the scheduler itself, forked and played forward (a package)
 ``query``, ``command``
     the answers for ``flux sched``, and the command itself (packages)
 ``reservations``
