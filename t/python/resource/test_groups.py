@@ -129,7 +129,7 @@ def test_a_plan_finds_the_first_rack_that_comes_free(promised):
     assert plan.ranks_of(4) == (0b1111 if promised else 0b11110000)
     assert plan.advance(4) == (1500.0 if promised else 1300.0)
     # What is promised is one rack; the other may be used.
-    assert plan.would_get(request_of(pool, nodes=1, slots=4, duration=50), 1000.0) is not None
+    assert plan.earliest(request_of(pool, nodes=1, slots=4, duration=50)) == 1000.0
 
 
 def test_the_promise_is_kept_whatever_is_started_beside_it():

@@ -191,6 +191,42 @@ def test_questions_that_come_while_a_child_works_share_the_next():
     assert {answer["start"] for answer in answers} == {answers[0]["start"]}
 
 
+def test_users_take_turns(monkeypatch):
+    monkeypatch.setattr(fork, "QUESTIONS_PER_CHILD", 2)
+    rig = full()
+    projections = Projections(rig.sched, waits=False)
+    asked = {}
+    for user, number in ((0, 0), (7, 0), (7, 1), (7, 2), (8, 0)):
+        caller = Owner()
+        caller.userid = user
+        steps = projections.ask("newcomer", jobspec=small(), caller=caller, priority=None)
+        next(steps)
+        asked[user, number] = steps
+    answered = []
+    while len(answered) < len(asked):
+        for key, steps in asked.items():
+            if key not in answered:
+                try:
+                    next(steps)
+                except StopIteration:
+                    answered.append(key)
+        time.sleep(0.002)
+    assert answered[0] == (0, 0)
+    assert set(answered[1:3]) == {(7, 0), (8, 0)} and answered[3:] == [(7, 1), (7, 2)]
+
+
+def test_a_question_of_a_client_that_has_left_is_not_answered():
+    rig = full()
+    projections = Projections(rig.sched, waits=False)
+    asked = {"jobspec": small(), "caller": OWNER, "priority": None}
+    first, left = projections.ask("newcomer", **asked), projections.ask("newcomer", **asked)
+    next(first)
+    next(left)
+    left.close()
+    assert finish(first)["start"] is not None
+    assert projections._waiting == [] and projections.count == 1
+
+
 def test_a_child_that_hangs_is_ended(monkeypatch):
     class Hangs(Fifo):
         def order(self, job):

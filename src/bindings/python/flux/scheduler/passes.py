@@ -378,12 +378,6 @@ class Passes:
             else:
                 self._arm_forecast(self.forecasts)
 
-    @property
-    def forecast_follows(self) -> bool:
-        """Whether a pass has come to its end since the forecast under way began, so that another
-        will follow it."""
-        return self._forecast_again
-
     def _begin(self) -> Any:
         self._seen = self.events
         return self.schedule()

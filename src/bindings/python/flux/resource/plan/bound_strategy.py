@@ -349,11 +349,6 @@ class BoundStrategy(Strategy):
     def next_change(self, request: ResourceRequest, time: float) -> float:
         return min([p.start for p in self.promises.values() if p.start > time], default=inf)
 
-    def ranks_at(self, request: ResourceRequest, start: float, end: float) -> int | None:
-        trial = self.copy()
-        trial.frozen = self.frozen
-        return trial.promises[0].ranks if trial.reserve(0, request, start, end) else None
-
     def stale(self, now: float) -> list[int]:
         lost = [jobid for jobid in self.promises if not self.keeps(jobid, now)]
         self._sound = self._sound or not lost

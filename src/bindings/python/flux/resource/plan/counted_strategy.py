@@ -224,9 +224,6 @@ class CountedStrategy(Strategy):
     def next_change(self, request: ResourceRequest, time: float) -> float:
         return self._find(request)[0].next_change(time)
 
-    def ranks_at(self, request: ResourceRequest, start: float, end: float) -> int | None:
-        return None
-
     def stale(self, now: float) -> list[int]:
         lines: dict[UnitKind, CountTimeline | CompiledTimeline] = {}
         moves = self._new_moves()  # none moves: the lines are thrown away

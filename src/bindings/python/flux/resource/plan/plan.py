@@ -33,7 +33,6 @@ from flux.resource.plan.bound_strategy import BoundStrategy
 from flux.resource.plan.claims import LAST
 from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.plan.promise import length_of
-from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.jobid import job_text
 
 if TYPE_CHECKING:
@@ -335,28 +334,6 @@ class Plan:
             KeyError: the job has no promise.
         """
         return self._strategy.promises[jobid].ranks
-
-    def would_get(self, request: ResourceRequest, start: float) -> int | None:
-        """The ranks that a request would be given at a time at which it fits.
-
-        Args:
-            start (float): now, or what ``earliest()`` said.
-
-        Returns:
-            A mask; None where ranks are chosen only then.
-        """
-        strategy = self._strategy_for(request)
-        now = self._pool.clock()
-        end = max(start, now) + length_of(request)
-        if start > now:
-            if self.claims is not None and request.claimant is not None:
-                closed = self.claims.closed(request.claimant, start, end, strategy.promises)
-                beside = self.claims.beside(request, closed)
-                return None if beside is None else strategy.ranks_at(beside, start, end)
-            return strategy.ranks_at(request, start, end)
-        limited = self._beside_claims(request, None)
-        placed = None if limited is None else strategy.place(limited, now, end)
-        return None if placed is None else selected_ranks(placed[0])
 
     def stale(self) -> list[int]:
         """Jobs whose promise cannot be kept any more.

@@ -99,9 +99,6 @@ class Strategy(ABC):
         """The first moment after a time at which ``count()`` may become another; infinity: none."""
 
     @abstractmethod
-    def ranks_at(self, request: ResourceRequest, start: float, end: float) -> int | None:
-        """The ranks that a promise for a span would be bound to; None if it would be to none."""
-
     @abstractmethod
     def stale(self, now: float) -> list[int]:
         """Ids of the jobs whose promises cannot be kept any more, in the order of promises."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Seconds after which a child is killed for each question that it has, whatever it does.
 KILLED_AFTER_S = 5 * PLAY_SECONDS
 
+#: Questions that one child answers, so that a user does not wait for all of another's.
+QUESTIONS_PER_CHILD = 16
+
 #: Seconds between two looks whether a child has answered.
 LOOK_S = 0.005
 
@@ -92,12 +95,16 @@ class Projections:
         """
         question = Question(method, **arguments)
         self._waiting.append(question)
-        while question.answer is None:
-            if question.error is not None:
-                raise ProjectionFailed(question.error)
-            self._go_on()
-            if question.answer is None and question.error is None:
-                yield LOOK_S
+        try:
+            while question.answer is None:
+                if question.error is not None:
+                    raise ProjectionFailed(question.error)
+                self._go_on()
+                if question.answer is None and question.error is None:
+                    yield LOOK_S
+        finally:
+            if question in self._waiting:  # whoever asked has left
+                self._waiting.remove(question)
         return question.answer
 
     def stop(self) -> None:
@@ -114,8 +121,20 @@ class Projections:
         if self._pid:
             self._read()
 
+    def _take_questions(self) -> list[Question]:
+        """Take the questions of the next child out of those that wait: users take turns."""
+        before: dict[Any, int] = {}  # questions of a user so far
+        turns = []
+        for number, question in enumerate(self._waiting):
+            user = getattr(question.arguments.get("caller"), "userid", None)
+            turns.append((before.get(user, 0), number))
+            before[user] = before.get(user, 0) + 1
+        taken = [self._waiting[number] for _, number in sorted(turns)[:QUESTIONS_PER_CHILD]]
+        self._waiting = [one for one in self._waiting if one not in taken]
+        return taken
+
     def _fork(self) -> None:
-        self._asked, self._waiting = self._waiting, []
+        self._asked = self._take_questions()
         began = time.monotonic()
         read_end, write_end = os.pipe()
         try:
@@ -132,7 +151,7 @@ class Projections:
         if pid == 0:
             _play(self._policy, self._asked, write_end)
         os.close(write_end)
-        os.set_blocking(read_end, self._waits)
+        os.set_blocking(read_end, False)
         self._pid, self._pipe, self._text = pid, read_end, b""
         self._began = time.monotonic()
         self._next_fork = self._began + (0.0 if self._waits else REST * (self._began - began))
@@ -142,8 +161,9 @@ class Projections:
         deadline = self._began + KILLED_AFTER_S * len(self._asked)
         while True:
             if self._waits:
-                select.select([self._pipe], [], [], max(0.0, deadline - time.monotonic()))
-                os.set_blocking(self._pipe, False)
+                poll = select.poll()
+                poll.register(self._pipe, select.POLLIN)
+                poll.poll(1000 * max(0.0, deadline - time.monotonic()))
             try:
                 part = os.read(self._pipe, 1 << 16)
             except BlockingIOError:

@@ -5,7 +5,7 @@ job, and lent to the jobs of the group."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount, take
@@ -233,14 +233,6 @@ class ActiveWindows:
         self._note_inside(job.jobid, entry.name, end, window)
         plan.note_started(job.jobid)
         return alloc
-
-    def has_room(self, entry: ReservationState, request: Any) -> bool:
-        """Whether a job of the group would fit inside now."""
-        if entry.placeholder is None:
-            return False
-        pool = self._host.resources
-        ranks = pool.held_ranks(entry.placeholder)
-        return pool.fits_on(request, ranks, ignoring=entry.placeholder)
 
     def held_inside(self, entry: ReservationState) -> int:
         """Mask of the ranks that the group's jobs hold which were started inside."""
