@@ -24,6 +24,9 @@ KILLED_AFTER_S = 5 * PLAY_SECONDS
 #: Questions that one child answers, so that a user does not wait for all of another's.
 QUESTIONS_PER_CHILD = 16
 
+#: By how much a child gives way to other processes: the scheduler and its broker go first.
+NICENESS = 10
+
 #: Seconds between two looks whether a child has answered.
 LOOK_S = 0.005
 
@@ -149,7 +152,7 @@ class Projections:
             self._fail(f"cannot fork: {exc.strerror}")
             return
         if pid == 0:
-            _play(self._policy, self._asked, write_end)
+            _play(self._policy, self._asked, write_end, 0 if self._waits else NICENESS)
         os.close(write_end)
         os.set_blocking(read_end, False)
         self._pid, self._pipe, self._text = pid, read_end, b""
@@ -201,9 +204,10 @@ class Projections:
 # -- the child's side ------------------------------------------------------------------------------
 
 
-def _play(policy: PolicyScheduler, questions: list[Question], pipe: int) -> None:
+def _play(policy: PolicyScheduler, questions: list[Question], pipe: int, niceness: int) -> None:
     """Answer questions, and end this process; all but the last in children of their own."""
     try:
+        os.nice(niceness)
         gc.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
