@@ -212,7 +212,8 @@ def test_users_take_turns(monkeypatch):
                     answered.append(key)
         time.sleep(0.002)
     assert answered[0] == (0, 0)
-    assert set(answered[1:3]) == {(7, 0), (8, 0)} and answered[3:] == [(7, 1), (7, 2)]
+    # Two questions of one child are answered in the same turn, in either order.
+    assert set(answered[1:3]) == {(7, 0), (8, 0)} and set(answered[3:]) == {(7, 1), (7, 2)}
 
 
 def test_a_question_of_a_client_that_has_left_is_not_answered():
