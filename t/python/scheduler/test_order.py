@@ -191,7 +191,7 @@ def promises_agree(sched):
     plan = sched.current_plan()
     assert {job.jobid for job in promised} == {key for key in plan.promises() if key >= 0}
     assert all(sched.pending(job.jobid) is job for job in promised)
-    assert all(list(jobs) == sorted(jobs) for jobs in sched.blocked._jobs.values())
+    assert all(list(line) == sorted(line) for line in sched._backlog.lines.values())
 
 
 @pytest.mark.parametrize(

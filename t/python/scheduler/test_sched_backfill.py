@@ -508,13 +508,13 @@ def test_nothing_is_kept_of_jobs_that_have_left():
     for jobid in range(3, 60):
         rig.alloc(jobid, jobspec(1, nodes=1 + jobid % 4, cores=4, duration=100 + jobid))
     rig.settle()
-    assert len(rig.sched.blocked) == 4  # one speaks for all of its shape
+    assert len(rig.sched._backlog.groups) == 4  # by shape
     rig.prioritize((5, 30), (6, 3))
     for jobid in range(2, 60):
         rig.cancel(jobid)
     rig.settle()
-    assert len(rig.sched.blocked) == len(rig.sched.promises) == 0
-    assert not rig.sched.blocked._jobs
+    backlog = rig.sched._backlog
+    assert len(rig.sched.promises) == len(backlog.groups) == len(backlog.lines) == 0
 
 
 def test_a_promise_that_comes_due_in_vain_keeps_its_place():

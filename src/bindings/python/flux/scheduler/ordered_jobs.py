@@ -71,20 +71,20 @@ class OrderedJobs:
         """The job behind all others. IndexError: there is none."""
         return self._blocks[-1][-1][2]
 
-    def since(self, order: Any, jobid: int) -> Iterator[PendingJob]:
-        """The jobs from a place on, in order; none may come or leave meanwhile."""
-        place = (order, jobid)
+    def since(self, place: tuple[Any, int]) -> Iterator[PendingJob]:
+        """The jobs from a place, ``(order, job id)``, on, in order; none may come or leave
+        meanwhile."""
         begin = self._block(place)
         for number in range(begin, len(self._blocks)):
             block = self._blocks[number]
             for index in range(bisect_left(block, place) if number == begin else 0, len(block)):
                 yield block[index][2]
 
-    def index(self, job: PendingJob) -> int:
-        """How many jobs are before `job`, which is there.  O(blocks)."""
-        place = (job.order, job.jobid)
-        at = self._block(place)
-        return sum(map(len, self._blocks[:at])) + bisect_left(self._blocks[at], place)
+    def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
+        """The first job from a place on, or of all; None: there is none."""
+        if not self.count:
+            return None
+        return self.first if place is None else next(self.since(place), None)
 
     def add(self, entry: Entry) -> int:
         """Put in a job with its place (`entry_of`).
@@ -141,8 +141,8 @@ class OrderedJobs:
         return max(0, bisect_left(self._blocks, [(order, jobid + 1)]) - 1)
 
 
-class Alike(OrderedJobs):
-    """The jobs in a backlog that have one signature.
+class JobGroup(OrderedJobs):
+    """The jobs in a backlog that have one signature, and no promise.
 
     Each block knows the shortest limit in it: to find the next job with a limit below some value
     takes a look at each block in between, and at the jobs of one or two.
@@ -150,16 +150,18 @@ class Alike(OrderedJobs):
     Attributes:
         signature: of all of them
         family: of the signature (`Backlog.family_of`)
+        ranks (int): mask of the ranks for which these jobs and others wait for each other
         request: that of one of them, which those of the others are like but for their durations
         count (int): how many there are
     """
 
-    __slots__ = ("signature", "family", "request", "_shortest", "_left")
+    __slots__ = ("signature", "family", "ranks", "request", "_shortest", "_left")
 
     def __init__(self, signature: Any, family: Hashable) -> None:
         super().__init__()
         self.signature = signature
         self.family = family
+        self.ranks = 0
         self.request: Any = None
         # Of each block no job has a shorter limit; in a block without jobs infinity. One with this
         # limit may have left, which is found out when a shorter one is next looked for in vain:
@@ -183,24 +185,19 @@ class Alike(OrderedJobs):
             self._left[at] = True
         return at
 
-    def after(self, order: Any, jobid: int, limit: float | None, epoch: int) -> PendingJob | None:
-        """The first job, from a place in the queue on, with a limit below `limit`, or any if that is
-        None, that was not examined in an epoch and has no answer."""
+    def shorter_since(self, place: tuple[Any, int] | None, limit: float) -> PendingJob | None:
+        """The first job from a place on, or of all, with a limit below `limit` seconds; None: there is
+        none."""
         blocks, shortest = self._blocks, self._shortest
-        if limit is not None and len(blocks) == 1 and shortest[0] >= limit:
-            return None
-        place = (order, jobid)
-        begin = self._block(place) if blocks[0][0] < place else 0
+        begin = 0 if place is None or len(blocks) == 1 else self._block(place)
         for number in range(begin, len(blocks)):
-            if limit is None or shortest[number] < limit:
+            if shortest[number] < limit:
                 block = blocks[number]
-                if number == begin:
-                    first = bisect_left(block, place)
-                    block = block[first:] if first else block
+                if number == begin and place is not None and block[0] < place:
+                    block = block[bisect_left(block, place) :]
                 for _, _, job in block:
-                    if job.examined_epoch < epoch and (limit is None or job.limit < limit):
-                        if not job.request.finalized:
-                            return job
+                    if job.limit < limit:
+                        return job
                 if self._left[number]:
                     self._find_shortest(number)
         return None

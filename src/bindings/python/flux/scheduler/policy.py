@@ -88,7 +88,7 @@ def signature_of(request: Any, marks: Any) -> Any:
         marks: what admission rules have to tell of it; None: nothing
     """
     shape = getattr(request, "shape", None)
-    return shape if marks is None else (shape, marks)
+    return shape if marks is None or shape is None else (shape, marks)
 
 
 def _answered_by(
@@ -710,6 +710,11 @@ class PolicyScheduler(Scheduler):
         self._requests.take_out(job.request)
         job.request.deny(note)
         self._request_schedule()
+
+    def start_schedule(self) -> None:
+        # A pass over a backlog goes on with whatever has happened meanwhile.
+        if not (self._passes.main.active and isinstance(self._backlog, Backlog)):
+            super().start_schedule()
 
     def events_seen(self) -> int:
         """A number that grows with every event that a pass follows."""

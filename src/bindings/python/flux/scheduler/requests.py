@@ -290,15 +290,15 @@ class PendingJob:
         "place",  # where the job was seen last in the heap
         "next_order",  # what `order` will be when the heap is put in order
         "queued",  # whether the job is in the `Backlog`, and not parked
-        "examined_epoch",  # the epoch of the `Backlog` in which the job was found blocked
+        "examined",  # whether it was, since it came in or something happened to it alone
         # What the job has in common with all that are refused together: the shape of its request,
-        # and the signatures of the admission rules. None: nothing that is known.
+        # and the signatures of the admission rules. None: not known yet.
         "signature",
         "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
+        "tried",  # a number that a policy gave it when it was found blocked; -1: it was not
         "_size",  # see `size`; -1: not asked for yet
-        # Resources are promised to this job, so what was found of other jobs of its signature says
-        # nothing about it.
-        "exempt",
+        # Resources are promised to this job, so it is not found among the others of its signature.
+        "promised",
         "demoted",  # whether it goes behind all that are not, whatever their priority
         # Whether a rule has kept it apart since it got its priority: others were promised starts in the
         # meantime, which it respects.
@@ -319,11 +319,12 @@ class PendingJob:
         self._priority = priority
         self.place = 0
         self.queued = False
-        self.examined_epoch = 0
+        self.examined = False
         self.signature: Any = None
         self.limit = -1.0
         self._size = -1
-        self.exempt = False
+        self.promised = False
+        self.tried = -1
         self.demoted = False
         self.was_deferred = False
         self.t_submit = t_submit

@@ -21,8 +21,8 @@ file with a class derived from one of them, and ``mod_main``::
         ShortestFirst(h, *args).run()
 
 Read ``fifo`` first: it is one method. ``backfill`` is one pass, job by job; which job has which
-promise is kept in ``promise_book``, which blocked jobs it need not look at is known to
-``lack_of_room``, and where a promise fits is found by `flux.resource.plan`.
+promise is kept in ``promise_book``, which jobs need no look is found by `flux.scheduler.walk`, and
+where a promise fits by `flux.resource.plan`.
 ``ranked`` and ``bounded`` are the passes that go by ranks, with promises to heads and with a latest
 start for every job; the formulas of ranks are in ``ranks``.
 

@@ -25,15 +25,16 @@ from flux.scheduler.admission import JobDeferred
 from flux.scheduler.annotator import ESTIMATE_GRAIN_S
 from flux.scheduler.disclosure import behind
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
+from flux.scheduler.ordered_jobs import JobGroup
 from flux.scheduler.policies.bounded import LatestStartPasses
-from flux.scheduler.policies.lack_of_room import LackOfRoom
-from flux.scheduler.policies.promise_book import BlockedByRanks, PromiseBook
+from flux.scheduler.policies.promise_book import PromiseBook
 from flux.scheduler.policies.ranked import RankedPasses
 from flux.scheduler.policies.ranks import RANKS, Formula, function_of_file, usable
 from flux.scheduler.policy import PolicyScheduler, describe
 from flux.scheduler.queue import Backlog
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.room_index import RoomIndex
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -48,9 +49,6 @@ PROMISE_EFFORT = 12
 MIN_IN_A_ROW = 8
 ROW_EFFORT = 128
 STAYING_PART = 0.1
-
-#: Signatures of jobs that may be left out of passes at a time; some may be of jobs that have left.
-MAX_ASLEEP = 1 << 14
 
 #: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
 #: ended then.
@@ -154,14 +152,17 @@ class Backfill(PolicyScheduler):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
             self.guarantee = value
         self.take_ranks()
-        self.promises = PromiseBook()
-        self.blocked = BlockedByRanks()
-        self._lack = LackOfRoom()
-        self._backlog.exempt_jobs = lambda: self.promises.in_order
-        self._backlog.family_of = self.admission.family_of
+        backlog = self._backlog
+        backlog.family_of = self.admission.family_of
+        if self.ranked is None:
+            backlog.rooms = RoomIndex(lambda: self.resources.impl)
+        self.promises = self._new_promises()
         self._promise_timer: Timer | None = None
-        # What had changed of promises and blocked jobs when the first of these were looked at last.
-        self._promisable_seen = -1
+        self._updates = 0  # of ranks
+
+    def _new_promises(self, drops: int = 0) -> PromiseBook:
+        by_queue = self.ranked is None
+        return PromiseBook(self._backlog.set_promised if by_queue else None, drops)
 
     def take_profile(self) -> None:
         """Put the arguments that ``profile=`` stands for before all others, which so count more."""
@@ -277,6 +278,8 @@ class Backfill(PolicyScheduler):
         super()._pool_made()
         if self.ranked is not None:
             self.ranked.load()
+        elif self.promises_limit and self.resources.can("plan"):
+            self._backlog.ranks_of = self.queue_order.turn_of
 
     def _by(self, formula: Formula, job: PendingJob) -> float:
         submit = job.t_submit
@@ -318,19 +321,42 @@ class Backfill(PolicyScheduler):
         if self.ranked is not None:
             yield from self.ranked.schedule()
             return
-        self.rouse_relieved()
-        if self.guarantee == "kept":
-            for job in self.promises.due(self.now()):
-                self.examine(job)
-                self.rouse_promisable()
-        for candidate in self._backlog.to_examine(self.now):
+        for candidate in self._backlog.to_examine(self.now, self):
             if candidate is None:
                 yield None
             else:
                 self.use_current_plan()
                 self.examine(candidate)
-                self.rouse_promisable()
         self.wake_when_due()
+
+    # -- who is examined (`flux.scheduler.walk.PromisedJobs`) ---------------------------------------
+
+    @property
+    def drops(self) -> int:
+        return self.promises.drops
+
+    def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
+        return self.promises.first_since(place)
+
+    def due(self) -> list[PendingJob]:
+        return self.promises.due(self.now()) if self.guarantee == "kept" else []
+
+    def groups_with_room(self) -> list[JobGroup] | None:
+        # A rule that sets jobs apart which do not fit has to be asked about each.
+        rooms = self._backlog.rooms
+        return None if rooms is None or self.admission.parts_jobs else rooms.with_room()
+
+    def may_be_promised(self, job: PendingJob) -> bool:
+        """Whether fewer jobs ahead than `promises_limit` have one for ranks that this job could
+        want, and none ahead of it still waits for one."""
+        if self.promises_limit is None:
+            return True
+        ranks = self.queue_order.turn_of(job)
+        return self.promises.count_before(
+            job, self.queue_order.turn_of
+        ) < self.promises_limit and not self._backlog.is_behind_another(job, ranks)
+
+    # -- one job -----------------------------------------------------------------------------------
 
     def use_current_plan(self) -> None:
         """Go on with another plan if the one of this pass has become void, since a job that started
@@ -353,59 +379,15 @@ class Backfill(PolicyScheduler):
             self.wait(job)
 
     def is_blocked_still(self, job: PendingJob) -> bool:
-        """Whether it is certain, by a quick look, that a job without a promise that was blocked when
-        it was examined last waits on: it cannot start, and has no promise to come."""
-        if job not in self.blocked or self.admission.engaged:
+        """Whether it is certain, by a quick look, that a job without a promise that was examined before
+        waits on: it cannot start, and has no promise to come."""
+        if job.tried != self._updates or job.promised or self.admission.engaged:
             return False
         too_long = self.plan.too_long(job.resource_request)
-        if job.limit < too_long or self.may_have_promise(job):
+        if job.limit < too_long or too_long == inf or self.may_be_promised(job):
             return False
         self._backlog.block(job, alike=True, limit=too_long)
-        if too_long <= 0:
-            self.may_sleep(job)
         return True
-
-    def may_sleep(self, job: PendingJob) -> None:
-        """Leave a blocked job without a promise, and those behind it that ask for the same, out of
-        passes if too little is free for them, until that changes or a promise can be made to it."""
-        if len(self._lack) >= MAX_ASLEEP:
-            self.rouse_all()
-        if (
-            self.guarantee == "kept"
-            and not self.admission.engaged
-            and job in self.blocked
-            and self._lack.note(job.signature, job.resource_request.shape, self.plan.pool)
-        ):
-            self._backlog.sleep(job)
-
-    def rouse_relieved(self) -> None:
-        """Have jobs examined again for which there is room now."""
-        if self.admission.engaged:
-            self.rouse_all()
-        else:
-            for signature in self._lack.relieved(self.plan.pool):
-                self._backlog.rouse(signature)
-            self.rouse_promisable()
-
-    def rouse_promisable(self) -> None:
-        """Have the first of the blocked jobs that want the same ranks examined again, if it can be
-        promised something now: that makes itself felt to no job behind it before."""
-        if self._lack and self.blocked.changes + self.promises.changes != self._promisable_seen:
-            for job in self.blocked.firsts():
-                if job.signature in self._lack and self.may_have_promise(job):
-                    self.rouse(job.signature)
-            self._promisable_seen = self.blocked.changes + self.promises.changes
-
-    def rouse(self, signature: Any) -> None:
-        """Have the jobs of a signature examined again."""
-        self._lack.drop(signature)
-        self._backlog.rouse(signature)
-
-    def rouse_all(self) -> None:
-        """Have all jobs examined again."""
-        if self._lack:
-            self._lack.clear()
-            self._backlog.rouse_all()
 
     def has_come(self, job: PendingJob) -> bool:
         """Whether the time of a promised job has come, or its promise is open.
@@ -427,7 +409,6 @@ class Backfill(PolicyScheduler):
         self.restore_open(open_ones)
         if when is None or when <= self.now():
             return True
-        self._backlog.block(job)
         self.show_promise(job, when)
         return False
 
@@ -435,7 +416,6 @@ class Backfill(PolicyScheduler):
         """Have a job wait on whose promise an admission rule needs where it is; False: none does."""
         if not self.is_pinned(job):
             return False
-        self._backlog.block(job)
         self.show_promise(job, self.promises.when(job))
         return True
 
@@ -470,7 +450,8 @@ class Backfill(PolicyScheduler):
         if moved and moved[-1][1] <= self.now():
             looked.pop()
             moved.pop()
-        backlog.block_row(job, looked)
+        if looked:
+            backlog.skip_promised(looked[-1])
         if self.shows_changes:
             for other, when in moved:
                 self.show_promise(other, when)
@@ -545,7 +526,7 @@ class Backfill(PolicyScheduler):
         """
         others = [other for other in self.promises.after(job) if self.shares_ranks(job, other)]
         if job not in self.promises:
-            if not others or job.was_deferred or not self.may_have_promise(job):
+            if not others or job.was_deferred or not self.may_be_promised(job):
                 return False
             for other in others:
                 self.revoke(other)
@@ -562,45 +543,31 @@ class Backfill(PolicyScheduler):
         """A job cannot start now: promise it a time, if it is its turn."""
         if self.facts.waits_for_down_ranks(job.resource_request):
             self.revoke(job)
-            self.blocked.drop(job)
-            self._backlog.block(job)
             self._backlog.park(job)
             return
         if job in self.promises:
             if self.promises.when(job) is None:
                 self.renew_open(job)
-        elif self.may_have_promise(job):
+        elif self.may_be_promised(job):
             self.promise(job, self.plan.earliest(job.resource_request))
-        else:
-            self.blocked.add(job, self.ranks_of(job))
-        alike = job not in self.promises
+        if job in self.promises:
+            return
         limit, full = inf, False
-        if alike and self.admission.engaged:
+        if self.admission.engaged:
             # Where there is no room, it does not matter whose job it is that asks for the same.
             full = bool(self.admission.taking_away) and not self.plan.has_free(job.resource_request)
-        elif alike:
+        else:
+            job.tried = self._updates
             limit = self.plan.too_long(job.resource_request)
-        self._backlog.block(job, alike, limit, family=full)
-        if alike and limit <= 0:
-            self.may_sleep(job)
+        self._backlog.block(job, True, limit, family=full)
 
     # -- promises ----------------------------------------------------------------------------------
-
-    def may_have_promise(self, job: PendingJob) -> bool:
-        """Whether fewer jobs ahead than `promises_limit` have one for ranks that this job could
-        want, and none ahead of it still waits for one."""
-        if self.promises_limit is None:
-            return True
-        if self.promises.count_before(job, self.queue_order.turn_of) >= self.promises_limit:
-            return False
-        return not self.blocked.is_before(job, self.ranks_of(job))
 
     def promise(self, job: PendingJob, when: float | None) -> None:
         """Promise a job the time `when` (seconds since the epoch); None: an open promise."""
         self.promises.make(job, when)
         if when is not None:
             self.wake_at(when)
-        self.blocked.drop(job)
         self._backlog.spend(PROMISE_EFFORT)
         self.show_promise(job, when)
 
@@ -683,7 +650,6 @@ class Backfill(PolicyScheduler):
         if self.ranked is not None:
             self.ranked.forget(job)
         self.promises.drop(job)
-        self.blocked.drop(job)
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
         """The jobs after this one with an open promise of resources that it could want, too."""
@@ -743,7 +709,6 @@ class Backfill(PolicyScheduler):
         if self.ranked is not None:
             self.ranked.moves(job)
         else:
-            self.blocked.drop(job)
             if job in self.promises:
                 self.revoke(job)
                 self.released()  # what was kept for it may let others start
@@ -751,35 +716,33 @@ class Backfill(PolicyScheduler):
     def reorder(self) -> None:
         super().reorder()
         self.promises.reorder()
-        self.blocked.reorder()
-        self._lack.clear()  # in the backlog all are awake
         self.released()
 
     def ranks_lost(self) -> None:
-        self.rouse_all()
-        self._promisable_seen = -1
         # A new plan is cheaper than to see which promises can still be kept.
-        lost, self.promises = self.promises, PromiseBook()
+        lost = self.promises
+        self.promises = self._new_promises(lost.drops + 1)
         if self.ranked is not None:
             self.ranked.plan_void(lost)
         else:
             for job in lost:
-                job.exempt = False
+                self._backlog.set_promised(job, False)
                 self.show_estimate(job, None)
                 self._backlog.again(job)
 
     def resource_update(self) -> None:
-        self.rouse_all()
-        self.blocked.clear()
         self.promises.ranks_changed()
+        self._updates += 1
         self._backlog.unpark()
+        self._backlog.regroup()
+        if self.ranked is None:
+            self._backlog.wake(self.now(), all=True)  # some may have to wait for ranks by now
         self.released()
 
     def start_schedule(self) -> None:
-        if self.ranked is not None and self._passes.main.active:
+        if self.ranked is not None:
             self.ranked.again = True
-        else:
-            super().start_schedule()
+        super().start_schedule()
 
     def _end_moved(self, jobid: int, expiration: float) -> None:
         running = self.running.get(jobid)

@@ -27,6 +27,11 @@ class PromiseBook:
     Each promise is either for a time, or *open*: since nobody knows when the job can start, what it
     needs is kept free from now on.
 
+    Args:
+        changed: ``changed(job, promised)`` is called when a job gets its first promise, or has none any
+            more
+        drops (int): promises dropped before
+
     Attributes:
         plan (Plan): the pool's plan, in which the promises are reserved; to be set before the first
             is made
@@ -34,7 +39,10 @@ class PromiseBook:
 
     plan: Plan
 
-    def __init__(self) -> None:
+    def __init__(
+        self, changed: Callable[[PendingJob, bool], None] | None = None, drops: int = 0
+    ) -> None:
+        self._changed = changed
         self._jobs: list[PendingJob] = []  # in the order of the queue
         self._ids: list[int] = []  # of these
         self._by_id: dict[int, PendingJob] = {}
@@ -49,8 +57,8 @@ class PromiseBook:
         # the first of all.
         self._near: set[int] = set()
         self._near_until = -math.inf
-        #: grows when a job gets its first promise, or has none any more
-        self.changes = 0
+        #: grows when a job has no promise any more
+        self.drops = drops
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -82,6 +90,21 @@ class PromiseBook:
             return []
         return [other for other in jobs[bisect_left(jobs, job) :] if other is not job]
 
+    def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
+        """The first job from a place in the queue, ``(order, job id)``, on; None: there is none."""
+        jobs, low = self._jobs, 0
+        if place is not None and jobs:
+            order, jobid = place
+            high = len(jobs)
+            while low < high:  # bisect_left() takes no key before Python 3.10
+                middle = (low + high) // 2
+                job = jobs[middle]
+                if job.order < order or (job.order == order and job.jobid < jobid):
+                    low = middle + 1
+                else:
+                    high = middle
+        return jobs[low] if low < len(jobs) else None
+
     def make(self, job: PendingJob, when: float | None) -> None:
         """Promise a job the time `when`, or None: what it needs is kept free, since nobody knows
         when it can start. What it was promised before is replaced.
@@ -96,14 +119,14 @@ class PromiseBook:
             self.plan.reserve(job.jobid, job.resource_request, when)
             self.open_ids.discard(job.jobid)
             self._comes_due([(job.jobid, when)])
-        job.exempt = True
         if job not in self:
+            if self._changed is not None:
+                self._changed(job, True)
             place = bisect_left(self._jobs, job)
             self._jobs.insert(place, job)
             self._ids.insert(place, job.jobid)
             self._by_id[job.jobid] = job
             self._by_ranks = None
-            self.changes += 1
         self._times[job.jobid] = math.inf if when is None else when
 
     def advance(self, job: PendingJob) -> float | None:
@@ -160,8 +183,9 @@ class PromiseBook:
             place = bisect_left(self._jobs, job)
             del self._jobs[place], self._ids[place]
             self._by_ranks = None
-            self.changes += 1
-            job.exempt = False
+            self.drops += 1
+            if self._changed is not None:
+                self._changed(job, False)
             self.plan.cancel(job.jobid)
 
     def reorder(self) -> None:
@@ -232,64 +256,6 @@ class PromiseBook:
         if self._first <= self._near_until:
             until = self._near_until
             self._near.update([jobid for jobid, when in times if when <= until])
-
-
-class BlockedByRanks:
-    """Blocked jobs without a promise: quickly, the first of those that want some of certain ranks.
-
-    A job behind such a one must not be promised what it wants: the promise would have to be broken
-    as soon as its own turn comes.
-    """
-
-    def __init__(self) -> None:
-        #: grows when a job is no longer among them
-        self.changes = 0
-        self._ranks: dict[int, int] = {}  # job id to the mask it waits for
-        self._jobs: dict[int, list[PendingJob]] = {}  # mask to jobs, in the order of the queue
-
-    def __len__(self) -> int:
-        return len(self._ranks)
-
-    def __contains__(self, job: PendingJob) -> bool:
-        return job.jobid in self._ranks
-
-    def add(self, job: PendingJob, ranks: int) -> None:
-        """`job` waits for some of `ranks` (a mask)."""
-        if self._ranks.get(job.jobid) != ranks:
-            self.drop(job)
-            self._ranks[job.jobid] = ranks
-            insort(self._jobs.setdefault(ranks, []), job)
-
-    def drop(self, job: PendingJob) -> None:
-        """`job` has a promise now, or left the queue, or is about to change its place there."""
-        ranks = self._ranks.pop(job.jobid, None)
-        if ranks is not None:
-            self.changes += 1
-            jobs = self._jobs[ranks]
-            del jobs[bisect_left(jobs, job)]
-            if not jobs:
-                del self._jobs[ranks]
-
-    def reorder(self) -> None:
-        """The order of the jobs has changed: sort them anew."""
-        for jobs in self._jobs.values():
-            jobs.sort()
-
-    def clear(self) -> None:
-        """Forget all: which ranks jobs could want has changed."""
-        self._ranks.clear()
-        self._jobs.clear()
-
-    def firsts(self) -> list[PendingJob]:
-        """For each mask of ranks, the first job that waits for some of these."""
-        return [jobs[0] for jobs in self._jobs.values()]
-
-    def is_before(self, job: PendingJob, ranks: int) -> bool:
-        """Whether a job ahead of `job` waits for some of `ranks` (a mask)."""
-        return any(
-            mask & ranks and jobs[0] < job and jobs[0] is not job
-            for mask, jobs in self._jobs.items()
-        )
 
 
 class LatestStarts:

@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Walks over a backlog: what is left out makes no difference, and no job is forgotten."""
+
+import random
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import R, Rig, jobspec
+
+from flux.resource import ResourcePool
+from flux.resource.plan.room_counts import RoomCounts
+from flux.scheduler import PendingJob, ordered_jobs, walk
+from flux.scheduler.ordered_jobs import JobGroup
+from flux.scheduler.policies.backfill import Backfill
+from flux.scheduler.queue import Backlog
+from flux.scheduler.walk import EFFORT_PER_TURN, Walk
+
+NODES, CORES, GPUS = 12, 8, 2
+HALF = {"constraints": {"properties": ["half"]}}
+
+# -- the definition: every job is examined, in the order of the queue ------------------------------
+
+
+class EveryJob(Walk):
+    """A walk that leaves out no job that was promised nothing."""
+
+    def __init__(self, backlog, promises, freed, every):
+        anew = (
+            getattr(promises, "guarantee", "kept") == "none"
+        )  # promises are, when something was freed
+        super().__init__(backlog, promises, freed=freed or not anew, every=True)
+
+    def shortest_refused(self, group):
+        return None
+
+    def refuse(self, signature, limit, family):
+        pass
+
+
+def spec(rng, parts=True):
+    """A jobspec: of whole nodes, or with `parts` also of cores and GPUs."""
+    keys = dict(HALF) if rng.random() < 0.3 else {}
+    if rng.random() < 0.95:
+        keys["duration"] = float(rng.choice([60, 300, 300, 900, 3600]))
+    kind = rng.random()
+    if kind < 0.4 or not parts:
+        return jobspec(1, nodes=rng.choice([1, 2, 3, 6]), exclusive=True, **keys)
+    if kind < 0.7:
+        return jobspec(rng.choice([1, 4, 9]), cores=rng.choice([1, 3]), **keys)
+    return jobspec(1, nodes=rng.choice([1, 2, 4]), cores=rng.choice([2, 5, 8]), gpus=1, **keys)
+
+
+def history(seed, parts, *args):
+    """What a scheduler starts as jobs come, go, end and change their priorities; and when."""
+    rng = random.Random(seed)
+    rig = Rig(R(NODES, CORES, GPUS, properties={"half": "0-5"}), estimates=False)
+    rig.load_file("sched-backfill", "queue-depth=unlimited", "reason-depth=0", *args)
+    seen = []
+    pending, ended = [], set()
+    for jobid in range(1, 80 if "promise=unlimited" in args else 200):
+        what = rng.random()
+        started = rig.started()
+        running = [one for one in started if one not in ended]
+        waits = [one for one in pending if one not in started]
+        if what < 0.45 or not running:
+            for number in range(rng.choice([1, 1, 1, 5])):
+                priority = rng.choice([10, 16, 16, 16, 20])
+                rig.alloc(1000 * number + jobid, spec(rng, parts), priority=priority)
+                pending.append(1000 * number + jobid)
+        elif what < 0.85:
+            over = rng.choice(running)
+            ended.add(over)
+            rig.free(over)
+        elif what < 0.9 and waits:
+            gone = rng.choice(waits)
+            pending.remove(gone)
+            rig.cancel(gone)
+        elif what < 0.92:
+            rig.resource.update(**{rng.choice(["up", "down"]): str(rng.randrange(NODES))})
+        elif what < 0.95 and waits:
+            rig.prioritize(
+                *[(one, rng.choice([5, 16, 25])) for one in waits[:: rng.choice([1, 3])]]
+            )
+        else:
+            rig.wait(1)  # not so long that a job outlives its limit
+        if rng.random() < 0.7:
+            rig.settle()
+            promises = rig.sched.promises
+            seen.append(
+                (sorted(rig.started()), [(job.jobid, promises.when(job)) for job in promises])
+            )
+    rig.settle()
+    assert not rig.logged(3), rig.logged(3)
+    return seen, rig.started()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "parts, args",
+    [
+        (True, ["promise=0"]),
+        (False, ["promise=1"]),
+        (False, ["promise=3"]),
+        (False, ["promise=3", "order=strict"]),
+        (False, ["promise=unlimited"]),
+        (False, ["promise=2", "guarantee=none"]),
+    ],
+    ids=str,
+)
+def test_the_same_starts_and_promises_as_if_every_job_was_examined(monkeypatch, parts, args, seed):
+    """Where promises are counted, or none is made. On ranks, what is found for one job depends on
+    which others were looked at before."""
+    found = history(seed, parts, *args)
+    monkeypatch.setattr("flux.scheduler.queue.Walk", EveryJob)
+    assert found == history(seed, parts, *args)
+
+
+# -- who is examined -------------------------------------------------------------------------------
+
+
+class Request:
+    """As much of an open request as a queue looks at."""
+
+    finalized = False
+
+
+class Asks:
+    """As much of a pool's request as a backlog looks at."""
+
+    def __init__(self, shape, duration=0.0):
+        self.shape = shape
+        self.duration = duration
+
+
+def job(jobid, shape="a", duration=60, priority=16):
+    return PendingJob(jobid, priority, 0.0, Request(), Asks(shape, duration))
+
+
+def backlog_of(*jobs):
+    backlog = Backlog()
+    for one in jobs:
+        backlog.push(one)
+    return backlog
+
+
+def looks(backlog, refuse=lambda backlog, one: backlog.block(one, alike=True)):
+    """Ids of the jobs that a pass examines, each of which is refused."""
+    found = []
+    for one in backlog.to_examine(lambda: 0.0):
+        if one is not None:
+            found.append(one.jobid)
+            refuse(backlog, one)
+    return found
+
+
+def test_a_refused_job_speaks_for_those_behind_it_that_ask_for_the_same():
+    asked = [("a", 60), ("b", 60), ("a", 60), ("a", 30), ("a", 0), ("b", 0), ("a", 30), ("c", 1)]
+    backlog = backlog_of(*[job(jobid, *one) for jobid, one in enumerate(asked, 1)])
+    assert looks(backlog) == [1, 2, 4, 8]
+    assert looks(backlog) == []
+    backlog.push(job(9, priority=31))
+    assert looks(backlog) == [9]
+    backlog.wake(1.0)
+    assert looks(backlog) == [9, 2, 4, 8]
+    assert backlog.stats(5.0)["unlooked"] == 0
+    # A promised job is not among those that ask for the same.
+    backlog.set_promised(backlog.settle()[1], True)
+    backlog.wake(1.0)
+    assert looks(backlog) == [9, 2, 4, 8]
+    backlog.again(backlog.settle()[1])
+    assert looks(backlog) == [1]
+
+
+def test_where_there_is_no_room_a_refused_job_speaks_for_its_family():
+    """Signatures of which the first letter is the same are a family here."""
+    asked = [("a1", 60), ("b1", 60), ("a2", 30), ("a2", 10), ("b2", 10), ("a1", 10), ("c1", 60)]
+    backlog = Backlog()
+    backlog.family_of = lambda signature: signature[0]
+    for jobid, one in enumerate(asked, 1):
+        backlog.push(job(jobid, *one))
+
+    def refuse(backlog, one):
+        backlog.block(one, alike=True, family=one.signature[0] != "b")
+
+    assert looks(backlog, refuse) == [1, 2, 5, 7]
+
+
+def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_any_more():
+    backlog = backlog_of(*[job(jobid) for jobid in range(1, 7)])
+    looks(backlog)
+
+    def refuse(backlog, one):
+        backlog.block(one, alike=True)
+        if one.jobid in (1, 3):
+            backlog.allow()
+
+    backlog.wake(0.0)
+    assert looks(backlog, refuse) == [1, 2]
+    backlog.wake(0.0)
+    backlog.set_promised(backlog.settle()[1], True)
+    assert looks(backlog, refuse) == [1, 3, 4]
+
+
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from("push push remove move wake again pass promise".split()),
+        st.integers(0, 60),
+        st.integers(0, 3),
+    ),
+    max_size=80,
+)
+
+
+@given(OPS)
+def test_a_walk_passes_over_no_job_that_is_not_refused(ops):
+    """Whatever happens between its steps: newcomers, and after a wake all jobs, are examined, or one
+    ahead of them was refused that asks for the same, for as long or shorter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ordered_jobs, "JOBS_PER_BLOCK", 4)
+        patch.setattr(walk, "EFFORT_PER_TURN", 2)
+        backlog, jobs, due = Backlog(), {}, set()
+        steps = None
+        for op, number, kind in [*ops, ("end", 0, 0)]:
+            one = jobs.get(number)
+            if op == "push" and one is None:
+                one = jobs[number] = job(number, "abcd"[kind], 60 + number % 5, 16 + kind)
+                backlog.push(one)
+                due.add(number)
+            elif op == "wake":
+                backlog.wake(0.0)
+                due |= {jobid for jobid, one in jobs.items() if not one.promised}
+            elif op in ("pass", "end"):
+                steps = steps or iter(backlog.to_examine(lambda: 0.0))
+                for found in steps:
+                    if found is None and op == "pass":
+                        break
+                    if found is not None:
+                        due.discard(found.jobid)
+                        limit = 0.0 if found.jobid % 3 == 0 else inf
+                        backlog.block(found, alike=not found.promised, limit=limit)
+                        shortest = min(limit, found.limit)
+                        due -= {
+                            other.jobid
+                            for other in jobs.values()
+                            if not found.promised
+                            and other.signature == found.signature
+                            and other.limit >= shortest
+                            and found < other
+                        }
+                else:
+                    steps = None
+            elif one is None:
+                pass
+            elif op == "remove":
+                backlog.remove(jobs.pop(number))
+                due.discard(number)
+            elif op == "move":
+                backlog.move(one, 14 + kind)
+                due.add(number)
+            elif op == "again":
+                backlog.again(one)
+                due.add(number)
+            elif op == "promise":
+                backlog.set_promised(one, not one.promised)
+        assert not due
+        assert backlog.stats(5.0)["unlooked"] == 0
+        waiting = [one for one in jobs.values() if not one.promised]
+        assert sum(group.count for group in backlog.groups.values()) == len(waiting)
+
+
+@pytest.mark.parametrize("size", [1000, 4000])
+def test_a_walk_over_a_deep_queue_looks_at_few_jobs_of_each_group(monkeypatch, size):
+    """What is looked at grows with the shapes in the queue, not with its jobs."""
+    backlog = backlog_of(
+        *[job(jobid, "abcdefgh"[jobid % 8], jobid % 97) for jobid in range(1, size)]
+    )
+
+    def refuse(backlog, one):
+        backlog.block(one, alike=True, limit=0.0)
+
+    looks(backlog, refuse)
+    searched = []
+    for name in ("first_since", "shorter_since"):
+        search = getattr(JobGroup, name)
+        monkeypatch.setattr(
+            JobGroup, name, lambda *args, search=search: searched.append(1) or search(*args)
+        )
+    backlog.wake(1.0)
+    assert looks(backlog, refuse) == list(range(1, 9))
+    assert len(searched) <= 3 * 8
+
+
+@pytest.mark.parametrize("size", [1000, 4000])
+def test_many_newcomers_that_others_speak_for_are_passed_over_in_turns(size):
+    """However many come at once, a pass gives way after it has passed over some of them."""
+    backlog = backlog_of(*[job(jobid) for jobid in range(1, size)], job(size, "b"))
+    found, turns = [], []
+    for one in backlog.to_examine(lambda: 0.0):
+        if one is None:
+            turns.append(len(backlog._fresh))
+        else:
+            found.append(one.jobid)
+            backlog.block(one, alike=True)
+    assert found[0] == 1 and found[-1] == size and len(found) < size / 100
+    passed = [before - after for before, after in zip([size, *turns], turns)]
+    assert max(passed) <= 3 * EFFORT_PER_TURN * walk.LOOKS_PER_EFFORT
+
+
+def test_what_was_freed_meanwhile_goes_before_many_newcomers():
+    backlog = backlog_of(*[job(jobid, jobid) for jobid in range(1, 1000)])
+    found = []
+    for one in backlog.to_examine(lambda: 0.0):
+        if one is not None:
+            found.append(one.jobid)
+            backlog.block(one, alike=True)
+        elif len(found) == EFFORT_PER_TURN:
+            backlog.wake(0.0)
+    assert found[EFFORT_PER_TURN : 2 * EFFORT_PER_TURN] == found[:EFFORT_PER_TURN]
+    assert set(found) == set(range(1, 1000))
+
+
+# -- room ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_room_is_as_much_as_can_be_allocated(seed):
+    rng = random.Random(seed)
+    pool = ResourcePool(R(NODES, CORES, GPUS, properties={"half": "0-5"}))
+    for jobid in range(20):
+        request = pool.parse_resource_request(spec(rng))
+        try:
+            pool.alloc(jobid, request)
+        except OSError:
+            pass
+        if rng.random() < 0.1:
+            pool.mark_down(str(rng.randrange(NODES)))
+        request = pool.parse_resource_request(spec(rng))
+        fits = RoomCounts(pool.impl).of(request.shape) >= request.shape.least_count
+        try:
+            pool.copy().alloc(999, request)
+        except OSError:
+            assert not fits
+        else:
+            assert fits
+
+
+def examined_after_an_end(monkeypatch, shapes):
+    """How many jobs are examined, and kinds of room counted, after an end while so many shapes of
+    jobs are blocked of which one can start."""
+    rig = Rig(R(200, 96), estimates=False)
+    rig.load_file("sched-backfill", "queue-depth=unlimited", "reason-depth=0")
+    rig.alloc(1, jobspec(1, nodes=199, exclusive=True, duration=3600.0))
+    rig.alloc(2, jobspec(1, cores=96, duration=7200.0))
+    rig.settle()
+    for number in range(shapes):
+        size = {"nodes": 2 + number // 10, "cores": 50 + number % 10}
+        rig.alloc(10 + number, jobspec(1, duration=600.0, **size))
+    rig.alloc(9000, jobspec(1, cores=30, duration=60.0))
+    rig.settle()
+    assert sorted(rig.started()) == [1, 2]
+    examined, counted = [], []
+    examine, of = Backfill.examine, RoomCounts.of
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            Backfill, "examine", lambda self, job: examined.append(job.jobid) or examine(self, job)
+        )
+        patched.setattr(RoomCounts, "of", lambda self, shape: counted.append(1) or of(self, shape))
+        rig.free(2)
+        rig.settle()
+    assert sorted(rig.started()) == [1, 2, 9000]
+    return len(examined), len(counted)
+
+
+def test_after_an_end_only_those_are_examined_for_which_there_is_room(monkeypatch):
+    few = examined_after_an_end(monkeypatch, 50)
+    many = examined_after_an_end(monkeypatch, 200)
+    assert few == many
+    assert few[0] <= 4, few
+
+
+def test_the_next_job_is_promised_the_start_as_soon_as_the_one_ahead_has_started():
+    rig = Rig(R(4, 4), estimates=False)
+    rig.load_file("sched-backfill", "queue-depth=unlimited")
+    for jobid in (1, 2):
+        rig.alloc(jobid, jobspec(1, nodes=2, exclusive=True, duration=100.0 * jobid))
+    rig.settle()
+    for jobid, nodes in ((3, 3), (4, 4), (5, 3)):
+        rig.alloc(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=50.0))
+    rig.settle()
+    assert rig.sched.plan.promised() == [3]
+    rig.free(1)
+    rig.free(2)
+    rig.settle()
+    assert sorted(rig.started()) == [1, 2, 3]
+    assert rig.sched.plan.promised() == [4]
