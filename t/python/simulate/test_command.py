@@ -633,3 +633,12 @@ def test_help():
     text = flux("--help").stdout
     assert "--scheduler" in text and "compare DIR" in text
     assert sys.version_info >= (3, 9)
+
+
+def test_warnings_are_said_with_q_and_kept(tmp_path):
+    done = flux(
+        "sample", "--jobs=60", "--scale-arrivals=0.1", "--scheduler=sched-fifo", "-q", "-o", tmp_path / "out"
+    )  # fmt: skip
+    assert "WARNING: the offered load is " in done.stderr
+    kept = json.loads((tmp_path / "out" / "sched-fifo" / "summary.json").read_text())["warnings"]
+    assert [text.split(":")[0][:20] for text in kept] == ["the offered load is "]

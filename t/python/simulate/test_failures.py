@@ -57,20 +57,38 @@ def test_an_answer_that_no_job_manager_should_take(tmp_path, kind, engine):
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])
-def test_figures_of_a_policy_that_denies_jobs_carry_a_warning(tmp_path, engine):
+def test_a_policy_that_refuses_what_fits_fails(tmp_path, engine):
     (tmp_path / "denies.py").write_text(
         counting("if self._queue and self.passes in (3, 5): self._queue.pop(0).request.deny('no')")
     )
     done = flux(
-        "sample", "--jobs=20", f"--engine={engine}", "--scheduler", tmp_path / "denies.py",
-        "--scheduler=sched-fifo",
-    )  # fmt: skip
-    (row,) = [line for line in done.stdout.splitlines() if line.startswith("denies (2 refused)")]
-    assert row.split()[4] == "18/20"
-    assert (
-        "jobs were refused by the scheduler that another started: its figures are those of the jobs"
-        in done.stdout
+        "sample", "--jobs=20", f"--engine={engine}", "--scheduler", tmp_path / "denies.py", code=1
     )
+    assert re.search(
+        r"2 of 20 jobs were refused although the machine has room for them: job \d+: no",
+        done.stderr,
+    )
+
+
+def test_jobs_that_do_not_fit_may_be_refused(tmp_path):
+    (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,2\n2,0,5,9,9\n")
+    done = flux(tmp_path / "jobs.csv", "--nodes=4")
+    assert "sched-backfill: 1 jobs were refused by the scheduler" in done.stdout
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_a_policy_that_gives_less_than_was_asked_for_fails(tmp_path, engine):
+    step = """
+            from flux.scheduler.testing import jobspec
+            one = self.parse_request(jobspec(nodes=1, duration=60))
+            job.request.success(self.resources.alloc(job.jobid, one))"""
+    (tmp_path / "small.py").write_text(POLICY.replace("STEP", step))
+    (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,1\n2,0,5,9,3\n")
+    done = flux(
+        tmp_path / "jobs.csv", "--nodes=8", f"--engine={engine}", "--scheduler", tmp_path / "small.py",
+        code=1,
+    )  # fmt: skip
+    assert "small: failed: job 2 was given 1 of 3 nodes" in done.stderr
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])

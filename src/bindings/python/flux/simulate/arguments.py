@@ -26,6 +26,10 @@ def add_jobs(parser):
         "--dependencies", action="store_true", help="jobs wait for those that SWF says they follow"
     )
     group.add_argument(
+        "--status", type=_statuses, metavar="N[,N...]",
+        help="of SWF: jobs with these statuses only (1: completed, 0: failed, 5: cancelled, -1: not known)",
+    )  # fmt: skip
+    group.add_argument(
         "--seed", type=int, default=1, metavar="N", help="for what is drawn at random"
     )
     group.add_argument(
@@ -71,6 +75,7 @@ def trace_of(options):
         seed=options.seed,
         shake=options.shake,
         dependencies=options.dependencies,
+        status=options.status or (),
     )
 
 
@@ -101,6 +106,10 @@ def _seconds(text):
     return value
 
 
+def _statuses(text):
+    return [int(part) for part in text.split(",")]
+
+
 def _one_or_more(convert):
     """``A,B`` as a list of values, one value as it is."""
 
@@ -116,5 +125,6 @@ _counts = _one_or_more(positive)
 # argparse says: invalid NAME value.
 positive.__name__ = _counts.__name__ = "count (1 or more)"
 _count.__name__ = "count"
+_statuses.__name__ = "list of statuses"
 _seconds.__name__ = "duration (seconds, 0 or more)"
 _numbers.__name__ = "number"

@@ -21,7 +21,7 @@ DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of
 NEED_OUTPUT = ("eventlogs", "swf", "resume", "force", "diff")
 #: Options that say what jobs there are; the running instance has its own.
 ABOUT_JOBS = (
-    "format", "limits", "estimates", "window", "jobs", "scale_arrivals", "seeds", "shake", "dependencies",
+    "format", "limits", "estimates", "window", "jobs", "scale_arrivals", "seeds", "shake", "dependencies", "status",
     "save_trace", "failures",
 )  # fmt: skip
 #: Options that make a machine of equal nodes.
@@ -136,7 +136,7 @@ def check_usage(options):
         refuse(ABOUT_JOBS, "the jobs are those of the running instance (--live)")
         refuse(ABOUT_NODES, "the machine is that of the running instance (--live), or an --R")
     if options.model:
-        refuse(("format", "dependencies"), "jobs of a model come from no file")
+        refuse(("format", "dependencies", "status"), "jobs of a model come from no file")
     if options.R:
         refuse(ABOUT_NODES, "the machine is that of --R")
     if options.save_trace:
@@ -272,7 +272,7 @@ class Call:
 
     def _announce(self, cases, policies):
         workload = cases[0].workload
-        for line in workload.notes.warnings:
+        for line in dict.fromkeys(one for case in cases for one in case.workload.notes.warnings):
             self.print(f"WARNING: {line}", sys.stderr)
         for line in workload.notes.lines(with_warnings=False):
             self.say(f"  {line}")

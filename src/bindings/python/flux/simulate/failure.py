@@ -98,7 +98,7 @@ def traceback_of(exc, path):
     return "".join(lines).rstrip()
 
 
-def reason_of(outcome, lines, path, is_excused=False, ended_at=None):
+def reason_of(outcome, lines, path, is_excused=False, ended_at=None, refused=()):
     """Why a run that came to its end is a failure, or None.
 
     Args:
@@ -108,14 +108,25 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None):
         is_excused (bool): jobs that never start are no fault of the policy: it was interrupted, a script
             took its nodes, or the question was when they start
         ended_at (float or None): when the scheduler ended with work left, seconds since the workload began
+        refused (list of int): indices of jobs that it refused although the machine has room for them
     """
     found = []
+    jobs = outcome.workload.jobs
     objections = [
         text for _, level, text in lines if level <= LOG_ERR and text.startswith(COMPLAINT)
     ]
     if objections:
         more = f" (and {len(objections) - 1:,} more)" if len(objections) > 1 else ""
         found.append(f"{objections[0]:.500}{more}")
+    for index, short in list(outcome.short.items())[:1]:
+        more = f" (and {len(outcome.short) - 1:,} more)" if len(outcome.short) > 1 else ""
+        found.append(f"job {jobs[index].id} was given {short}{more}")
+    if refused:
+        note = outcome.notes.get(refused[0]) or "no reason"
+        found.append(
+            f"{len(refused):,} of {len(jobs):,} jobs were refused although the machine has room for them:"
+            f" job {jobs[refused[0]].id}: {note:.200}"
+        )
     trace = _first_traceback(lines)
     if trace is not None:
         found.append(from_file(trace, path))

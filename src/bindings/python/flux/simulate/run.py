@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from flux.simulate import failure
+from flux.simulate import failure, refusals
 from flux.simulate.engine.lean import EPOCH, LeanEngine, default_queue
 from flux.simulate.outages import Outages
 from flux.simulate.results import files, metrics
@@ -164,7 +164,12 @@ def simulate(workload, policy, settings, tell=None, catch=False):
     # "never" for an answer.
     is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
     failed = witness.reason or failure.reason_of(
-        outcome, engine.log.lines, policy.path, is_excused, engine.ended_at
+        outcome,
+        engine.log.lines,
+        policy.path,
+        is_excused,
+        engine.ended_at,
+        [] if is_excused else refusals.refused(outcome, settings),
     )
     figures = metrics.figures(outcome)
     summary = {
@@ -175,6 +180,8 @@ def simulate(workload, policy, settings, tell=None, catch=False):
         "figures": metrics.counts_only(figures) if failed else figures,
         "classes": {} if failed else metrics.classes(outcome),
         "interrupted": engine.interrupted,
+        # What makes the figures mislead whoever does not know it.
+        "warnings": list(workload.notes.warnings),
         "seconds": wall,
         "cpu_seconds": cpu,
         "jobs_per_second": outcome.done / cpu if cpu > 0 else math.nan,

@@ -122,6 +122,8 @@ class Trace:
         seed (int): for what is drawn at random
         shake (float): most that a submission is shaken by, seconds
         dependencies (bool): jobs wait for those that the trace says they follow
+        status (sequence of int): of SWF, the statuses of the jobs that are taken; default: all, with a warning if jobs are
+            among them that failed or were cancelled
 
     ``nodes``, ``limits`` and ``scale_arrivals`` may be lists: a study then runs each combination.
 
@@ -149,6 +151,7 @@ class Trace:
         seed=1,
         shake=None,
         dependencies=False,
+        status=(),
     ):
         if bool(files) == bool(model):
             raise OptionError("give files of a trace, or a model")
@@ -184,6 +187,7 @@ class Trace:
             "window": window,
             "jobs": jobs,
             "dependencies": dependencies,
+            "status": tuple(status),
             **{key: value for key, value in swept.items() if key not in self._swept},
         }
 

@@ -57,8 +57,11 @@ def tune_main(argv):
     try:
         if bool(options.traces) + bool(options.model) != 1:
             raise OptionError("give one of TRACE... and --model")
+        trace = arguments.trace_of(options)
+        for line in {} if trace.sweeps else trace.workload().notes.warnings:
+            print(f"WARNING: {line}", file=sys.stderr)
         found = tuning.tune(
-            arguments.trace_of(options),
+            trace,
             options.scheduler or tuning.CANDIDATES,
             options.against,
             figure=options.figure,

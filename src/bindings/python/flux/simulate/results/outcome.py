@@ -3,6 +3,7 @@
 
 from array import array
 
+from flux.simulate.results.shortage import shortage
 from flux_engine.formats import idset, states
 
 NEVER = float("nan")
@@ -40,6 +41,7 @@ class Outcome:
         R (list or None): its R, where they are kept
         notes (dict): index -> why it was refused, or ended
         preempted_for (dict): index -> id of the job for which it was ended, as the trace calls it; None: not known
+        short (dict): index -> what it was given less than it asked for
         done (int): jobs that have ended or were refused
     """
 
@@ -59,6 +61,7 @@ class Outcome:
         self.R = [None] * count if keep_R else None
         self.notes = {}
         self.preempted_for = {}
+        self.short = {}
         self.done = 0
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
 
@@ -87,6 +90,9 @@ class Outcome:
         # To the microsecond, as submissions are: a clock that shows seconds since 1970 is no finer.
         self.start[index] = round(active.start - self.epoch, 6)
         self.allocated[index] = self._unit.of(active.R)
+        short = shortage(self.workload.jobs[index], active.R)
+        if short is not None:
+            self.short[index] = short
         if self.R is not None:
             self.R[index] = active.R
         extra = self.workload.jobs[index].extra

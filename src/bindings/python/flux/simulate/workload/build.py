@@ -45,6 +45,7 @@ class Options:
     seed: int = 1
     shake: float = 0.0
     dependencies: bool = False
+    status: tuple = ()
 
 
 class Workload:
@@ -118,8 +119,9 @@ def build(options):
 
 def _read(options, notes):
     records, first = [], None
+    unsuccessful = 0
     for path in options.traces:
-        source = Source(path, notes)
+        source = Source(path, notes, options.status)
         before = len(records)
         for record in reader(source, options.format):
             records.append(
@@ -131,11 +133,19 @@ def _read(options, notes):
                 "its times are seconds since the epoch and those of the other traces are not, or the other"
                 " way round: mixed kinds have no order",
             )
+        if options.status and not source.has_statuses:
+            raise OptionError(f"status: {path} has no statuses; traces in SWF have")
+        unsuccessful += source.unsuccessful
         if first is None:
             first = source
         else:
             first.procs = max(first.procs or 0, source.procs or 0) or None
             first.nodes = max(first.nodes or 0, source.nodes or 0) or None
+    if unsuccessful:
+        notes.warn(
+            f"{unsuccessful:,} of {len(records):,} jobs failed or were cancelled (status 0 or 5), and are taken:"
+            " many studies leave them out. --status=1,-1 leaves them out, --status=0,1,5,-1 takes them without this line"
+        )
     return records, first
 
 
@@ -348,7 +358,43 @@ def _assemble(records, machine, unit, options, notes, name):
     _follow(jobs, {record.id: record.after for record in records if record.after}, options, notes)
     _look_at_users(jobs, notes)
     _warn_of_limits(jobs, notes)
-    return Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
+    workload = Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
+    _warn_of_cuts(jobs, notes)
+    _warn_of_load(workload, notes)
+    return workload
+
+
+#: The share of the jobs, and of their area, that may be cut at their limits without a warning.
+CUT = 0.03
+
+
+def _warn_of_cuts(jobs, notes):
+    cut = [job for job in jobs if job.limit and job.run > job.limit]
+    area = math.fsum(job.size * job.run for job in jobs)
+    lost = math.fsum(job.size * (job.run - job.limit) for job in cut)
+    if len(cut) > CUT * len(jobs) or lost > CUT * area:
+        notes.warn(
+            f"{100 * len(cut) / len(jobs):.1f} % of the jobs are cut at their limits, and with them {100 * lost / area:.1f} %"
+            " of the area: are the limits in seconds? --limits=run takes the run time"
+        )
+
+
+def _warn_of_load(workload, notes):
+    load = workload.offered_load()
+    if 1 < load < math.inf:
+        notes.warn(
+            f"the offered load is {load:.2f}: more comes in than the machine can do, so waits grow with the length of the"
+            " trace and say little. --scale-arrivals or more --nodes make it less"
+        )
+    times = [job.submit for job in workload.jobs]
+    span = times[-1] - times[0]
+    # Nights are no gaps.
+    gap, after = max(((b - a, a) for a, b in zip(times, times[1:])), default=(0.0, 0.0))
+    if gap > max(span / 2, 86400.0):
+        notes.warn(
+            f"for {gap / 86400:.1f} of {span / 86400:.1f} days, from day {after / 86400:.1f} on, no job comes in: utilization and"
+            " load are means over a machine that mostly has nothing to do. --window takes a part"
+        )
 
 
 def _follow(jobs, after, options, notes):

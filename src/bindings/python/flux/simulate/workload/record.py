@@ -104,15 +104,21 @@ class Source:
         start (float): what its times count from, seconds since the epoch; 0: they are such seconds
         procs, nodes (int or None): size of the machine, if it says
         queues (dict): number or name of a queue -> its name
+        statuses (tuple of int): of SWF, those of the jobs that are wanted; empty: all
+        has_statuses (bool): whether its format has them
+        unsuccessful (int): jobs taken although they failed or were cancelled
     """
 
-    def __init__(self, path, notes=None):
+    def __init__(self, path, notes=None, statuses=()):
         self.path = str(path)
         self.notes = notes or Notes()
         self.start = 0.0
         self.procs = None
         self.nodes = None
         self.queues = {}
+        self.statuses = statuses
+        self.has_statuses = False
+        self.unsuccessful = 0
         #: column -> kind of its times, where all must be of one kind
         self.kinds = {}
 

@@ -18,6 +18,8 @@ _INTEGER = re.compile(r"\s*(-?\d+)")
 
 #: Status of the parts of a job that was preempted; the summary line of the job is another one.
 _PARTS = (2, 3, 4)
+#: Of jobs that failed or were cancelled, which studies often leave out.
+_UNSUCCESSFUL = (0, 5)
 
 
 def read(source):
@@ -32,6 +34,7 @@ def read(source):
         TraceError: a line is no record
     """
     notes = source.notes
+    source.has_statuses = True
     for number, line in lines(source):
         text = line.strip()
         if not text:
@@ -111,6 +114,9 @@ def _record(source, number, words, values):
     if status in _PARTS:
         notes.count("lines about parts of preempted jobs left out", number)
         return None
+    if source.statuses and status not in source.statuses:
+        notes.count(f"jobs left out: their status is {status} (--status)", number)
+        return None
     if submit < 0:
         raise source.error(
             number, f"the job is submitted at {words[1]}: a time before the log began"
@@ -122,6 +128,8 @@ def _record(source, number, words, values):
             what = f"{what} (cancelled before they ran)"
         notes.count(f"jobs left out: no {what}", number)
         return None
+    if status in _UNSUCCESSFUL and not source.statuses:
+        source.unsuccessful += 1
     if size != int(size):
         notes.count("jobs have a number of processors that is not whole: rounded up", number)
     if requested > 0 and allocated > 0 and requested != allocated:

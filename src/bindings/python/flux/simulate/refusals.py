@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Jobs that a policy refused although the machine has room for them."""
+
+from flux.resource import InfeasibleRequest
+from flux.resource.request import ResourceRequest
+from flux.resource.Rv1Pool import Rv1Pool
+from flux.simulate.engine.lean import default_queue
+from flux.simulate.job import jobspec
+from flux.simulate.results.outcome import REJECTED
+from flux.simulate.site_check import tables_of
+from flux_engine.job_manager.queues import Queues
+from flux_engine.resource.inventory import Inventory
+from flux_engine.resource.state import ResourceState
+
+
+def refused(outcome, settings):
+    """Indices of the jobs that were refused although the machine, were it empty, has room for them.
+
+    Empty where something else may refuse jobs: the rules of a site, a jobtap plugin, or what a jobspec of a job's own says.
+
+    Args:
+        outcome (Outcome): what became of the jobs
+        settings (Settings): how it was run
+    """
+    workload = outcome.workload
+    config = {"queues": workload.queues, **settings.config}
+    if REJECTED not in outcome.how or settings.jobtap or tables_of(config):
+        return []
+    state = ResourceState(0)
+    state.define(Inventory(workload.machine.R), config)
+    pool = Rv1Pool(state.view.R)
+    queues = Queues()
+    if config["queues"]:
+        queues.configure({"queues": config["queues"]})
+    known = {}
+    found = []
+    for index, job in enumerate(workload.jobs):
+        if (
+            outcome.how[index] != REJECTED
+            or job.shape is None
+            or job.extra
+            and "jobspec" in job.extra
+        ):
+            continue
+        queue = (job.queue or default_queue(config)) if queues.are_named else None
+        if queue not in queues.table:
+            continue  # job-ingest refuses it
+        key = (job.shape, queue, repr((job.extra or {}).get("constraints")))
+        if key not in known:
+            known[key] = _has_room(pool, job, queue, queues)
+        if known[key]:
+            found.append(index)
+    return found
+
+
+def _has_room(pool, job, queue, queues):
+    requires = queues.constraints_of(queue) if queue is not None else None
+    spec = jobspec(job, queue, {"properties": requires} if requires else None)
+    try:
+        pool.check_feasibility(ResourceRequest.from_jobspec(spec))
+    except (InfeasibleRequest, ValueError):
+        return False
+    return True
