@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The total of scripts/runtests: what counts as passed, failed and skipped."""
 
+import glob
 import importlib.machinery
 import importlib.util
 import os
@@ -118,3 +119,13 @@ def test_who_is_left_of_a_script_does_not_hold_it_up(runtests, tmp_path):
         os.kill(int((tmp_path / "orphan").read_text()), 0)  # it is still there
     finally:
         os.kill(int((tmp_path / "orphan").read_text()), signal.SIGKILL)
+
+
+def test_every_file_is_in_one_part(runtests):
+    top = os.path.join(runtests.SRCDIR, "t", "python")
+    names = [name for part in runtests.parts_of("t/python") for name in part]
+    found = []
+    for name in names:
+        path = os.path.join(runtests.SRCDIR, name)
+        found += glob.glob(os.path.join(path, "test_*.py")) if os.path.isdir(path) else [path]
+    assert sorted(found) == sorted(glob.glob(os.path.join(top, "**/test_*.py"), recursive=True))
