@@ -50,7 +50,7 @@ test_expect_success 'both files have them, command by command' '
 	while read name words; do
 		wanted=$(echo "$words" | tr " " "\n" | sort -u | tr "\n" " " | sed "s/ \$//")
 		for file in flux-scheduler.bash _flux-scheduler; do
-			found=$(words_of "$(echo $name | tr - " ")" "$completions/$file") &&
+			found=$(words_of "$(echo $name | sed "s/-/ /")" "$completions/$file") &&
 			test "$found" = "$wanted" || { echo "$file: $name has $found, the command takes $wanted"; return 1; }
 		done
 	done <known

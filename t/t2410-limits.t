@@ -159,4 +159,27 @@ test_expect_success 'the scheduler of the start of the instance is back' '
 	flux queue start --all >/dev/null 2>&1 || flux queue start >/dev/null 2>&1; true
 '
 
+test_expect_success 'a configuration is checked before it is loaded' '
+	mkdir conf.d &&
+	cat >conf.d/limits.toml <<-EOF &&
+	[queues.batch]
+	[limits.new]
+	per = "user"
+	queues = ["batc"]
+	max = {jobs = 2}
+	[limit.b]
+	per = "user"
+	EOF
+	flux sched check-config conf.d >checked &&
+	test_debug "cat checked" &&
+	grep "^configuration: \[limit\] is read by nobody: is \[limits\] meant?$" checked &&
+	grep "there is no queue .batc.: is .batch. meant?$" checked &&
+	grep "^\[limits\] new: new$" checked &&
+	printf "[limits.a]\nper = \"usr\"\n" >bad.toml &&
+	test_must_fail flux sched check-config bad.toml >checked 2>&1 &&
+	grep "limits.a. per=.usr.: expected" checked &&
+	grep "ERROR: 1 fault$" checked &&
+	test_must_fail flux sched check-config none.toml
+'
+
 test_done

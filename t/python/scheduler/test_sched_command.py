@@ -409,6 +409,35 @@ def test_top_shows_groups(flux_sched):
     assert "wholly free" not in flux_sched(["top", "--once"], stats=STATS)
 
 
+def test_check_config(flux_sched, tmp_path):
+    path = tmp_path / "conf.d"
+    path.mkdir()
+    (path / "a.toml").write_text('[limits.a]\nper = "user"\n')
+    (path / "b.toml").write_text('[limits.b]\nper = "bank"\n[licenses]\nmatlab = 3\n')
+    (path / "notes").write_text("[")
+    changes = {"limits": {"new": ["a", "b"], "changed": [], "gone": ["c"]}}
+    answer = {"faults": ["configuration: [limits.a] max is missing"], "doubts": ["?"]}
+    out = flux_sched(
+        ["check-config", str(path)], **{"check-config": {**answer, "changes": changes}}
+    )
+    assert out.splitlines() == [
+        "configuration: [limits.a] max is missing",
+        "?",
+        "[limits] new: a, b",
+        "[limits] gone: c",
+    ]
+    assert flux_sched.code == 1 and flux_sched.err == "flux-sched: ERROR: 1 fault\n"
+    nothing = {"faults": [], "doubts": [], "changes": {}}
+    assert (
+        flux_sched(["check-config", str(path)], **{"check-config": nothing})
+        == "nothing would change\n"
+    )
+    assert flux_sched.code == 0
+    (path / "a.toml").write_text("[limits.a\n")
+    flux_sched(["check-config", str(path)], **{"check-config": nothing})
+    assert flux_sched.code == 1 and "a.toml: " in flux_sched.err
+
+
 def test_plan_as_text_and_picture(flux_sched, tmp_path):
     plan = {
         "now": NOW,

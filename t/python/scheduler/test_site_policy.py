@@ -2,6 +2,8 @@
 """What the features of site policy share: the reader of their tables, names of queues, and a rule that
 comes into force when its table does."""
 
+from typing import NamedTuple
+
 import pytest
 from each_policy import under
 from peers import R, Rig, jobspec
@@ -41,7 +43,78 @@ def reader():
     return tables, errors
 
 
+def named_queues(key, value):
+    table = Fields(value)
+    entry = Of(table.names("queues"))
+    table.end()
+    return entry
+
+
+class Of(NamedTuple):
+    queues: tuple
+
+
 # -- the reader ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "table, hint",
+    [
+        ("limit", "is read by nobody: is [limits] meant?"),
+        ("sched-limit", "is read by nobody: is [limits] meant?"),
+        ("limits", None),
+        ("sched-limits", None),
+        ("sched-simple", None),
+        ("policy", None),
+    ],
+)
+def test_a_misspelled_table_is_doubted(table, hint):
+    tables, _ = reader()
+    config = {table: {"one": {}}}
+    tables.read(config)
+    expected = [] if hint is None else [f"configuration: [{table}] {hint}"]
+    assert list(tables.doubts(config)) == expected
+
+
+def test_a_queue_that_is_not_configured_is_doubted():
+    tables = PolicyTables(Errors())
+    tables.add("limits", named_queues)
+    config = {
+        "queues": {"batch": {}, "debug": {}},
+        "limits": {"a": {"queues": ["debgu", "batch"]}, "b": {"queues": ["x"]}},
+    }
+    tables.read(config)
+    assert list(tables.doubts(config)) == [
+        "configuration: [limits.a] there is no queue 'debgu': is 'debug' meant?",
+        "configuration: [limits.b] there is no queue 'x'",
+    ]
+
+
+def test_a_configuration_is_checked_before_it_is_loaded():
+    limit = {"per": "user", "max": {"jobs": 2}}
+    rig = Rig(R(4, 4))
+    rig.instance.config = {"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}
+    rig.load_file("sched-fifo")
+    assert "configuration: [license] is read by nobody: is [licenses] meant?" in rig.logged(4)
+    config = {
+        "limits": {"b": {"per": "user", "max": {"jobs": 3}}, "c": {"per": "uesr"}},
+        "licenses": {"matlab": 4},
+    }
+    answer = rig.ask("sched.check-config", {"config": config})[1]
+    (fault,) = answer["faults"]
+    assert fault.startswith("configuration: [limits.c] per='uesr': expected 'user' or ")
+    assert answer == {
+        "faults": [fault],
+        "doubts": [],
+        "changes": {
+            "limits": {"new": [], "changed": ["b"], "gone": ["a"]},
+            "licenses": {"new": ["matlab"], "changed": [], "gone": []},
+        },
+    }
+    # Nothing has changed.
+    assert rig.ask("sched.check-config", {"config": config})[1] == answer
+    errnum, text = rig.ask("sched.check-config", {"config": 5})
+    assert errnum and text == "config: expected an object"
 
 
 def test_entries_are_read_by_their_table():

@@ -998,6 +998,8 @@ class PolicyScheduler(Scheduler):
         "sched.limits", lambda self: self._site_policy.in_use, guests=True
     )
 
+    _handle_check_config = _answered_by("sched.check-config", lambda self: self._site_policy.check)
+
     @request_handler("sched.disconnect", prefix=False, allow_guest=True)
     def _handle_disconnect(self, msg: Any) -> None:
         self._errors.guard("disconnect", self._answering.forget, msg)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import errno
+import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -761,6 +763,60 @@ class Limits(Subcommand):
                 print(line)
 
 
+class CheckConfig(Subcommand):
+    help = "check the tables of a configuration before it is loaded"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", help="a TOML file, or a directory of them")
+
+    def run(self, context: Context) -> None:
+        answer = context.ask("check-config", {"config": read_toml(context.options.file)})
+        if context.options.json:
+            show_json(answer)
+        else:
+            for text in (*answer["faults"], *answer["doubts"]):
+                print(printable(text))
+            for table, kinds in answer["changes"].items():
+                for kind, keys in kinds.items():
+                    if keys:
+                        print(printable(f"[{table}] {kind}: {', '.join(keys)}"))
+            if not any(answer.values()):
+                print("nothing would change")
+        if answer["faults"]:
+            raise CommandError(plural(len(answer["faults"]), "fault"))
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    """The configuration in a TOML file, or in all of a directory.
+
+    Raises:
+        CommandError: it cannot be read
+    """
+    for name in ("tomllib", "tomli"):  # the first is there since Python 3.11
+        if importlib.util.find_spec(name) is not None:
+            toml = importlib.import_module(name)
+            break
+    else:
+        raise CommandError("reading TOML needs Python 3.11, or the package tomli")
+    paths = [path]
+    if os.path.isdir(path):
+        paths = sorted(os.path.join(path, name) for name in os.listdir(path))
+        paths = [one for one in paths if one.endswith(".toml")]
+    config: dict[str, Any] = {}
+    for one in paths:
+        try:
+            with open(one, "rb") as stream:
+                read = toml.load(stream)
+            json.dumps(read, allow_nan=False)
+        except (OSError, ValueError, TypeError, RecursionError) as exc:
+            raise CommandError(f"{one}: {exc}") from None
+        for key, value in read.items():
+            if isinstance(value, dict) and isinstance(config.get(key), dict):
+                value = {**config[key], **value}
+            config[key] = value
+    return config
+
+
 class Top(Subcommand):
     help = "show nodes, queue and plan, updated all the time"
 
@@ -789,6 +845,7 @@ COMMANDS: dict[str, Subcommand] = {
     "preempt": Preempt(),
     "preemptions": Preemptions(),
     "limits": Limits(),
+    "check-config": CheckConfig(),
 }
 
 

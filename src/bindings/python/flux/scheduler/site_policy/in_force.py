@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol, TypeVar
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.site_policy.table_rule import SitePolicyHost, TableRule
-from flux.scheduler.site_policy.tables import PolicyTables
+from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
 if TYPE_CHECKING:
     from flux.scheduler.admission import AdmissionRule
@@ -52,14 +52,18 @@ class RulesInForce:
         self._host = host
         self._after = after
         self._errors = errors
-        self.tables = PolicyTables(errors)
         self.rules = [rule(host, errors) for rule in rules]
-        for rule in self.rules:
-            self.tables.add(rule.table, rule.parse, rule.elsewhere)
+        self.tables = self._reader(errors)
         #: rules whose new entries are not in force yet, and how often there were any: an answer that
         #: comes after the tables were read again is dropped
         self._changing: list[TableRule] = []
         self._changes = 0
+
+    def _reader(self, errors: ErrorReporter | Findings) -> PolicyTables:
+        tables = PolicyTables(errors)
+        for rule in self.rules:
+            tables.add(rule.table, rule.parse, rule.elsewhere)
+        return tables
 
     def rule(self, kind: type[Rule]) -> Rule:
         """The rule of a class, in force or not."""
@@ -69,6 +73,7 @@ class RulesInForce:
         """Read the tables when the scheduler starts, before it knows of any job."""
         self._host.queue_names.read(config)
         changed = self.tables.read(config)
+        self._warn(config)
         for rule in self.rules:
             if rule.table in changed:
                 self._errors.guard(f"[{rule.table}]", self._configure, rule)
@@ -77,6 +82,7 @@ class RulesInForce:
         """The configuration was loaded anew."""
         renamed = self._host.queue_names.read(config)
         changed = self.tables.read(config)
+        self._warn(config)
         self._changing = [
             rule
             for rule in self.rules
@@ -86,6 +92,33 @@ class RulesInForce:
         ]
         if self._changing:
             self._errors.guard("tables of the configuration", self._change)
+
+    def _warn(self, config: dict[str, Any]) -> None:
+        for text in self.tables.doubts(config):
+            self._errors.log.warning(text)
+
+    def check(self, payload: Any, caller: Caller) -> Steps:
+        """Look at a configuration that is not in force; nothing changes.
+
+        Args:
+            payload: ``config``, the configuration of the instance as it would be
+
+        Returns:
+            dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
+            `PolicyTables.changes_to`
+        """
+        config = read(payload, config=None)["config"]
+        if not isinstance(config, dict):
+            raise ValueError("config: expected an object")
+        findings = Findings()
+        tables = self._reader(findings)
+        tables.read(config)
+        yield
+        return {
+            "faults": findings.faults,
+            "doubts": list(tables.doubts(config)),
+            "changes": self.tables.changes_to(tables),
+        }
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:
         """What is in use of all limits, licences and the like.

@@ -11,12 +11,28 @@ flux-core may use the shorter name for something else one day.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
 
 PREFIX = "sched-"
+
+
+class Findings:
+    """What is wrong in a configuration that is only looked at; in place of an ErrorReporter.
+
+    Attributes:
+        faults (list of str): what keeps an entry from being used
+    """
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+
+    def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
+        self.faults.append(text if error is None else f"{text} {type(error).__name__}: {error}")
 
 
 class PolicyTables:
@@ -26,7 +42,7 @@ class PolicyTables:
         errors (ErrorReporter): where faults are reported
     """
 
-    def __init__(self, errors: ErrorReporter) -> None:
+    def __init__(self, errors: ErrorReporter | Findings) -> None:
         self._errors = errors
         self._parsers: dict[str, Callable[[str, Any], Any]] = {}
         #: what a table says beside the table itself, in the short form of another table
@@ -73,6 +89,43 @@ class PolicyTables:
                 self._entries[table] = entries
                 changed.add(table)
         return changed
+
+    def doubts(self, config: dict[str, Any]) -> Iterator[str]:
+        """What a site has probably not meant, though it can be read: a table whose name is nearly that
+        of one of these, and queues that are not configured.
+
+        Args:
+            config (dict): the configuration of which the entries were read last
+        """
+        for written in config:
+            name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
+            meant = get_close_matches(name, self._parsers, 1, 0.8)
+            if meant and meant[0] != name:
+                yield f"configuration: [{written}] is read by nobody: is [{meant[0]}] meant?"
+        queues = config.get("queues")
+        known = list(queues) if isinstance(queues, dict) else []
+        for table, entries in self._entries.items():
+            for key, entry in entries.items():
+                for queue in getattr(entry, "queues", ()):
+                    if queue not in known:
+                        near = get_close_matches(queue, known, 1)
+                        hint = f": is {near[0]!r} meant?" if near else ""
+                        yield f"configuration: [{table}.{key}] there is no queue {queue!r}{hint}"
+
+    def changes_to(self, other: PolicyTables) -> dict[str, dict[str, list[str]]]:
+        """What would change if the entries of `other` were in force in place of these: by table, the
+        keys of entries that are ``new``, ``changed`` and ``gone``; without tables that stay."""
+        found = {}
+        for table, before in self._entries.items():
+            after = other._entries[table]
+            kinds = {
+                "new": sorted(after.keys() - before.keys()),
+                "changed": sorted(k for k in after.keys() & before.keys() if after[k] != before[k]),
+                "gone": sorted(before.keys() - after.keys()),
+            }
+            if any(kinds.values()):
+                found[table] = kinds
+        return found
 
     def _read(
         self, table: str, config: dict[str, Any], parse: Callable[[str, Any], Any]
