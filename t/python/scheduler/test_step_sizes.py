@@ -126,7 +126,7 @@ def fill(rig, pending):
 def test_no_turn_does_more_the_more_jobs_are_pending(args):
     most = {}
     for pending in (300, 1200):
-        rig = Rig(R(NODES, 4))
+        rig = Rig(R(NODES, 4), estimates=False)
         rig.load_file("sched-backfill", "reason-depth=0", *args)
         meter = CallMeter(rig)
         fill(rig, pending)
@@ -151,7 +151,7 @@ def test_no_turn_does_more_the_more_promises_are_bound_to_ranks():
     """Also not the first after a quiet time, which may spend all the effort that was saved."""
     most = {}  # calls of the longest turn after each end
     for promises in (100, 400):
-        rig = Rig(R(200, 16))
+        rig = Rig(R(200, 16), estimates=False)
         rig.load_file("sched-backfill", "reason-depth=0", "promise=unlimited")
         meter = CallMeter(rig)
         for jobid in range(1, 201):

@@ -84,7 +84,8 @@ class OrderedJobs:
         """The first job from a place on, or of all; None: there is none."""
         if not self.count:
             return None
-        return self.first if place is None else next(self.since(place), None)
+        first = self._blocks[0][0]
+        return first[2] if place is None or first >= place else next(self.since(place), None)
 
     def add(self, entry: Entry) -> int:
         """Put in a job with its place (`entry_of`).

@@ -25,10 +25,12 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flux.scheduler.ordered_jobs import JobGroup
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flux.scheduler.ordered_jobs import JobGroup, OrderedJobs
+    from flux.scheduler.ordered_jobs import OrderedJobs
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
@@ -83,41 +85,16 @@ class _Promised:
             place = self.place
         return self.promises.first_since(place)
 
-    def examines(self, job: PendingJob) -> bool:
-        return True
-
 
 class _Line:
     """The jobs without a promise that could want the same ranks: as long as one of them may be promised
     a start, the first is examined."""
 
-    __slots__ = ("jobs", "examines")
+    __slots__ = ("jobs", "first_since")
 
-    def __init__(self, promises: PromisedJobs, jobs: OrderedJobs) -> None:
+    def __init__(self, jobs: OrderedJobs) -> None:
         self.jobs = jobs
-        self.examines = promises.may_be_promised
-
-    def first_since(self, place: Place) -> PendingJob | None:
-        return self.jobs.first_since(place)
-
-
-class _Group:
-    """The jobs of one group: those with shorter limits than the one that was refused last."""
-
-    __slots__ = ("walk", "jobs")
-
-    def __init__(self, walk: Walk, jobs: JobGroup) -> None:
-        self.walk = walk
-        self.jobs = jobs
-
-    def first_since(self, place: Place) -> PendingJob | None:
-        limit = self.walk.shortest_refused(self.jobs)
-        if limit is None:
-            return self.jobs.first_since(place)
-        return self.jobs.shorter_since(place, limit) if limit > 0 else None
-
-    def examines(self, job: PendingJob) -> bool:
-        return True
+        self.first_since = jobs.first_since
 
 
 class Walk:
@@ -144,7 +121,7 @@ class Walk:
         self._promised: _Promised | None = None
         # Those groups for which there was room when the walk began, or that are all looked at; None: they
         # are to be found.
-        self._groups: list[_Group] | None = None
+        self._groups: list[JobGroup] | None = None
         # A heap of the sources, each with the place of the first job that it may have.
         self._sources: list[tuple[Any, int, int, Any]] = []
         self._numbers = count()
@@ -228,16 +205,16 @@ class Walk:
                 groups = promises.groups_with_room()
             if groups is None:
                 groups = backlog.groups.values()
-            self._groups = [_Group(self, group) for group in groups]
+            self._groups = list(groups)
         sources: list[Any] = list(self._groups)
         if promises is not None:
             self._promised = self._promised or _Promised(promises)
             sources.append(self._promised)
-            sources += [_Line(promises, line) for line in backlog.lines.values()]
+            sources += map(_Line, backlog.lines.values())
             self._drops = promises.drops
         self._sources = []
         for source in sources:
-            job = source.first_since(self._place)
+            job = self._first_of(source)
             if job is not None:
                 self._sources.append((job.order, job.jobid, next(self._numbers), source))
             backlog.effort += 1 / LOOKS_PER_EFFORT
@@ -255,20 +232,31 @@ class Walk:
                 job = newcomer
             elif job is None:
                 return None
-            elif not self._sources[0][3].examines(job):
-                heapq.heappop(self._sources)
-                continue
+            elif self.promises is not None and isinstance(self._sources[0][3], _Line):
+                if not self.promises.may_be_promised(job):
+                    heapq.heappop(self._sources)
+                    continue
             place = job.order, job.jobid + 1
             if self._place is None or place > self._place:
                 self._place = place
             if job.queued and not job.request.finalized:
                 return job
 
+    def _first_of(self, source: Any) -> PendingJob | None:
+        """The first job of a source that may be examined in its turn."""
+        place: Place = self._place
+        if self._refused and isinstance(source, JobGroup):
+            limit = self.shortest_refused(source)
+            if limit is not None:
+                return source.shorter_since(place, limit) if limit > 0 else None
+        job: PendingJob | None = source.first_since(place)
+        return job
+
     def _first_of_sources(self) -> PendingJob | None:
-        sources, place = self._sources, self._place
+        sources = self._sources
         while sources:
             order, jobid, number, source = sources[0]
-            job: PendingJob | None = source.first_since(place)
+            job = self._first_of(source)
             if job is None:
                 heapq.heappop(sources)
             elif job.jobid == jobid and job.order == order:
