@@ -575,7 +575,10 @@ def test_a_machine_that_is_too_small_for_the_trace_itself(tmp_path):
     assert work.notes.lines()[0] == f"WARNING: {warning}"
     work = workload(tmp_path, swf(*rows, header=""), nodes=2)  # as was asked for
     assert not [text for text in work.notes.warnings if "used 12 at once" in text]
-    assert workload(tmp_path, swf(*rows)).notes.warnings == []  # 64 processors by its header
+    work = workload(tmp_path, swf(*rows))
+    assert not [
+        text for text in work.notes.warnings if "used 12 at once" in text
+    ]  # 64 processors by its header
 
 
 def test_a_trace_without_limits(tmp_path):

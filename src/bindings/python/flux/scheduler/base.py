@@ -35,6 +35,7 @@ from __future__ import annotations
 import errno
 import gc
 import json
+import random
 from collections.abc import Iterator
 from syslog import LOG_DEBUG
 from typing import Any, Callable
@@ -120,6 +121,8 @@ class Scheduler(BrokerModule):
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.log.level = "info"
+        #: For a policy that draws: `flux simulate` repeats what it gives by ``--seed``.
+        self.random = random.Random(random.getrandbits(64))
         self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
         self._pool: ResourcePool  # from when the resources are acquired

@@ -43,6 +43,11 @@ def make_parser():
         description=DESCRIPTION,
     )
     parser.add_argument("--version", action="version", version=f"flux-scheduler {VERSION}")
+    parser.add_argument(
+        "--again",
+        metavar="DIR",
+        help="make these results again, and say whether all jobs start when they did",
+    )
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
     what = arguments.add_jobs(parser)
     what.add_argument(
@@ -99,12 +104,22 @@ def main(argv):
     # Options may stand between the traces.
     options = parser.parse_intermixed_args(argv)
     try:
+        if options.again:
+            return _again(options, argv)
         check_usage(options)
         return Call(options, argv).run()
     except OptionError as exc:
         return parser.error(str(exc))
     except ValueError as exc:
         raise CommandError(str(exc)) from None
+
+
+def _again(options, argv):
+    from flux.simulate.again import again
+
+    if argv not in (["--again", options.again], [f"--again={options.again}"]):
+        raise OptionError("--again takes all from the results, and no other option")
+    return again(options.again)
 
 
 def _given(options, names):
@@ -242,7 +257,7 @@ class Call:
                 machine = Machine(R, options.conf)
             workload = snapshot(machine, options.unit)
             # What is excluded there is excluded here.
-            return [Case(workload, None, {})], {**workload.config, **config}
+            return [Case(workload, None, {}, drawn=options.seed)], {**workload.config, **config}
         trace = arguments.trace_of(options)
         return trace.cases(options.seeds), config
 

@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import multiprocessing.connection
 import os
+import random
 import signal
 import sys
 import time
@@ -122,7 +123,7 @@ def check_queues(workload, config):
     )
 
 
-def simulate(workload, policy, settings, tell=None, catch=False):
+def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     """Run one policy.
 
     Args:
@@ -132,6 +133,7 @@ def simulate(workload, policy, settings, tell=None, catch=False):
         tell: None, or called with a dict of progress now and then
         catch (bool): have SIGINT end the run with the results so far, and an exception of the module
             be the reason in ``failed``
+        seed (int): of `random` as the policy finds it, and so of its ``self.random``
 
     Returns:
         (Outcome, dict): what became of the jobs, and a summary; its ``failed`` is None, or says why the
@@ -152,6 +154,7 @@ def simulate(workload, policy, settings, tell=None, catch=False):
         signal.signal(signal.SIGINT, interrupt)
     if tell is not None:
         engine.every = _reporter(outcome, engine, tell)
+    random.seed(seed)
     collector.settle()
     wall, cpu = time.perf_counter(), time.process_time()
     witness = failure.Witness(policy.path)
@@ -262,7 +265,16 @@ def write(outcome, summary, policy, settings, directory):
 def provenance_of(settings, policy):
     """What a result was made of: whoever has the same gets the same."""
     scheduler = {"path": policy.path, "args": policy.args, "sha256": digest(policy.path)}
+    named = {path: digest(path) for arg in policy.args for path in [_file_of(arg)] if path}
+    if named:
+        scheduler["files"] = named
     return {**settings.provenance, "scheduler": scheduler}
+
+
+def _file_of(arg):
+    """The file that an argument ``NAME=FILE`` or ``NAME=FILE:FUNCTION`` names, or None."""
+    text = arg.partition("=")[2]
+    return next((path for path in (text, text.rpartition(":")[0]) if os.path.isfile(path)), None)
 
 
 def plain(value):
@@ -314,7 +326,8 @@ class Task:
             return None
         mine = json.loads(json.dumps(provenance_of(self.settings, self.policy)))
         for record in (mine, provenance):
-            record.pop("command", None)
+            for key in ("command", "directory", "date", "host"):
+                record.pop(key, None)
         if provenance != mine or summary.get("interrupted") or summary.get("failed"):
             return None
         return summary
@@ -333,7 +346,9 @@ def _child(task, pipe):
         pipe.send(("progress", progress))
 
     try:
-        outcome, summary = simulate(task.workload, task.policy, task.settings, tell, catch=True)
+        outcome, summary = simulate(
+            task.workload, task.policy, task.settings, tell, catch=True, seed=task.case.drawn
+        )
         if task.directory is not None or task.keep:
             # Without either nobody will draw it.
             summary["picture"] = picture_data(outcome)

@@ -5,9 +5,8 @@ import copy
 import importlib.util
 import math
 import os
-import platform
 
-from flux.simulate import __version__, policy, run
+from flux.simulate import __version__, origin, policy, run
 from flux.simulate.outages import Outages
 from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
@@ -108,6 +107,7 @@ def provenance(case, settings, files=(), options=None, command=None):
         "files": [{"path": os.path.abspath(path), "sha256": digest(path)} for path in known],
         "options": options or {},
         "seed": case.seed,
+        "random_seed": case.drawn,
         "variant": {key: str(value) for key, value in case.variant.items()},
         "engine": settings.engine,
         "machine": {
@@ -123,7 +123,9 @@ def provenance(case, settings, files=(), options=None, command=None):
         },
         "jobs": len(workload.jobs),
         "notes": workload.notes.lines(),
-        "versions": {"flux-scheduler": __version__, "python": platform.python_version()},
+        "formats": __version__,
+        **origin.software(),
+        **origin.circumstances(),
     }
     tables = tables_of(settings.config)
     if tables:
@@ -134,6 +136,7 @@ def provenance(case, settings, files=(), options=None, command=None):
         record["queues_constrain"] = queues_constrain(settings.config)
     if command:
         record["command"] = command
+        record["directory"] = os.getcwd()
     return record
 
 

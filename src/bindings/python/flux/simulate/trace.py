@@ -69,12 +69,14 @@ class Case:
         seed (int or None): what was drawn at random with, where a study has several
         variant (dict): option -> value, of those that the study varies
         place (int): its place in the study
+        drawn (int): the seed of what is drawn at random for it, by the trace and by policies
     """
 
     workload: Workload
     seed: Optional[int]
     variant: dict
     place: int = 0
+    drawn: int = 1
 
     @property
     def directory(self):
@@ -119,7 +121,7 @@ class Trace:
         window (str): ``DAYS``, ``FROM-TO`` in days, or ``DATE/DATE``
         jobs (int): the first so many only
         scale_arrivals (float): the times between submissions are multiplied by this
-        seed (int): for what is drawn at random
+        seed (int): for what is drawn at random, by policies, too
         shake (float): most that a submission is shaken by, seconds
         dependencies (bool): jobs wait for those that the trace says they follow
         status (sequence of int): of SWF, the statuses of the jobs that are taken; default: all, with a warning if jobs are
@@ -263,5 +265,5 @@ class Trace:
             variant = dict(zip(keys, values))
             for seed in range(self.seed, self.seed + (seeds or 1)):
                 work = self.workload(seed, shake, **variant)
-                found.append(Case(work, seed if seeds else None, variant, len(found)))
+                found.append(Case(work, seed if seeds else None, variant, len(found), seed))
         return found

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux simulate --again DIR``: the call that made some results, made again, and whether each job starts when it did."""
+
+import contextlib
+import io
+import os
+import shlex
+import tempfile
+
+from flux.simulate import origin
+from flux.simulate.results import reading
+from flux.simulate.workload.text import digest
+
+#: Options of the call that say where its results went, and what was printed; the number of words that each takes.
+DROPPED = {"-o": 2, "--output": 2, "--force": 1, "--resume": 1, "-q": 1, "--quiet": 1, "--json": 1}
+#: What a result is made of beside its files: the key of its provenance, and how it is called here.
+MADE_OF = {"versions": "versions", "commit": "the commit", "sources": "the library's sources"}
+
+
+def again(directory):
+    """Make the results in a directory again, in a temporary one.
+
+    Returns:
+        int: 0 if all jobs start when they did, else 1
+
+    Raises:
+        ValueError: there are no results, or not how they were made
+    """
+    from flux.simulate.command import main
+
+    former = reading.find([directory])
+    record = former[0].provenance
+    if "command" not in record or "directory" not in record:
+        raise ValueError(f"{directory}: it does not say which command made it, or where")
+    for line in _changes(record):
+        print(f"other than then: {line}")
+    words = _without_output(shlex.split(record["command"])[2:])
+    here = os.getcwd()
+    same = True
+    with tempfile.TemporaryDirectory(prefix="flux-simulate-") as output:
+        try:
+            os.chdir(record["directory"])
+        except OSError as exc:
+            raise ValueError(f"{record['directory']}: {exc.strerror}") from None
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                code = main([*words, "-q", "-o", output])
+        finally:
+            os.chdir(here)
+        found = {_place(one, output): one for one in reading.find([output])} if code != 2 else {}
+        for one in former:
+            text = _comparison(one, found.get(_place(one, one.base)))
+            same = same and text.startswith("all ")
+            print(f"{one.summary['policy']}: {text}")
+    return 0 if same else 1
+
+
+def _place(result, base):
+    return os.path.relpath(result.directory, base)
+
+
+def _comparison(former, new):
+    if new is None:
+        return "is not there any more"
+    pairs = list(zip(former.rows(), new.rows()))
+    if len(former.rows()) != len(new.rows()):
+        return f"{len(former.rows()):,} jobs then, {len(new.rows()):,} now"
+    others = [old for old, now in pairs if (old.id, old.start) != (now.id, now.start)]
+    if not others:
+        return f"all {len(pairs):,} jobs start when they did"
+    return f"{len(others):,} of {len(pairs):,} jobs start at other times, the first: {others[0].id}"
+
+
+def _changes(record):
+    """What is not as it was, a text each."""
+    now = origin.software()
+    for key, name in MADE_OF.items():
+        if record.get(key) != now[key]:
+            yield f"{name}: {record.get(key)} then, {now[key]} now"
+    files = {one["path"]: one["sha256"] for one in record["files"]}
+    scheduler = record["scheduler"]
+    files.update({scheduler["path"]: scheduler["sha256"]}, **scheduler.get("files", {}))
+    for path, known in files.items():
+        path = os.path.join(record["directory"], path)
+        if not os.path.isfile(path):
+            yield f"{path} is not there"
+        elif digest(path) != known:
+            yield f"{path} was changed"
+
+
+def _without_output(words):
+    """The words of a command line without those of `DROPPED`."""
+    left = []
+    words = list(words)
+    while words:
+        word = words[0]
+        count = DROPPED.get(word, 0)
+        if not count and word.startswith(("--output=", "-o")):
+            count = 1
+        if not count:
+            left.append(word)
+        del words[: count or 1]
+    return left

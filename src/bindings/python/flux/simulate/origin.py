@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Of which software a result is, where it was made and when: what a reader needs to cite it and to make it again."""
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import time
+
+from flux_scheduler_version import VERSION
+
+#: Where the library is: flux/, flux_engine/ and others, side by side.
+LIBRARY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+#: Packages of the library that have a part in a result.
+PACKAGES = ("flux", "flux_engine", "_flux_plan")
+#: Distributions of others that it runs on.
+DEPENDENCIES = ("greenlet", "flux-python", "PyYAML", "cffi")
+
+
+@functools.lru_cache(maxsize=1)
+def software():
+    """``versions`` (of the library, Python and what it runs on), ``commit`` (None outside of a checkout; with ``+`` if files of it
+    were changed) and ``sources`` (the SHA-256 of all Python files of the library, with their names). Takes some 30 ms, once."""
+    versions = {"flux-scheduler": VERSION, "python": platform.python_version()}
+    for name in DEPENDENCIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {"versions": versions, "commit": _commit(), "sources": _sources()}
+
+
+def circumstances():
+    """``date`` (UTC, now) and ``host`` (system, processor, how many of them)."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    host = {"system": platform.platform(), "processor": _processor(), "processors": os.cpu_count()}
+    return {"date": now, "host": host}
+
+
+def _commit():
+    # An installation may lie within somebody else's repository.
+    if _git("ls-files", "--error-unmatch", "flux_scheduler_version.py") is None:
+        return None
+    return _git("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+")
+
+
+def _git(*words):
+    try:
+        done = subprocess.run(
+            ["git", "-C", LIBRARY, *words], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.strip()
+
+
+def _sources():
+    total = hashlib.sha256()
+    for package in PACKAGES:
+        for base, directories, names in os.walk(os.path.join(LIBRARY, package)):
+            directories.sort()
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    path = os.path.join(base, name)
+                    total.update(os.path.relpath(path, LIBRARY).encode() + b"\0")
+                    with open(path, "rb") as stream:
+                        total.update(stream.read())
+    return total.hexdigest()
+
+
+def _processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as stream:
+            return next(
+                (
+                    line.partition(":")[2].strip()
+                    for line in stream
+                    if line.startswith("model name")
+                ),
+                "",
+            )
+    except OSError:
+        return platform.processor()

@@ -1,0 +1,66 @@
+"""What a result says of how it was made, and whether it can be made again."""
+
+import json
+import re
+
+from command_runner import first_scheduler, flux, rows
+
+from flux.simulate import Trace, simulate
+
+DRAWS = "self._queue.sort(key=lambda job: self.random.random()) if self.passes % 2 else None\nself.passes += 1"
+
+
+def _starts(tmp_path, name, seed):
+    flux(
+        "sample", "--jobs=300", f"--seed={seed}", "--scheduler", tmp_path / "draws.py", "-q", "-o", tmp_path / name
+    )  # fmt: skip
+    return [row["starting_time"] for row in rows(tmp_path / name / "draws")]
+
+
+def test_the_seed_reaches_a_policy_that_draws(tmp_path):
+    for source in ("self.random", "__import__('random')"):
+        (tmp_path / "draws.py").write_text(
+            first_scheduler(DRAWS.replace("self.random", source), "    passes = 0")
+        )
+        name = source[:6]
+        first = _starts(tmp_path, f"{name}1", 1)
+        assert first == _starts(tmp_path, f"{name}1again", 1)
+        assert first != _starts(tmp_path, f"{name}2", 2)
+
+
+def test_what_a_result_was_made_of(tmp_path):
+    (tmp_path / "rank.py").write_text("def rank(job):\n    return job.duration\n")
+    simulate(
+        Trace(model="lublin", jobs=40, seed=7), f"sched-backfill rank={tmp_path}/rank.py:rank",
+        output=str(tmp_path / "out"),
+    )  # fmt: skip
+    (path,) = (tmp_path / "out").glob("*/provenance.json")
+    record = json.loads(path.read_text())
+    assert record["random_seed"] == 7
+    assert re.fullmatch("[0-9a-f]{64}", record["sources"])
+    assert record["commit"] is None or re.fullmatch(r"[0-9a-f]{40}\+?", record["commit"])
+    assert {"flux-scheduler", "python", "greenlet"} <= set(record["versions"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", record["date"])
+    assert record["host"]["system"].startswith("Linux")
+    assert list(record["scheduler"]["files"]) == [f"{tmp_path}/rank.py"]
+
+
+def test_again(tmp_path):
+    (tmp_path / "mine.py").write_text(first_scheduler())
+    flux(
+        "sample", "--jobs=50", "--scheduler=./mine.py", "--scheduler=sched-backfill promise=1,4", "-o", "out",
+        cwd=tmp_path,
+    )  # fmt: skip
+    said = flux("--again", tmp_path / "out").stdout
+    assert said.splitlines() == [
+        "mine: all 50 jobs start when they did",
+        "sched-backfill promise=1: all 50 jobs start when they did",
+        "sched-backfill promise=4: all 50 jobs start when they did",
+    ]
+    (tmp_path / "mine.py").write_text(
+        first_scheduler("self._queue.sort(key=lambda job: -job.jobid)")
+    )
+    said = flux("--again", tmp_path / "out", code=1).stdout
+    assert f"other than then: {tmp_path / 'mine.py'} was changed" in said
+    assert re.search(r"mine: \d+ of 50 jobs start at other times, the first: \d+", said)
+    assert "no other option" in flux("--again", tmp_path / "out", "--jobs=3", code=2).stderr
