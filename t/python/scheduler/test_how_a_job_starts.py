@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The page "How a job starts" names the calls that are made, in their order."""
+
+import re
+import sys
+from pathlib import Path
+
+from peers import R, Rig, jobspec
+
+import flux.scheduler
+
+TOP = Path(flux.scheduler.__file__).parent.parent
+PAGE = Path(__file__).resolve().parents[3] / "doc/reference/how-a-job-starts.rst"
+
+#: ``name`` (``file``), or several names before their file.
+CALL = re.compile(r"``([A-Z]\w+\.\w+|read_alloc)``\s*\(``([\w/]+\.py)``\)")
+
+
+def documented():
+    """By heading, the calls that the page names: (file, name)."""
+    page = PAGE.read_text(encoding="utf-8")
+    parts = re.split(r"\n(?=[^\n]+\n-{5,}\n)", page)
+    found = {}
+    for part in parts[1:]:
+        heading = part.lstrip().split("\n")[0]
+        found[heading] = [(file, name) for name, file in CALL.findall(part)]
+    return found
+
+
+def traced(function):
+    """The calls of the library's functions: (file, name without its class)."""
+    calls = []
+
+    def note(frame, event, arg):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(TOP)):
+            calls.append((str(Path(code.co_filename).relative_to(TOP)), code.co_name))
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_calls_of_the_page_are_made_in_their_order():
+    rig = Rig(R(4, 4), estimates=False)
+    rig.load_file("sched-backfill", "queue-depth=unlimited")
+    rig.alloc(1, jobspec(1, nodes=3, exclusive=True, duration=100))
+    rig.settle()
+
+    def event(send):
+        return lambda: (send(), rig.settle())
+
+    pages = documented()
+    happens = {
+        "A job comes, and starts": lambda: rig.alloc(
+            2, jobspec(1, nodes=1, exclusive=True, duration=50)
+        ),
+        "A job comes, and waits": lambda: rig.alloc(
+            3, jobspec(1, nodes=2, exclusive=True, duration=50)
+        ),
+        "A job ends, and the waiting one starts": lambda: rig.free(1),
+    }
+    for heading, send in happens.items():
+        calls = traced(event(send))
+        assert len(pages[heading]) >= 6
+        at = 0
+        for file, name in pages[heading]:
+            call = file, name.split(".")[-1]
+            assert call in calls[at:], f"{heading}: {name} is not called after those before it"
+            at += calls[at:].index(call)
+    assert rig.started() == [1, 2, 3]
+
+
+def test_the_files_that_the_page_names_are_there():
+    files = re.findall(r"``((?:scheduler|resource)/[\w/]+\.py)``", PAGE.read_text(encoding="utf-8"))
+    assert len(files) > 20
+    assert [file for file in files if not (TOP / file).exists()] == []
