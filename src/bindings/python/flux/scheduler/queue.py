@@ -460,15 +460,6 @@ class Backlog(PendingQueue):
                         break
         return False
 
-    def signatures(self) -> list[tuple[Any, Any]]:
-        """The signatures of the jobs to examine that were promised nothing, each with a request like
-        theirs but for its duration. O(signatures)."""
-        return [(signature, group.request) for signature, group in self.groups.items()]
-
-    def count_of(self, signatures: Iterable[Any]) -> int:
-        """How many of these jobs are of some signatures."""
-        return sum(self.groups[one].count for one in signatures if one in self.groups)
-
     # -- which jobs are to be examined --------------------------------------------------------------
 
     def wake(self, now: float, all: bool = False) -> None:

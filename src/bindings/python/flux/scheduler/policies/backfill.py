@@ -154,8 +154,7 @@ class Backfill(PolicyScheduler):
         self.take_ranks()
         backlog = self._backlog
         backlog.family_of = self.admission.family_of
-        if self.ranked is None:
-            backlog.rooms = RoomIndex(lambda: self.resources.impl)
+        backlog.rooms = RoomIndex(lambda: self.resources.impl)
         self.promises = self._new_promises()
         self._promise_timer: Timer | None = None
         self._updates = 0  # of ranks

@@ -192,19 +192,19 @@ class LatestStartPasses(RankedPasses):
             if beside is None:
                 beside = self.plan_for(heads)
             if beside is not None and not beside.fits(job.resource_request):
-                if job.signature is not None:
-                    refused[job.signature] = job.limit
+                refused[job.signature] = job.limit
                 continue
             if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
                 beside.note_started(job.jobid)
 
     def could_start(self) -> Generator[None, None, bool]:
-        free = yield from self.free_signatures()
-        if not free:
+        groups = yield from self.free_groups()
+        if not groups:
             return False
         if self.policy.has_priorities:
             return True
-        count = self.backlog.count_of(free)
+        free = {group.signature for group in groups}
+        count = sum(group.count for group in groups)
         if count > TRIED_PER_TURN or 2 * count > self.backlog.jobs.count:
             return True  # to ask them all would take longer than the walk that it may save
         for number, job in enumerate(self.backlog.heap, 1):

@@ -25,6 +25,7 @@ from flux.scheduler.policies.ranks import usable
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
+    from flux.scheduler.ordered_jobs import JobGroup
     from flux.scheduler.policies.backfill import Backfill
     from flux.scheduler.policies.promise_book import PromiseBook
     from flux.scheduler.queue import Backlog
@@ -196,8 +197,7 @@ class RankedPasses:
         ranks = self._turns.get(job.signature)
         if ranks is None:
             ranks = self.policy.queue_order.turn_of(job)
-            if job.signature is not None:
-                self._turns[job.signature] = ranks
+            self._turns[job.signature] = ranks
         return ranks
 
     def is_free(self, job: PendingJob) -> bool:
@@ -207,54 +207,47 @@ class RankedPasses:
     def _is_free(self, signature: Any, request: Any) -> bool:
         free = self._free.get(signature)
         if free is None:
-            free = self.policy.plan.has_free(request)
-            if signature is not None:
-                self._free[signature] = free
+            free = self._free[signature] = self.policy.plan.has_free(request)
         return free
 
-    def free_signatures(self) -> Generator[None, None, set[Any]]:
-        """The signatures of the pending jobs that would fit now if nothing were promised, or that
-        are not known to be alike (None)."""
-        found = set()
-        unknown = set()
-        for number, (signature, request) in enumerate(self.backlog.signatures(), 1):
+    def free_groups(self) -> Generator[None, None, list[JobGroup]]:
+        """The groups of pending jobs that would fit now if nothing were promised. Those that could never
+        run are denied."""
+        feasible = self._feasible
+        groups = self.backlog.groups
+        for number, group in enumerate([g for s, g in groups.items() if s not in feasible], 1):
+            yield from self.deny_impossible(group)
             if number % COMPARED_PER_TURN == 0:
                 yield
-            if signature is None or self._is_free(signature, request):
-                found.add(signature)
-            if signature not in self._feasible:
-                unknown.add(signature)
-        if unknown:
-            yield from self.refuse_impossible(unknown)
+        rooms = self.backlog.rooms
+        assert rooms is not None
+        found = []
+        for number, group in enumerate(rooms.with_room(), 1):
+            if group.count and self._is_free(group.signature, group.request):
+                found.append(group)
+            if number % COMPARED_PER_TURN == 0:
+                yield
         return found
 
-    def refuse_impossible(self, signatures: set[Any]) -> Steps:
-        """Deny the pending jobs of some signatures that could never run: others need not be asked,
-        since they are never tried."""
+    def deny_impossible(self, group: JobGroup) -> Steps:
+        """Deny the jobs of a group if they could never run: they are not tried, so that the pool would
+        not tell."""
         policy = self.policy
-        possible: dict[Any, Exception | None] = {}
-        for number, job in enumerate(self.backlog.heap, 1):
-            if number % COMPARED_PER_TURN == 0:
-                yield
-            if job.signature not in signatures or not job.queued or job.request.finalized:
-                continue
-            key = job.jobid if job.signature is None else job.signature
-            if key not in possible:
-                possible[key] = None
-                try:
-                    policy.resources.check_feasibility(job.resource_request)
-                except Exception as exc:
-                    possible[key] = exc
-            error = possible[key]
-            if error is not None:
-                policy.forget(job)
-                policy.refuse(job, error)
-            elif job.signature is not None:
-                self._feasible[job.signature] = True
+        try:
+            policy.resources.check_feasibility(group.request)
+        except Exception as exc:
+            for number, job in enumerate(group.to_list(), 1):
+                if job.queued and not job.request.finalized:
+                    policy.forget(job)
+                    policy.refuse(job, exc)
+                if number % PROMISED_PER_TURN == 0:
+                    yield
+        else:
+            self._feasible[group.signature] = True
 
     def could_start(self) -> Generator[None, None, bool]:
         """Whether one of the jobs that fit what is free may be one that starts in this pass."""
-        return bool((yield from self.free_signatures()))
+        return bool((yield from self.free_groups()))
 
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job that fits, or let an admission rule have it; whether it has left the
