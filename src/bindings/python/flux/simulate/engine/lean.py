@@ -6,6 +6,7 @@ scheduler's pass: ends, then what a script does, then submissions in their order
 length ends in another round of the same instant.
 """
 
+import contextlib
 import heapq
 import math
 import os
@@ -87,6 +88,8 @@ class LeanEngine:
         self.observer = observer
         #: set to have the run end at the next instant
         self.interrupted = False
+        #: whether a scheduler that does not come back to its reactor is told of
+        self.is_watched = True
         #: when the scheduler ended although there was more to come, seconds since the workload began
         self.ended_at = None
         #: called now and then
@@ -166,7 +169,10 @@ class LeanEngine:
 
         while True:
             self.task = Scheduler(self.kernel, self.name, self.path, self.args, self.forecast)
-            with Watchdog(self._place_of_scheduler, self._stuck, self.path):
+            with contextlib.ExitStack() as stack:
+                if self.is_watched:
+                    watchdog = Watchdog(self._place_of_scheduler, self._stuck, self.path)
+                    stack.enter_context(watchdog)
                 self.task.run()
             if self.kernel.failure is not None:
                 raise self.kernel.failure

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""`SchedulingEnv`: the simulator as an environment of Gymnasium, to train policies in.
+
+The engine, the pool and the library are those of ``flux simulate``; only who starts next is asked of an agent. It takes the package
+``gymnasium``, which nothing else here needs.
+"""
+
+import copy
+import itertools
+import math
+import os
+
+import gymnasium
+import numpy as np
+from greenlet import getcurrent, greenlet
+
+from flux.simulate.engine.lean import EPOCH, LeanEngine
+from flux.simulate.results.metrics import bounded_slowdown
+from flux.simulate.trace import Trace
+from flux_engine.formats.levels import LOG_ERR
+
+#: The columns of an observation.
+COLUMNS = ("there", "fits", "wait", "limit", "size", "free")
+
+#: What ``reward=`` takes, as functions of (wait, run, size), of which the mean is to be small.
+REWARDS = {
+    "wait": lambda wait, run, size: wait / 3600.0,
+    "slowdown": lambda wait, run, size: bounded_slowdown(wait, run),
+}
+
+#: Seconds that count as 1 in an observation, on a logarithmic scale.
+LONG = 30 * 86400.0
+
+#: By the argument of `gym_policy`: who is asked.
+ASKED = {}
+
+_POLICY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gym_policy.py")
+_numbers = itertools.count()
+
+
+def scaled(seconds):
+    """Seconds as a number from 0 to 1: log(1 + seconds), 1 from `LONG` on."""
+    return min(math.log1p(max(seconds, 0.0)) / math.log1p(LONG), 1.0)
+
+
+class SchedulingEnv(gymnasium.Env):
+    """Which of the first K pending jobs starts next?
+
+    An episode is a run of some jobs that follow each other in the trace, on an empty machine, and a step a decision. The agent is asked
+    after each event while jobs wait, and again after each start, until it waits.
+
+    - Observation: `Box(0, 1, (K, 6), float32)`. A row is a job, in order of submission; its columns are those of `COLUMNS`: whether there is
+      a job, whether as many units are free as it asks for, how long it has waited and its limit (as `scaled` has them; 1 without
+      a limit), its size and, in each row, what is free, as shares of the machine.
+    - Action: `Discrete(K + 1)`. Below K: that job starts. K, or a job that is not there or does not fit: nothing starts until
+      the next event. Where no job runs the first that fits starts then.
+    - Reward: for the jobs that started in the step, minus ``reward`` over the number of jobs, so that the sum of an episode is minus the mean
+      of all jobs: wait in hours, bounded slowdown.
+    - info: ``mask``, int8 of shape (K + 1,): what an action would not be wasted on; ``time``, seconds since the first submission.
+
+    The same seed gives the same episodes.
+
+    Args:
+        trace (Trace or str): the jobs and the machine, with one value for each option; not one with dependencies
+        k (int): K
+        jobs (int or None): jobs of an episode, from a place drawn at random; None: all of the trace, each time
+        reward (str or function): ``wait``, ``slowdown``, or ``function(wait, run, size)`` of a job that starts, in seconds and units
+        part ((float, float)): the part of the trace that episodes are from, as shares of its jobs: (0, 0.5) leaves half for a test
+
+    Raises:
+        ValueError: the trace cannot be read, or is too short
+    """
+
+    metadata = {"render_modes": []}
+
+    def __init__(self, trace="sample", k=16, jobs=256, reward="wait", part=(0.0, 1.0)):
+        self._workload = (trace if isinstance(trace, Trace) else Trace(trace)).workload()
+        if any(job.after is not None for job in self._workload.jobs):
+            raise ValueError("jobs that follow others cannot be cut into episodes")
+        count = len(self._workload.jobs)
+        self._first, last = (int(share * count) for share in part)
+        self._count = last - self._first if jobs is None else jobs
+        self._places = last - self._first - self._count + 1
+        if k < 1 or self._count < 1 or self._places < 1:
+            raise ValueError(
+                f"{count} jobs, of which {part} is to be used, and {jobs} in an episode"
+            )
+        self.k = k
+        self._cost = REWARDS.get(reward, reward)
+        if not callable(self._cost):
+            raise ValueError(f"reward {reward!r}: expected {', '.join(REWARDS)} or a function")
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (k, len(COLUMNS)), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(k + 1)
+        self._number = f"asked={next(_numbers)}"
+        self._engine = self._runs = None
+        self._window = []
+        self._busy = self._gain = 0.0
+
+    # -- what Gymnasium calls -----------------------------------------------------------------------------------
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.close()
+        begin = self._first + int(self.np_random.integers(self._places))
+        jobs = [copy.copy(job) for job in self._workload.jobs[begin : begin + self._count]]
+        start = jobs[0].submit
+        for job in jobs:
+            job.submit = round(job.submit - start, 6)
+        self._jobs = jobs
+        units = self._workload.units
+        self._submits = np.array([job.submit for job in jobs])
+        self._known = np.array(
+            [(1, 0, 0, scaled(job.limit) if job.limit else 1, job.size / units, 0) for job in jobs],
+            np.float32,
+        )
+        self._busy, self._gain, self._window = 0.0, 0.0, []
+        self._engine = LeanEngine(
+            self._workload.machine, jobs, _POLICY, [self._number], self, epoch=EPOCH
+        )
+        self._engine.is_watched = False  # it waits for an agent
+        self._runs = greenlet(self._run)
+        self._continue(None)
+        return self._observation(), self._info()
+
+    def step(self, action):
+        if self._runs is None or self._runs.dead:
+            raise gymnasium.error.ResetNeeded("the episode is over: call reset()")
+        self._gain = 0.0
+        self._continue(int(action))
+        return self._observation(), self._gain, self._runs.dead, False, self._info()
+
+    def close(self):
+        if self._runs is not None and not self._runs.dead:
+            self._engine.interrupted = True
+            self._continue(self.k)
+        self._runs = self._engine = None
+
+    # -- the engine, which runs on a stack of its own --------------------------------------------------------------
+
+    def _run(self, _):
+        ASKED[self._number] = self
+        try:
+            self._engine.run()
+        finally:
+            del ASKED[self._number]
+        self._window = []
+        wrong = next((text for _, level, text in self._engine.log.lines if level <= LOG_ERR), None)
+        if wrong is not None:
+            raise RuntimeError(wrong)
+
+    def _continue(self, action):
+        """Let the engine run until it asks, or ends."""
+        self._runs.parent = getcurrent()
+        self._runs.switch(action)
+
+    def choose(self, jobs):
+        """Called by the policy: which of its first K jobs, or None."""
+        if self._engine.interrupted:
+            return None
+        self._window = jobs
+        action = getcurrent().parent.switch()
+        free = self._workload.units - self._busy
+        if action < len(jobs) and self._size(jobs[action]) <= free:
+            return jobs[action]
+        if self._busy or self._engine.interrupted:
+            return None
+        return next((job for job in jobs if self._size(job) <= free), None)
+
+    def _size(self, job):
+        return self._jobs[job.jobid - 1].size
+
+    # Told by the engine.
+
+    def began(self, active):
+        job = active.job
+        self._busy += job.size
+        self._gain -= self._cost(active.start - active.t_submit, job.seconds, job.size) / len(
+            self._jobs
+        )
+
+    def ended(self, active, how):
+        if active.start is not None:
+            self._busy -= active.job.size
+
+    def rejected(self, active, note):
+        """It is no job of this machine."""
+
+    def annotated(self, active):
+        """Nothing here depends on what a policy says of its jobs."""
+
+    # -- what an agent sees -------------------------------------------------------------------------------------------
+
+    def _observation(self):
+        found = np.zeros((self.k, len(COLUMNS)), np.float32)
+        if self._window:
+            places = [one.jobid - 1 for one in self._window]
+            rows = found[: len(places)]
+            free = 1.0 - self._busy / self._workload.units
+            rows[:] = self._known[places]
+            rows[:, 1] = rows[:, 4] <= free + 1e-7
+            wait = np.maximum(self._engine.now - self._submits[places], 0.0)
+            rows[:, 2] = np.minimum(np.log1p(wait) / math.log1p(LONG), 1.0)
+            found[:, 5] = free
+        return found
+
+    def _info(self):
+        mask = np.zeros(self.k + 1, np.int8)
+        free = self._workload.units - self._busy
+        for place, job in enumerate(self._window):
+            mask[place] = self._size(job) <= free
+        mask[self.k] = 1
+        return {"mask": mask, "time": self._engine.now}

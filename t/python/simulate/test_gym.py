@@ -1,0 +1,95 @@
+"""`flux.simulate.gym`: what Gymnasium's checker says of it, and that its engine is that of a simulation."""
+
+import importlib.util
+
+import pytest
+from command_runner import TOP
+
+gymnasium = pytest.importorskip("gymnasium")
+np = pytest.importorskip("numpy")
+
+from gymnasium.utils.env_checker import check_env  # noqa: E402
+
+from flux.simulate import Trace, simulate  # noqa: E402
+from flux.simulate.gym import SchedulingEnv  # noqa: E402
+
+
+def episode(env, choose, seed=3):
+    """(sum of rewards, number of steps, last observation) of an episode."""
+    seen, info = env.reset(seed=seed)
+    total, count, over = 0.0, 0, False
+    while not over:
+        seen, reward, over, _, info = env.step(choose(seen, info))
+        total, count = total + reward, count + 1
+    return total, count, seen
+
+
+def first_that_fits(seen, info):
+    return int(info["mask"].argmax())
+
+
+def in_turn(seen, info):
+    return 0
+
+
+@pytest.mark.filterwarnings("ignore:.*not within the observation space.*")
+def test_the_checker_of_gymnasium_is_content():
+    check_env(SchedulingEnv("sample", jobs=40), skip_render_check=True)
+
+
+def test_asking_the_first_job_only_is_first_come_first_served():
+    env = SchedulingEnv(Trace("sample", jobs=300), jobs=None, k=1)
+    total, steps, seen = episode(env, in_turn)
+    (run,) = simulate(Trace("sample", jobs=300), "sched-fifo")
+    assert -total * 3600 == pytest.approx(run.figures["wait_mean"])
+    assert steps >= 300 and not seen[:, 0].any()
+
+
+def test_a_seed_is_an_episode():
+    env, other = SchedulingEnv("sample", jobs=50), SchedulingEnv("sample", jobs=50)
+    first = episode(env, first_that_fits)
+    assert first[:2] == episode(other, first_that_fits)[:2] == episode(env, first_that_fits)[:2]
+    assert first[0] != episode(env, first_that_fits, 4)[0]
+
+
+def test_an_agent_that_always_waits_starts_all_jobs_all_the_same():
+    env = SchedulingEnv("sample", jobs=50, reward=lambda wait, run, size: 1.0)
+    assert episode(env, lambda seen, info: env.k)[0] == pytest.approx(-1.0)
+
+
+def test_observations_are_of_the_first_jobs():
+    env = SchedulingEnv(Trace("sample", jobs=200), jobs=None, k=4)
+    seen, info = env.reset(seed=1)
+    assert seen.shape == (4, 6) and seen[0].tolist()[:2] == [1.0, 1.0] and seen[0][5] == 1.0
+    assert info["mask"].tolist() == [1, 0, 0, 0, 1] and info["time"] == 0.0
+    assert env.step(0)[4]["time"] > 0.0
+    env.close()
+
+
+def test_what_cannot_be_an_environment():
+    with pytest.raises(ValueError, match="2000 jobs, of which"):
+        SchedulingEnv("sample", jobs=1500, part=(0.5, 1.0))
+    with pytest.raises(ValueError, match="reward 'speed'"):
+        SchedulingEnv("sample", reward="speed")
+
+
+@pytest.fixture
+def learned():
+    path = TOP / "doc" / "examples" / "learned.py"
+    spec = importlib.util.spec_from_file_location("learned", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_learns(learned, capsys):
+    weights = learned.train(Trace("sample"), generations=1, population=3, best=1)
+    assert len(weights) == 3 and "generation 1: mean bounded slowdown" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_what_was_learned_is_a_rank_and_keeps_promises(learned, engine):
+    policy = f"sched-backfill rank={learned.__file__}:rank promise=all"
+    (mine,) = simulate(Trace("sample", jobs=200), policy, engine=engine)
+    assert mine.failed is None and mine.figures["promised"] > 0
+    assert mine.figures["promises_broken"] == 0
