@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
-    #: A place in the queue: behind all jobs before ``(order, job id)``. None: its head.
+    # A place in the queue: behind all jobs before ``(order, job id)``. None: its head.
     Place = tuple[Any, int] | None
 
 #: Jobs that are examined in one turn of the reactor. A policy adds what it does beyond examining
