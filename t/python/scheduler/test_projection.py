@@ -191,6 +191,23 @@ def test_questions_that_come_while_a_child_works_share_the_next():
     assert {answer["start"] for answer in answers} == {answers[0]["start"]}
 
 
+def test_a_job_that_starts_when_it_is_submitted_starts_now(monkeypatch):
+    """However long the question had to wait for its child."""
+    rig = full()
+    made = rig.now + 5
+    found = {"made": made, "ranks": "0", "denied": False, "reason": "", "left": 0}
+
+    def ask(question, **arguments):
+        yield
+        return found
+
+    monkeypatch.setattr(rig.sched._queries._source, "ask", ask)
+    for later, verdict in ((0.0, "now"), (5.0, "later")):
+        found["start"] = made + later
+        answer = when(rig, jobspec=small())
+        assert (answer["verdict"], answer["made"]) == (verdict, made)
+
+
 def test_users_take_turns(monkeypatch):
     monkeypatch.setattr(fork, "QUESTIONS_PER_CHILD", 2)
     rig = full()

@@ -124,7 +124,7 @@ class Player:
             priority (int): its priority; None: that of a new job (`_usual_priority`)
 
         Returns:
-            dict: ``start`` (seconds since the epoch) and ``ranks`` (an idset), or None; ``denied``,
+            dict: ``made``, when it was submitted; ``start`` (seconds since the epoch) and ``ranks`` (an idset), or None; ``denied``,
             a bool; ``reason``, why it is denied, what a rule keeps it waiting for at first, or why
             its start is not known; ``t_latest``, if it was promised a latest start; ``left``, how
             many pending jobs had no start when there was no time left
@@ -155,6 +155,7 @@ class Player:
         in_time = self._play(is_answered)
         R = self._granted.get(jobid, {})
         answer: dict[str, Any] = {
+            "made": began,
             "start": self.starts.get(jobid),
             "ranks": ",".join(entry["rank"] for entry in R["execution"]["R_lite"]) if R else None,
             "denied": jobid in self.denied,

@@ -149,7 +149,7 @@ class QueryService:
         except ProjectionFailed as exc:
             return {**answer, "verdict": "unknown", "reason": str(exc)}
         answer.update(start=found["start"], ranks=found["ranks"], unplanned=found["left"])
-        answer["reason"] = found["reason"]
+        answer.update(reason=found["reason"], made=found["made"])
         if "t_latest" in found:
             answer["t_latest"] = found["t_latest"]
         if found["denied"]:
@@ -157,7 +157,7 @@ class QueryService:
         elif found["start"] is None:
             verdict = "unknown"
         else:
-            verdict = "now" if found["start"] <= answer["now"] + NOW_S else "later"
+            verdict = "now" if found["start"] <= found["made"] + NOW_S else "later"
         return {**answer, "verdict": verdict}
 
     # -- windows -----------------------------------------------------------------------------------
