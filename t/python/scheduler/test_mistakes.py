@@ -3,11 +3,14 @@
 
 import copy
 import time
+from pathlib import Path
 
 import pytest
 
 from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.misspelled import OVERRIDABLE
+from flux.scheduler.policies import Backfill
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.testing import FakeInstance, SchedulerErrors, make_R
 
@@ -203,6 +206,37 @@ def test_a_method_that_is_called_is_not_misspelled():
             pass
 
     FakeInstance().load(Mine)
+
+
+def _waits(self, job):
+    return None
+
+
+@pytest.mark.parametrize("name", ["wait", "pending", "promise", "begin", "forget"])
+def test_a_name_of_the_library_that_is_not_to_be_overridden(name):
+    policy = type("Mine", (Backfill,), {name: _waits})
+    with pytest.raises(
+        SchedulerErrors, match=rf"Mine\.{name} takes the place of \w+\.{name}, which"
+    ):
+        FakeInstance().load(policy)
+
+
+def test_a_method_of_the_library_that_is_assigned_to():
+    class Mine(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.mine = 1
+            self.wait = 5
+
+    with pytest.raises(SchedulerErrors, match=r"Mine\.wait takes the place of \w+\.wait"):
+        FakeInstance().load(Mine)
+
+
+def test_what_may_be_overridden_is_there_and_documented():
+    page = (Path(__file__).resolve().parents[3] / "doc" / "guide" / "overriding.rst").read_text()
+    known = {name for base in Backfill.__mro__ for name in vars(base)}
+    assert OVERRIDABLE <= known
+    assert {name for name in OVERRIDABLE if f"``{name}" not in page} == set()
 
 
 def test_a_misspelled_method_of_a_rule():

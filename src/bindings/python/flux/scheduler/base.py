@@ -46,7 +46,7 @@ from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import host, messages
 from flux.scheduler.checkpoint import Checkpoint
-from flux.scheduler.misspelled import misspelled
+from flux.scheduler.misspelled import misspelled, overridden
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
@@ -623,7 +623,7 @@ class Scheduler(BrokerModule):
             count = host.ready(handle, self.queue_depth)
         self.waiting_at_start = count
         acquisition.then(self._resources_changed)
-        for text in misspelled(type(self)):
+        for text in (*misspelled(type(self)), *overridden(type(self))):
             self.log.error(text)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)

@@ -1,11 +1,64 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Methods of a policy that nobody calls, since what would be called is spelled otherwise."""
+"""Names of a policy that do something else than its author thinks: spelled otherwise than the library's, or the library's own."""
 
 from __future__ import annotations
 
+import dis
+import inspect
 import types
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+
+#: What a policy may define of the names that the library's policies have (doc/guide/overriding.rst).
+OVERRIDABLE = frozenset({
+    "schedule", "forecast", "order", "alloc", "free", "hello", "cancel", "prioritize", "expiration", "start", "start_schedule",
+    "released", "ended", "rank", "candidate_rank", "latest_start", "why", "resource_update", "stats_get", "feasibility_check", "refuse",
+    "queue_depth", "schedule_when_empty", "hello_partial_ok", "pool_class", "pool_kwargs", "predict", "reason_depth",
+    "estimate_depth", "jobspec_bytes", "jobspec_values", "SCHED_DELAY_MAX", "SCHED_EWMA_ALPHA",
+})  # fmt: skip
+
+
+def overridden(kind: type) -> Iterator[str]:
+    """Yield a line for each public name of the library's that a policy defines and is not to be defined by it.
+
+    Names are looked for in the class, and among what its methods assign to ``self`` where the library has a method or a property.
+
+    Args:
+        kind (type): the class of a policy
+    """
+    theirs = [base for base in kind.__mro__ if not _is_ours(base)]
+    known: dict[str, tuple[type, object]] = {}
+    for base in kind.__mro__:
+        if base not in theirs and base is not object:
+            for name, value in vars(base).items():
+                known.setdefault(name, (base, value))
+    for base in theirs:
+        found = dict.fromkeys(vars(base))
+        for one in vars(base).values():
+            if isinstance(one, types.FunctionType):
+                found.update(dict.fromkeys(_assigned(one)))
+        for name in found:
+            if name.startswith("_") or name in OVERRIDABLE or name not in known:
+                continue
+            where, value = known[name]
+            if name in vars(base) or isinstance(value, (types.FunctionType, property)):
+                yield (
+                    f"{base.__name__}.{name} takes the place of {where.__name__}.{name}, which the library calls:"
+                    " give it another name (what a policy may define: doc/guide/overriding)"
+                )
+
+
+def _assigned(function: types.FunctionType) -> Iterator[str]:
+    """The names that a method assigns to its first argument."""
+    function = inspect.unwrap(function)  # __init__ is wrapped
+    first = function.__code__.co_varnames[:1]
+    before: object = None
+    for one in dis.get_instructions(function):
+        # Python 3.13 loads two names with one instruction.
+        loaded = before[-1:] if isinstance(before, tuple) else (before,)
+        if one.opname == "STORE_ATTR" and loaded == first:
+            yield one.argval
+        before = one.argval
 
 
 def misspelled(kind: type) -> Iterator[str]:
