@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 OVERRIDABLE = frozenset({
     "schedule", "forecast", "order", "alloc", "free", "hello", "cancel", "prioritize", "expiration", "start", "start_schedule",
     "released", "ended", "rank", "candidate_rank", "latest_start", "why", "resource_update", "stats_get", "feasibility_check", "refuse",
+    "alloc_success", "alloc_deny", "alloc_cancel", "alloc_annotate",
     "queue_depth", "schedule_when_empty", "hello_partial_ok", "pool_class", "pool_kwargs", "predict", "reason_depth",
     "estimate_depth", "jobspec_bytes", "jobspec_values", "SCHED_DELAY_MAX", "SCHED_EWMA_ALPHA",
 })  # fmt: skip
