@@ -424,7 +424,7 @@ def test_a_profile_stands_for_arguments_and_others_count_more():
     rig.load_file("sched-backfill", "within=2h", "profile=short-waits")
     policy = rig.sched
     assert policy.promises_all and policy.within == 2 * HOUR and policy.predict == "class"
-    assert policy.has_candidate_ranks is False
+    assert policy.ranks.has_candidates is False
 
 
 def test_questions_know_ranks_and_latest_starts():

@@ -7,7 +7,6 @@ from functools import total_ordering
 
 import pytest
 
-from flux.scheduler.policies import promise_book
 from flux.scheduler.policies.promise_book import PromiseBook
 
 
@@ -58,9 +57,7 @@ class Plan:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("near", [1, 4, 64])
-def test_what_comes_due(monkeypatch, seed, near):
-    monkeypatch.setattr(promise_book, "NEAR_TIMES", near)
+def test_what_comes_due(seed):
     rng = random.Random(seed)
     book = PromiseBook()
     book.plan = plan = Plan()
@@ -108,26 +105,3 @@ def test_what_comes_due(monkeypatch, seed, near):
             book.reorder()
     assert asked > 50
     assert [one.jobid for one in book.in_order] == [one.jobid for one in sorted(jobs.values())]
-
-
-def test_few_are_looked_at_for_the_next(monkeypatch):
-    """Where nothing moves, the promises are gone through once for many that come due."""
-    found = []
-    find = PromiseBook._find_near
-    monkeypatch.setattr(
-        PromiseBook, "_find_near", lambda self, now: (found.append(now), find(self, now))
-    )
-
-    def searches(promises):
-        book = PromiseBook()
-        book.plan = Plan()
-        jobs = [Job(number, 0) for number in range(promises)]
-        for job in jobs:
-            book.make(job, 100.0 + job.jobid)
-        found.clear()
-        for number in range(50):
-            assert book.due(100.0 + number) == [jobs[number]]
-            book.drop(jobs[number])
-        return len(found)
-
-    assert searches(1000) == searches(4000) == 1

@@ -419,7 +419,7 @@ def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatc
     rig.alloc(2, jobspec(4, cores=1, gpus=1, duration=50))  # is promised all GPUs
     rig.alloc(3, jobspec(1, cores=1, gpus=0, duration=900))
     rig.settle()
-    assert set(rig.started()) == {1, 3} and not rig.sched.plan.is_counted
+    assert set(rig.started()) == {1, 3} and not rig.sched.decision.plan.is_counted
     tried = []
     allocate = rig.sched.allocate
     monkeypatch.setattr(

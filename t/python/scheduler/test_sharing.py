@@ -12,6 +12,7 @@ from flux.resource.request import ResourceRequest
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.TreePool import TreePool, TreeResourceRequest
 from flux.scheduler.policies import Backfill
+from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.site_policy.sharing import whole_nodes
 
 
@@ -545,10 +546,12 @@ def test_a_pass_over_a_full_pool_examines_as_many_jobs_whoever_waits(monkeypatch
         rig.settle()
         assert len(rig.started()) == 8
         found = []
-        examine = Backfill.examine
+        examine = BackfillInOrder.examine
         with monkeypatch.context() as patch:
             patch.setattr(
-                Backfill, "examine", lambda self, job: found.append(job) or examine(self, job)
+                BackfillInOrder,
+                "examine",
+                lambda self, job: found.append(job) or examine(self, job),
             )
             rig.free(rig.started()[0])
             rig.settle()

@@ -127,8 +127,10 @@ def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
     assert rig.sched.stats_get()["parked"] == 50
     assert rig.sched.stats_get()["pending_jobs"] == len(rig.sched._queue) == 50
     examined = []
-    alloc = rig.sched.plan.alloc
-    rig.sched.plan.alloc = lambda jobid, request: examined.append(jobid) or alloc(jobid, request)
+    alloc = rig.sched.decision.plan.alloc
+    rig.sched.decision.plan.alloc = lambda jobid, request: (
+        examined.append(jobid) or alloc(jobid, request)
+    )
     rig.alloc(100, jobspec(1, nodes=1, duration=10))
     rig.settle()
     rig.free(100)
@@ -214,8 +216,8 @@ def different(jobid, duration, nodes=1):
 
 def counting(rig):
     examined = []
-    examine = rig.sched.examine
-    rig.sched.examine = lambda job: examined.append(job.jobid) or examine(job)
+    examine = rig.sched.decision.examine
+    rig.sched.decision.examine = lambda job: examined.append(job.jobid) or examine(job)
     return examined
 
 

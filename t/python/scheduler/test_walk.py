@@ -13,7 +13,7 @@ from flux.resource import ResourcePool
 from flux.resource.plan.room_counts import RoomCounts
 from flux.scheduler import PendingJob, ordered_jobs, walk
 from flux.scheduler.ordered_jobs import JobGroup
-from flux.scheduler.policies.backfill import Backfill
+from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.queue import Backlog
 from flux.scheduler.walk import EFFORT_PER_TURN, Walk
 
@@ -361,10 +361,12 @@ def examined_after_an_end(monkeypatch, shapes):
     rig.settle()
     assert sorted(rig.started()) == [1, 2]
     examined, counted = [], []
-    examine, of = Backfill.examine, RoomCounts.of
+    examine, of = BackfillInOrder.examine, RoomCounts.of
     with monkeypatch.context() as patched:
         patched.setattr(
-            Backfill, "examine", lambda self, job: examined.append(job.jobid) or examine(self, job)
+            BackfillInOrder,
+            "examine",
+            lambda self, job: examined.append(job.jobid) or examine(self, job),
         )
         patched.setattr(RoomCounts, "of", lambda self, shape: counted.append(1) or of(self, shape))
         rig.free(2)
@@ -389,9 +391,9 @@ def test_the_next_job_is_promised_the_start_as_soon_as_the_one_ahead_has_started
     for jobid, nodes in ((3, 3), (4, 4), (5, 3)):
         rig.alloc(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=50.0))
     rig.settle()
-    assert rig.sched.plan.promised() == [3]
+    assert rig.sched.decision.plan.promised() == [3]
     rig.free(1)
     rig.free(2)
     rig.settle()
     assert sorted(rig.started()) == [1, 2, 3]
-    assert rig.sched.plan.promised() == [4]
+    assert rig.sched.decision.plan.promised() == [4]

@@ -17,8 +17,9 @@ request for resources, answered exactly once; a `PendingJob` waits for its answe
 ``passes``
     when `Scheduler.schedule` and `Scheduler.forecast` are called
 ``policy``, ``policies``
-    `policy.PolicyScheduler`: starts, estimates, reasons and what ``flux sched`` asks; and the
-    policies (a package)
+    `policy.PolicyScheduler`: starts, and what ``flux sched`` asks; and the policies (a package)
+``decision``, ``forecasts``
+    the two other parts of a policy's scheduler: what decides, and what tells users
 ``host``
     time, timers, the log, R in the KVS, and the jobs that run already (hello)
 
@@ -26,6 +27,8 @@ Beside that:
 
 ``admission``
     admission rules: what may keep a job from starting although it fits
+``rule_host``
+    what the rules of the library use of a scheduler
 ``attributes``
     the system attributes of a jobspec; nothing else reads them
 ``states``

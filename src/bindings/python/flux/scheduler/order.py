@@ -15,7 +15,9 @@ from flux.scheduler.queue import ALL
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.decision import Decision
     from flux.scheduler.queue import PendingQueue
+    from flux.scheduler.request_facts import RequestFacts
     from flux.scheduler.requests import PendingJob
 
 #: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds
@@ -29,13 +31,11 @@ class OrderSource(Protocol):
     @property
     def resources(self) -> ResourcePool: ...
 
+    decision: Decision
+    facts: RequestFacts
+
     @property
     def by_queue(self) -> bool: ...
-
-    @property
-    def looks_past_heads(self) -> bool: ...
-
-    def ranks_of(self, job: PendingJob) -> int: ...
 
 
 class QueueOrder:
@@ -58,7 +58,13 @@ class QueueOrder:
     def turn_of(self, job: PendingJob) -> int:
         """Mask of the ranks for which `job` and others wait for each other: those it could want by
         queue, all ranks in strict order."""
-        return self._source.ranks_of(job) if self._source.by_queue else ALL
+        source = self._source
+        return source.facts.ranks_of(job.resource_request) if source.by_queue else ALL
+
+    def share_ranks(self, one: PendingJob, other: PendingJob) -> bool:
+        """Whether one of two jobs may have to wait for the other: by queue, if both could want the same
+        rank, whatever is up or free."""
+        return self.turn_of(one) & self.turn_of(other) != 0
 
     def all_blocked(self, blocked: int) -> bool:
         """Whether no rank is left for which a job would not have to wait."""
@@ -80,7 +86,7 @@ class QueueOrder:
         do."""
         source = self._source
         seen = (self._events(), source.resources.generation, len(self._queue))
-        if source.looks_past_heads or (
+        if source.decision.looks_past_heads or (
             seen == self._found_of and not any(job.request.finalized for job, _ in self._heads)
         ):
             return

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator
+from itertools import islice
 from math import inf
 from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
@@ -28,14 +29,15 @@ from flux.brokermod import request_handler
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.annotator import Annotator
-from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
-from flux.scheduler.disclosure import JobOwner, Reason, behind, is_private
+from flux.scheduler.decision import Decision
+from flux.scheduler.disclosure import behind, is_private
+from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
-from flux.scheduler.projection.fork import ProjectionFailed, Projections
+from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
@@ -43,6 +45,7 @@ from flux.scheduler.queue import Backlog, in_order
 from flux.scheduler.request_facts import RequestFacts
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
+from flux.scheduler.rule_host import RuleHost, signature_of
 from flux.scheduler.run_time_service import KEY as HISTORY_KEY
 from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 from flux.scheduler.site_policy import RULES
@@ -56,12 +59,6 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import AllocRequest, PendingJob
-
-
-#: Least number of seconds between two estimates of all jobs, and how many times as long as one took,
-#: so that they take a tenth of a core.
-ESTIMATE_INTERVAL_S = 0.1
-ESTIMATE_REST = 9.0
 
 
 def describe(facts: dict[str, Any]) -> str | None:
@@ -78,17 +75,6 @@ def describe(facts: dict[str, Any]) -> str | None:
     if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
         return f"{matching - up} of {matching} matching nodes are down"
     return facts["reason"] or None
-
-
-def signature_of(request: Any, marks: Any) -> Any:
-    """The `PendingJob.signature` of a job: jobs of one signature differ in their limits alone.
-
-    Args:
-        request: what the job asks for
-        marks: what admission rules have to tell of it; None: nothing
-    """
-    shape = getattr(request, "shape", None)
-    return shape if marks is None or shape is None else (shape, marks)
 
 
 def _answered_by(
@@ -124,7 +110,9 @@ class PolicyScheduler(Scheduler):
 
     Attributes:
         admission (AdmissionControl): the admission rules, and the jobs they have deferred
+        decision (Decision): how it decides who starts
         facts (RequestFacts): what the pool says about requests
+        forecasts (Forecasts): what users are told
         holdings (Holdings): what running jobs hold, on ranks that have left as well
         queue_order (QueueOrder): who waits for whom
         queue_names (QueueNames): which queues a name covers
@@ -147,19 +135,13 @@ class PolicyScheduler(Scheduler):
     #: Whether it is time, or was, to read what an earlier scheduler has stored.
     _reads_state = False
 
-    #: Whether a job that comes later may start before one that waits.
-    looks_past_heads = False
-
-    #: Of those that could want some of the same ranks, how many blocked jobs are promised a start;
-    #: None: all.
-    promises_limit: int | None = 0
-
     #: Whether a job waits only for those ahead of it that could want some of the same ranks, so
-    #: that queues with nodes of their own never hold up each other; see `take_order`.
+    #: that queues with nodes of their own never hold up each other; see ``order=``.
     by_queue = False
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
+        self.decision = Decision(self)
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
         self.running: dict[int, StartedJob] = {}
@@ -186,7 +168,6 @@ class PolicyScheduler(Scheduler):
         def parse(jobspec: Any) -> Any:
             return self._parser.parse(jobspec)  # there is none before there is a pool
 
-        self._estimates_not_before = 0.0
         self._projections = Projections(self, waits=self._host.has_virtual_time)
         self._queries = QueryService(
             QuerySource(
@@ -200,12 +181,16 @@ class PolicyScheduler(Scheduler):
             )
         )
         self.queue_names = QueueNames()
-        self._reservations = ReservationRule(self, parse, self._commits, self._errors)
+        host = RuleHost(self, self._backlog, self._passes, self._commits, self._config)
+        self._reservations = ReservationRule(host, parse, self._commits, self._errors)
         self.add_rule(self._reservations)
-        self.wait_limits = WaitLimits(self, self._errors)
+        self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
         self._passes.completed = self.wait_limits.pass_completed
-        self._site_policy = RulesInForce(self, self._errors, RULES, after=self._reservations)
+        self.forecasts = Forecasts(
+            self, self._annotator, self._projections, self.wait_limits, self._config
+        )
+        self._site_policy = RulesInForce(host, self._errors, RULES, after=self._reservations)
         self.reason_depth = self._take_depth("reason-depth", self.reason_depth)
         self.estimate_depth = self._take_depth("estimate-depth", self.estimate_depth)
 
@@ -235,7 +220,7 @@ class PolicyScheduler(Scheduler):
         self._pending_args = [arg for arg in self._pending_args if not arg.startswith(prefix)]
         return values
 
-    def take_order(self) -> None:
+    def _take_order(self) -> None:
         """Take ``order=queue|strict`` out of the arguments; it sets `by_queue`.
 
         By queue no limited queue depth may hide the jobs of one behind those of another: it is
@@ -301,17 +286,6 @@ class PolicyScheduler(Scheduler):
         self.ended(job, run, result)
 
     @property
-    def plans_in_order(self) -> bool:
-        """Whether jobs are promised starts in the order of the queue, and others backfilled."""
-        return False
-
-    @property
-    def keeps_promised_times(self) -> bool:
-        """Whether a promise, once made, is kept in the plan, at its time or an earlier one, until the
-        job starts or leaves."""
-        return False
-
-    @property
     def reads_files(self) -> bool:
         """Whether files of the site say how things are now; not in a simulation, whose time is
         another."""
@@ -364,11 +338,7 @@ class PolicyScheduler(Scheduler):
         keeps from jobs cannot be kept beside the promises. The next pass makes a new one."""
         self._plan = None
         self.admission.tell(AdmissionRule.plan_void)
-        self.ranks_lost()
-
-    def ranks_lost(self) -> None:
-        """Called when the plan is void, and with it all promises: mostly since ranks went down,
-        left or changed, before `resource_update`."""
+        self.decision.plan_void()
 
     def _update(self, update: dict[str, Any]) -> None:
         if self.running and update.get("shrink"):
@@ -382,18 +352,7 @@ class PolicyScheduler(Scheduler):
         if lost:
             self.replan()
         self.admission.tell(AdmissionRule.ranks_changed, lost)
-
-    def ranks_of(self, job: PendingJob) -> int:
-        """Mask of the ranks a pending job could want, whatever is up or free.
-
-        Costs a look-up for all jobs of one shape but the first.
-        """
-        return self.facts.ranks_of(job.resource_request)
-
-    def shares_ranks(self, one: PendingJob, other: PendingJob) -> bool:
-        """Whether two pending jobs could want the same rank, whatever is up or free; all do unless
-        order is `by_queue`."""
-        return not self.by_queue or self.ranks_of(one) & self.ranks_of(other) != 0
+        self.decision.ranks_changed(lost)
 
     # -- admission ---------------------------------------------------------------------------------
 
@@ -440,86 +399,15 @@ class PolicyScheduler(Scheduler):
         """The rule of a class of `flux.scheduler.site_policy`, in force or not."""
         return self._site_policy.rule(kind)
 
-    def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
-        """An admission rule defers a pending job of its own accord, not because it was asked about
-        it: the job gives up what it was promised. A pass has to follow (`look_again`)."""
-        self.defer(job, why)
-
-    def start_set_apart(
-        self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
-    ) -> None:
-        """Start a job whatever its place in the queue: one that a rule has `set_apart` under its id
-        as the key, or one that is in the queue. Arguments are those of `start`."""
-        if not self.admission.readmit(rule, job.jobid):
-            self._backlog.remove(job)
-        self.start(job, alloc, **annotations)
-
-    def goes_first(self, job: PendingJob) -> bool:
-        """Whether `job` would start if there were room for it, beside what is promised: where jobs
-        start in order, if no other goes ahead of it."""
-        return self.looks_past_heads or self.queue_order.first_ahead_of(job) is None
-
-    def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
-        """Store JSON text under a key of the KVS, then call ``stored()``. What becomes due while
-        something is being stored goes along, in this order."""
-        self._commits.put(key, text, stored)
-
-    def configuration(self) -> dict[str, Any]:
-        """The configuration of the instance, as it was loaded last."""
-        return self._config.get()
-
     def parse_request(self, jobspec: Any) -> Any:
         request = super().parse_request(jobspec)
         return self.admission.as_queued(request, jobspec)
-
-    def ask_for(self, job: PendingJob, request: Any) -> None:
-        """An admission rule has a pending job ask for something else from now on: what it was promised
-        is dropped, and a pass follows. To be called between the steps of passes, as from a timer.
-
-        Args:
-            job (PendingJob): the job
-            request: what takes the place of its ``resource_request``
-        """
-        self._passes.events += 1
-        _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
-        self._requeue(job, signature_of(request, marks), request)
-        self.prioritize([[job.jobid, job.priority]])  # so that it gives up what it was promised
-        self.admission.tell(AdmissionRule.request_changed, job)
-        self.look_again()
-
-    def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:
-        """Give a pending job another signature and request. Where jobs are queued by their signatures
-        it is queued anew."""
-        queued = isinstance(self._backlog, Backlog) and not self.admission.is_deferred(job.jobid)
-        if queued:
-            self._backlog.remove(job)
-        job.signature, job.resource_request = signature, request
-        if queued:
-            self._backlog.push(job)
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         marks = self.admission.queued(job, jobspec)
         if marks is not None:
             job.signature = signature_of(job.resource_request, marks)
-
-    def jobs_running(self) -> list[RunningJob]:
-        """The jobs that hold resources, as an admission rule is told of them; their attributes and
-        eventlogs are not looked up.  O(jobs)."""
-        return [RunningJob(job.jobid, None, job.userid, None) for job in self.running.values()]
-
-    def tell_pending(self, rule: AdmissionRule) -> None:
-        """Tell a rule of all pending jobs, or that it is not asked about them any more. None of
-        them may be deferred by it. Costs parsing each jobspec."""
-        for job in list(self.pending_jobs()):
-            attributes = SystemAttributes.of_job(job)
-            try:
-                marks = self.admission.retell(job, attributes, rule)
-            except (TypeError, ValueError) as exc:
-                self.give_up(job, str(exc))
-                continue
-            signature = signature_of(job.resource_request, marks)
-            if job.signature != signature:
-                self._requeue(job, signature, job.resource_request)
+        self.decision.came(job)
 
     def _answered(self, jobid: int, event: str) -> None:
         """A request has its answer: what was kept of the pending job is not needed any more."""
@@ -533,6 +421,7 @@ class PolicyScheduler(Scheduler):
         # Before hello: the job manager announces no release between that and ready.
         self._reads_state = True
         self._load_history()
+        self.decision.pool_made()
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
         for jobid, lost in self._lost_at_hello.items():
@@ -561,11 +450,16 @@ class PolicyScheduler(Scheduler):
         request = self._requests.get(jobid)
         return None if request is None else request.job
 
-    def pending_jobs(self, deferred: bool = True) -> Iterator[PendingJob]:
-        """All pending jobs, in order; those that an admission rule has deferred only if
-        `deferred`."""
+    def pending_jobs(self, deferred: bool = True, most: int | None = None) -> Iterator[PendingJob]:
+        """The pending jobs, in order.
+
+        Args:
+            deferred (bool): with those that an admission rule has deferred
+            most (int): the first so many, at most; None: all
+        """
         apart = self.admission.deferred() if deferred else []
-        for job in in_order([*self._queue, *apart]) if apart else self._backlog.in_order():
+        jobs = in_order([*self._queue, *apart]) if apart else self._backlog.in_order(most)
+        for job in islice(jobs, most):
             if not job.request.finalized:
                 yield job
 
@@ -655,7 +549,7 @@ class PolicyScheduler(Scheduler):
             examined += 1
             if job.request.finalized:
                 continue
-            ranks = self.ranks_of(job)
+            ranks = self.queue_order.turn_of(job)
             if not ranks & blocked and self._leaves(job):
                 self._backlog.remove(job)
                 yield
@@ -693,10 +587,6 @@ class PolicyScheduler(Scheduler):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
-    def leaves(self, job: PendingJob) -> None:
-        """Called when a pending job leaves the queue and no pass has decided so: its request was
-        withdrawn, or it is given up. A policy drops what it keeps for the job."""
-
     def give_up(self, job: PendingJob, note: str) -> None:
         """Deny a job that waits, deferred or not. To be called between the steps of passes, as from
         a timer; a pass itself uses `refuse`.
@@ -706,35 +596,39 @@ class PolicyScheduler(Scheduler):
             note (str): why, for its user
         """
         self._passes.events += 1
-        self.leaves(job)
+        self.decision.leaves(job)
         self._requests.take_out(job.request)
         job.request.deny(note)
         self._request_schedule()
 
     def start_schedule(self) -> None:
+        self.decision.event()
         # A pass over a backlog goes on with whatever has happened meanwhile.
         if not (self._passes.main.active and isinstance(self._backlog, Backlog)):
             super().start_schedule()
-
-    def events_seen(self) -> int:
-        """A number that grows with every event that a pass follows."""
-        return self._passes.events
 
     # -- events ------------------------------------------------------------------------------------
 
     def cancel(self, jobid: int) -> None:
         job = self.pending(jobid)
         if job is not None:
-            self.leaves(job)
+            self.decision.leaves(job)
         super().cancel(jobid)
 
+    def released(self) -> None:
+        self.decision.released()
+
     def _end_moved(self, jobid: int, expiration: float) -> None:
-        if jobid in self.running:
-            self.running[jobid].end = expiration or inf
+        job, end = self.running.get(jobid), expiration or inf
+        is_later = job is not None and end > job.end
+        if job is not None:
+            job.end = end
         rules = self.admission.rules if self.admission.engaged else []
         told = [rule.extended(jobid, expiration) for rule in rules]  # all of them, whoever tells it
         if not any(told):
             super()._end_moved(jobid, expiration)
+        if is_later:
+            self.decision.extended()
 
     def _ends_with_instance(self, jobid: int, end: float, instance_end: float) -> bool:
         job = self.running.get(jobid)
@@ -743,6 +637,10 @@ class PolicyScheduler(Scheduler):
         return without_limit or super()._ends_with_instance(jobid, end, instance_end)
 
     def prioritize(self, jobs: list[Any]) -> None:
+        for jobid, _ in jobs:
+            job = self.pending(jobid)
+            if job is not None:
+                self.decision.moves(job)
         if len(self.admission):
             queued = []
             for jobid, priority in jobs:
@@ -760,6 +658,7 @@ class PolicyScheduler(Scheduler):
             job.priority = job.priority  # asks for its order again
         self.admission.reordered()
         super().reorder()
+        self.decision.reordered()
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         super()._release(jobid, R, final)
@@ -781,6 +680,7 @@ class PolicyScheduler(Scheduler):
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
         stats["pending_jobs"] += len(self.admission)
+        stats.update(self.decision.stats())
         return stats
 
     # -- estimates ---------------------------------------------------------------------------------
@@ -791,11 +691,6 @@ class PolicyScheduler(Scheduler):
         If it is not, `forecast` is called again when it is.
         """
         return self._annotator.is_mature(job)
-
-    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
-        """The expected start that a job was told (seconds since the epoch), and its kind,
-        "promised" or "planned"; None if it was told none."""
-        return self._annotator.estimate_of(job)
 
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
         """Annotate `job` with its estimated start (seconds since the epoch); None removes it.
@@ -808,18 +703,7 @@ class PolicyScheduler(Scheduler):
             kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or
                 "planned"
         """
-        self._note_promise(job, when, kind)
-        self._annotator.estimate(job, when, kind)
-
-    def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        if self.wait_limits.engaged:
-            self.wait_limits.promised(job, when if kind == "promised" else None)
-
-    @property
-    def shows_changes(self) -> bool:
-        """Whether it matters that the estimate of a job changes that was told one. In a simulation for
-        start times nobody asks."""
-        return self._annotator.is_wanted or self.wait_limits.engaged
+        self.forecasts.show_estimate(job, when, kind)
 
     def estimates(self) -> Iterator[float | None]:
         """For `forecast`: tell when each pending job starts if every job takes its whole limit and
@@ -827,42 +711,7 @@ class PolicyScheduler(Scheduler):
 
         A generator that yields after each job, and seconds where it has to wait.
         """
-        if not self.estimate_depth:
-            return
-        wait = self._estimates_not_before - self.now()
-        if wait > 0:
-            self._annotator.ask_for_forecast(wait)
-            return
-        if not any(self.is_mature(job) for job in self.pending_jobs()):
-            return
-        rest = ESTIMATE_INTERVAL_S
-        try:
-            answer = yield from self._projections.ask("estimates", most=self.estimate_depth)
-            rest = max(rest, ESTIMATE_REST * answer["took"])
-            starts = dict(answer["starts"])
-            if answer["denied"]:
-                # Who is to be given up is told when it would have started.
-                more = yield from self._projections.ask(
-                    "estimates", most=self.estimate_depth, patient=True
-                )
-                rest += ESTIMATE_REST * more["took"]
-                waiting = set(answer["denied"])
-                starts.update(one for one in more["starts"] if one[0] in waiting)
-        except ProjectionFailed as exc:
-            self.log.debug(f"estimates: {exc}")
-            return
-        finally:
-            self._estimates_not_before = self.now() + rest
-        for jobid in [*starts, *self._annotator.with_estimates()]:
-            job = self.pending(jobid)
-            if job is not None:
-                self.show_expected_start(job, starts.get(jobid))
-                yield None
-
-    def show_expected_start(self, job: PendingJob, when: float | None) -> None:
-        """Annotate `job` with its start in a projection (seconds since the epoch); None: it has
-        none."""
-        self.show_estimate(job, when)
+        return self.forecasts.estimates()
 
     @property
     def has_virtual_time(self) -> bool:
@@ -907,39 +756,12 @@ class PolicyScheduler(Scheduler):
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
         """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is
         told by a later forecast. Returns whether it was told something new."""
-        return self._annotator.reason(job, self.for_others(job, reason))
-
-    def for_others(self, job: PendingJob, reason: str | None) -> str | None:
-        """A reason as Flux may show it with a job: to all users, or in private mode to its owner."""
-        if isinstance(reason, Reason) and is_private(self._config.get()):
-            return reason.read_by(JobOwner(job.userid))
-        return reason
+        return self.forecasts.show_reason(job, reason)
 
     def reasons(self) -> Iterator[None]:
-        """For `forecast`: tell the first pending jobs why they wait, `reason_depth` of them.
-
-        In strict order the head waits for resources, the others for the head. A generator that
-        yields after each job for which something had to be done.
-        """
-        if not self.pool_can("explain") or not self._annotator.wants_reasons():
-            return
-        for job in heapq.nsmallest(self.reason_depth, self.admission.deferred()):
-            cause = self.admission.why(job)
-            self.show_reason(job, None if cause is None else cause.reason)
-            yield
-        for job in self._backlog.in_order(self.reason_depth):
-            if not job.request.finalized and self.is_mature(job):
-                explained = self.facts.explained()
-                if self.show_reason(job, self.why(job)) or self.facts.explained() != explained:
-                    yield
-
-    def ahead_of(self, job: PendingJob) -> list[PendingJob]:
-        """The pending jobs that `job` has to wait for by the order of the queue: here, the
-        first."""
-        if self.admission.is_deferred(job.jobid):
-            return []
-        head = self.queue_order.first_ahead_of(job)
-        return [] if head is None else [head]
+        """For `forecast`: tell the first pending jobs why they wait, `reason_depth` of them. A
+        generator that yields after each job for which something had to be done."""
+        return self.forecasts.reasons()
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
         """What `job` waits for, in one sentence; None if it could start now.
@@ -948,24 +770,17 @@ class PolicyScheduler(Scheduler):
             job (PendingJob): the job
             facts (dict): what ``ResourcePool.explain()`` found for it, if it was asked already
         """
-        heads = self.ahead_of(job)
-        if heads:
-            return behind(heads[0].name, heads[0].userid)
+        decision = self.decision
+        head = decision.ahead_of(job)
+        if head is not None and not decision.looks_past_heads:
+            return behind(head.name, head.userid)
         cause = self.admission.why(job)
         if cause is not None:
             return cause.reason
-        return describe(facts or self.facts.explain(job.resource_request))
-
-    def asked_order(self, job: PendingJob) -> tuple[Any, ...]:
-        """What says in which order pending jobs are asked whether they can start: it ends with the
-        job."""
-        return job.order, job.jobid, job
-
-    def rank_facts(self, job: PendingJob) -> dict[str, Any]:
-        """What ``sched.explain`` adds to its answer about a job that is ordered by more than its
-        priority: ``rank``, ``expected_run`` (seconds), and ``t_latest`` (seconds since the epoch,
-        or None)."""
-        return {}
+        facts = facts or self.facts.explain(job.resource_request)
+        if head is not None and not facts["reason"]:
+            return behind(head.name, head.userid)
+        return describe(facts) or decision.why(job)
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -25,16 +25,17 @@ import heapq
 import math
 from collections import OrderedDict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest
-from flux.scheduler.admission import AdmissionHost, AdmissionRule, Deferral
+from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.reservations.times import LATEST, duration_text, parse_duration
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.rule_host import RuleHost
 
 #: Seconds after which the clock is read though no job's time is over: it may have been set.
 CLOCK_CHECK_S = 60.0
@@ -42,20 +43,6 @@ CLOCK_CHECK_S = 60.0
 #: Withdrawn requests of which it is remembered how long the job had waited. The scheduler is not
 #: told whether such a job comes again.
 WITHDRAWN_REMEMBERED = 10000
-
-
-class WaitLimitsHost(AdmissionHost, Protocol):
-    """A scheduler as this rule sees it."""
-
-    def give_up(self, job: PendingJob, note: str) -> None: ...
-
-    def for_others(self, job: PendingJob, reason: str | None) -> str | None: ...
-
-    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]: ...
-
-    def events_seen(self) -> int: ...
-
-    def start_schedule(self) -> None: ...
 
 
 class Wanted(NamedTuple):
@@ -148,7 +135,7 @@ class WaitLimits(AdmissionRule):
     It keeps no job from starting before that, and is not asked about jobs without these attributes.
 
     Args:
-        host (WaitLimitsHost): the scheduler
+        host (RuleHost): the scheduler
         errors (ErrorReporter): where trouble is reported
     """
 
@@ -156,9 +143,9 @@ class WaitLimits(AdmissionRule):
     attributes = ("max-wait", "deadline", "early")
     engaged = False  # no job has one of these attributes yet
 
-    host: WaitLimitsHost
+    host: RuleHost
 
-    def __init__(self, host: WaitLimitsHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host)
         self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
@@ -199,7 +186,7 @@ class WaitLimits(AdmissionRule):
             if waiting.latest < now:
                 raise ValueError(waiting.note)
         if wanted.max_wait == 0:
-            waiting.event = self.host.events_seen()
+            waiting.event = self.host.events_seen
             self._first_pass[job.jobid] = None
         self._jobs[job.jobid] = waiting
         if waiting.latest < math.inf:
@@ -304,13 +291,13 @@ class WaitLimits(AdmissionRule):
         a rule keeps it waiting for."""
         note = waiting.note if note is None else note
         now = self.host.now()
-        when, _ = self.host.estimate_of(waiting.job)
+        when, _ = self.host.forecasts.estimate_of(waiting.job)
         if when is not None and when > now:
             return f"{note} (first start about {time_text(when, now)})"
         cause = self.host.admission.why(waiting.job)
         if cause is None:
             return note
-        return f"{note} ({self.host.for_others(waiting.job, cause.reason)})"
+        return f"{note} ({self.host.forecasts.for_others(waiting.job, cause.reason)})"
 
     def drop_all(self) -> None:
         """Let all pending jobs wait for as long as it takes."""

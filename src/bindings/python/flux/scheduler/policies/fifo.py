@@ -28,7 +28,7 @@ class Fifo(PolicyScheduler):
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
-        self.take_order()
+        self._take_order()
 
     def schedule(self) -> Iterator[None]:
         return self.start_in_order()

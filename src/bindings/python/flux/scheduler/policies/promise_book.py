@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import sys
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
@@ -15,10 +14,6 @@ from flux.scheduler.requests import PendingJob
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
-
-#: How many of the promises that come due next are known.
-NEAR_TIMES = 64
-MAX_TIME = sys.float_info.max
 
 
 class PromiseBook:
@@ -51,12 +46,10 @@ class PromiseBook:
         self._by_ranks: dict[int, list[PendingJob]] | None = None
         #: ids of the jobs whose promise is open
         self.open_ids: set[int] = set()
-        #: no promise comes due before this, seconds since the epoch
-        self._first = math.inf
-        # Those that come due by a time, and some that do not, so that few have to be looked at for
-        # the first of all.
-        self._near: set[int] = set()
-        self._near_until = -math.inf
+        # A heap of (time, job id), with entries of promises that have moved or gone; and the ids of
+        # those whose time had come when it was looked at last.
+        self._coming: list[tuple[float, int]] = []
+        self._come: set[int] = set()
         #: grows when a job has no promise any more
         self.drops = drops
 
@@ -115,10 +108,11 @@ class PromiseBook:
         if when is None:
             self.plan.hold(job.jobid, job.resource_request)
             self.open_ids.add(job.jobid)
+            self._come.discard(job.jobid)
         else:
             self.plan.reserve(job.jobid, job.resource_request, when)
             self.open_ids.discard(job.jobid)
-            self._comes_due([(job.jobid, when)])
+            self._comes_due(job.jobid, when)
         if job not in self:
             if self._changed is not None:
                 self._changed(job, True)
@@ -141,8 +135,10 @@ class PromiseBook:
         """
         when = self.when(job)
         if when is not None:
-            self._times[job.jobid] = when = self.plan.advance(job.jobid)
-            self._comes_due([(job.jobid, when)])
+            before, when = when, self.plan.advance(job.jobid)
+            if when != before:
+                self._times[job.jobid] = when
+                self._comes_due(job.jobid, when)
         return when
 
     def advance_following(
@@ -168,10 +164,9 @@ class PromiseBook:
             behind = [other for other, _ in pairs]
         count, moves = self.plan.advance_in_turn(self._ids[first : first + len(behind)])
         moved = [(behind[place], when) for place, when in moves]
-        if moved:
-            times = [(other.jobid, when) for other, when in moved]
-            self._times.update(times)
-            self._comes_due(times)
+        for other, when in moved:
+            self._times[other.jobid] = when
+            self._comes_due(other.jobid, when)
         return behind[:count], moved
 
     def drop(self, job: PendingJob) -> None:
@@ -179,7 +174,7 @@ class PromiseBook:
         if job in self:
             del self._times[job.jobid], self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
-            self._near.discard(job.jobid)
+            self._come.discard(job.jobid)
             place = bisect_left(self._jobs, job)
             del self._jobs[place], self._ids[place]
             self._by_ranks = None
@@ -221,41 +216,33 @@ class PromiseBook:
         )
 
     def next_after(self, now: float) -> float | None:
-        """When the first promise after `now` comes due; None: none does. O(promises), once while
-        `NEAR_TIMES` of them come due."""
-        if now >= self._near_until or len(self._near) > 4 * NEAR_TIMES:
-            self._find_near(now)
-        first = self._first_near(now)
-        if first > self._near_until:
-            self._find_near(now)
-            first = self._first_near(now)
-        return None if first == math.inf else first
+        """When the first promise after `now` comes due; None: none does. O(log promises) for each that
+        came due or moved."""
+        self._advance(now)
+        return self._coming[0][0] if self._coming else None
 
     def due(self, now: float) -> list[PendingJob]:
         """The jobs whose promised time has come, in order."""
-        if self._first > now:
-            return []
-        self._first = self.next_after(now) or math.inf
-        return sorted([self._by_id[jobid] for jobid in self._near if self._times[jobid] <= now])
+        self._advance(now)
+        return sorted([self._by_id[jobid] for jobid in self._come])
 
-    def _first_near(self, now: float) -> float:
-        """When the first of those that are near comes due after `now`; infinity: none does."""
-        times = [self._times[jobid] for jobid in self._near]
-        return min([when for when in times if when > now], default=math.inf)
+    def _comes_due(self, jobid: int, when: float) -> None:
+        """A promise is for another time."""
+        self._come.discard(jobid)
+        heapq.heappush(self._coming, (when, jobid))
 
-    def _find_near(self, now: float) -> None:
-        """Find out which promises come due next. O(promises)."""
-        to_come = [when for when in self._times.values() if now < when < math.inf]
-        self._near_until = max(heapq.nsmallest(NEAR_TIMES, to_come), default=math.inf)
-        until = min(self._near_until, MAX_TIME)
-        self._near = {jobid for jobid, when in self._times.items() if when <= until}
-
-    def _comes_due(self, times: list[tuple[int, float]]) -> None:
-        """Promises, by job id, come due at some times, of which there is at least one."""
-        self._first = min(self._first, min([when for _, when in times]))
-        if self._first <= self._near_until:
-            until = self._near_until
-            self._near.update([jobid for jobid, when in times if when <= until])
+    def _advance(self, now: float) -> None:
+        """Take those promises from the heap that have come due, and entries that mean nothing."""
+        heap, times = self._coming, self._times
+        if len(heap) > 2 * len(times) + 64:
+            heap[:] = {(when, jobid) for jobid, when in times.items() if when < math.inf}
+            heapq.heapify(heap)
+        for jobid in [one for one in self._come if times[one] > now]:
+            self._comes_due(jobid, times[jobid])  # the clock was set back
+        while heap and (heap[0][0] <= now or times.get(heap[0][1]) != heap[0][0]):
+            when, jobid = heapq.heappop(heap)
+            if times.get(jobid) == when:
+                self._come.add(jobid)
 
 
 class LatestStarts:

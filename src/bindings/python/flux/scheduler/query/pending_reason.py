@@ -88,7 +88,7 @@ class PendingReason:
         Returns:
             dict: as `line`, and what each part of its constraint leaves out, ``excluded``;
             ``rules``: all reasons of admission rules, of which the first is the job's;
-            ``reservation`` and what other rules tell; `PolicyScheduler.rank_facts`; ``behind``, with ``behind_more`` if that
+            ``reservation`` and what other rules tell; `Decision.facts`; ``behind``, with ``behind_more`` if that
             is not all; what of it ``fits``
         """
         policy = self._policy
@@ -96,7 +96,7 @@ class PendingReason:
         yield
         if "needed" not in answer:
             return answer
-        heads = policy.ahead_of(job)
+        head = policy.decision.ahead_of(job)
         answer["excluded"] = list(self._excluded(job))
         expected, _ = self._source.estimate_of(job)
         answer["rules"] = [
@@ -104,17 +104,17 @@ class PendingReason:
             for cause in policy.admission.all_reasons(job)
         ]
         for rule in policy.admission.rules:
-            answer.update(rule.facts(job, expected, first=not heads))
-        answer.update(policy.rank_facts(job))
+            answer.update(rule.facts(job, expected, first=head is None))
+        answer.update(policy.decision.facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False
         if not policy.admission.is_deferred(job.jobid):
-            answer["behind"] = self._pending_before(heads, caller)
+            answer["behind"] = self._pending_before(head, caller)
             found, more = yield from self._running_before(job, caller)
             answer["behind"] += found
-            answer["behind_more"] = more or len(heads) > MAX_JOBS_NAMED
+            answer["behind_more"] = more
             yield
-        answer["fits"] = None if answer["verdict"] == "never" else self._fits(job, heads)
+        answer["fits"] = None if answer["verdict"] == "never" else self._fits(job, head)
         return answer
 
     def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
@@ -132,16 +132,15 @@ class PendingReason:
                     "ranks": idset_text(out),
                 }
 
-    def _pending_before(self, heads: list[PendingJob], caller: Caller) -> list[dict[str, Any]]:
-        """The pending jobs that go first."""
-        answer = []
-        for head in heads[:MAX_JOBS_NAMED]:
-            start, _ = self._source.estimate_of(head)
-            length = head.resource_request.duration
-            end = start + length if start is not None and length > 0 else None
-            name = caller.name(head.jobid, head.request.userid)
-            answer.append({"name": name, "state": "pending", "start": start, "end": end})
-        return answer
+    def _pending_before(self, head: PendingJob | None, caller: Caller) -> list[dict[str, Any]]:
+        """The pending job that goes first, if any."""
+        if head is None:
+            return []
+        start, _ = self._source.estimate_of(head)
+        length = head.resource_request.duration
+        end = start + length if start is not None and length > 0 else None
+        name = caller.name(head.jobid, head.request.userid)
+        return [{"name": name, "state": "pending", "start": start, "end": end}]
 
     def _running_before(
         self, job: PendingJob, caller: Caller
@@ -173,11 +172,11 @@ class PendingReason:
             )
         return found, False
 
-    def _fits(self, job: PendingJob, heads: list[PendingJob]) -> dict[str, Any] | None:
+    def _fits(self, job: PendingJob, head: PendingJob | None) -> dict[str, Any] | None:
         """What of the job could start now: the longest limit as it is, the largest count for its
         limit; None if nothing, or if the order of the queue forbids it."""
         plan = self._snapshot.plan()
-        if plan is None or (heads and not self._policy.looks_past_heads):
+        if plan is None or (head is not None and not self._policy.decision.looks_past_heads):
             return None
         request = job.resource_request
         now = self._source.now()

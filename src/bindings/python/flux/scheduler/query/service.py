@@ -189,7 +189,7 @@ class QueryService:
             answer["until"] = min(answer["until"], end)
         # Where order is strict, nothing passes by a job that waits.
         stuck = 0
-        if not policy.looks_past_heads:
+        if not policy.decision.looks_past_heads:
             for _, ranks in policy.queue_order.heads():
                 stuck |= ranks
         requests, asked = [], []

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import AdmissionControl
+    from flux.scheduler.decision import Decision
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.order import QueueOrder
     from flux.scheduler.request_facts import RequestFacts
@@ -26,6 +27,7 @@ class QueriedPolicy(Protocol):
     """What a policy says of itself."""
 
     admission: AdmissionControl
+    decision: Decision
     facts: RequestFacts
     queue_order: QueueOrder
     started_jobs: dict[str, int]
@@ -40,12 +42,6 @@ class QueriedPolicy(Protocol):
     @property
     def by_queue(self) -> bool: ...
 
-    @property
-    def looks_past_heads(self) -> bool: ...
-
-    @property
-    def promises_limit(self) -> int | None: ...
-
     def now(self) -> float: ...
 
     def pool_can(self, operation: str) -> bool: ...
@@ -56,11 +52,7 @@ class QueriedPolicy(Protocol):
 
     def pending_jobs(self, deferred: bool = True) -> Iterator[PendingJob]: ...
 
-    def ahead_of(self, job: PendingJob) -> list[PendingJob]: ...
-
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
-
-    def rank_facts(self, job: PendingJob) -> dict[str, Any]: ...
 
     def stats_get(self) -> dict[str, Any]: ...
 
@@ -167,7 +159,7 @@ class QuerySource:
         cause = policy.admission.why(job)
         if cause is not None:
             return cause.rule
-        if policy.ahead_of(job):
+        if policy.decision.ahead_of(job) is not None:
             return "order"
         waits = policy.facts.waits_for_down_ranks(job.resource_request)
         return "down" if waits else "resources"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.reservations.host import ReservationHost
+    from flux.scheduler.rule_host import RuleHost
 
 
 class ActiveWindows:
@@ -28,14 +28,14 @@ class ActiveWindows:
     before is reserved; their own ends are kept here.
 
     Args:
-        host (ReservationHost): the scheduler
+        host (RuleHost): the scheduler
         entries (dict): the reservations, by name
         selector (NodeSelector): what they ask of the pool
     """
 
     def __init__(
         self,
-        host: ReservationHost,
+        host: RuleHost,
         entries: dict[str, ReservationState],
         selector: NodeSelector,
     ) -> None:

@@ -14,7 +14,7 @@ from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
-    from flux.scheduler.reservations.host import ReservationHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: Windows of one reservation that are entered into the plan; the last one without an end.
 WINDOWS_PLANNED = 64
@@ -36,14 +36,14 @@ class FutureWindows:
     it, each part is entered from when it can be had.
 
     Args:
-        host (ReservationHost): the scheduler
+        host (RuleHost): the scheduler
         entries (dict): the reservations, by name
         selector (NodeSelector): what they ask of the pool
     """
 
     def __init__(
         self,
-        host: ReservationHost,
+        host: RuleHost,
         entries: dict[str, ReservationState],
         selector: NodeSelector,
     ) -> None:

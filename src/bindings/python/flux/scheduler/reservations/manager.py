@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.reservations.host import ReservationHost
+    from flux.scheduler.rule_host import RuleHost
 
 
 class ReservationManager:
     """The reservations of a scheduler, and what keeps them.
 
     Args:
-        host (ReservationHost): the scheduler
+        host (RuleHost): the scheduler
         parse: function giving the pool's request for a jobspec
         changed: called when a window began or ended, or a reservation was made or given up
         counted: called when there are more reservations, or fewer
@@ -80,7 +80,7 @@ class ReservationManager:
 
     def __init__(
         self,
-        host: ReservationHost,
+        host: RuleHost,
         parse: Callable[[Any], Any],
         changed: Callable[[], None],
         counted: Callable[[], None],

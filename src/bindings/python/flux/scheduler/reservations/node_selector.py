@@ -11,18 +11,18 @@ from flux.scheduler.reservations.reservation import Reservation
 from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
-    from flux.scheduler.reservations.host import ReservationHost
+    from flux.scheduler.rule_host import RuleHost
 
 
 class NodeSelector:
     """What reservations ask of the pool, in its terms; and ids in it that are no job's.
 
     Args:
-        host (ReservationHost): the scheduler
+        host (RuleHost): the scheduler
         parse: function giving the pool's request for a jobspec
     """
 
-    def __init__(self, host: ReservationHost, parse: Callable[[Any], Any]) -> None:
+    def __init__(self, host: RuleHost, parse: Callable[[Any], Any]) -> None:
         self._host = host
         self._parse = parse
         self._next_id = -1

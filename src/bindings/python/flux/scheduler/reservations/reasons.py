@@ -17,7 +17,7 @@ from flux.scheduler.reservations.times import iso_time
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.reservations.host import ReservationHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: A job that is planned to start within so many seconds of a window's end starts because the window
 #: ends.
@@ -28,7 +28,7 @@ class ReservationReasons:
     """Finds the reservation that a job waits for, or has to keep off.
 
     Args:
-        host (ReservationHost): the scheduler
+        host (RuleHost): the scheduler
         entries (dict): the reservations, by name
         selector (NodeSelector): what they ask of the pool
         group_jobs (GroupJobs): the jobs of their groups
@@ -37,7 +37,7 @@ class ReservationReasons:
 
     def __init__(
         self,
-        host: ReservationHost,
+        host: RuleHost,
         entries: dict[str, ReservationState],
         selector: NodeSelector,
         group_jobs: GroupJobs,

@@ -14,7 +14,7 @@ from flux.scheduler.reservations.reservation import Reservation, Window
 from flux.scheduler.reservations.state import ReservationState
 
 if TYPE_CHECKING:
-    from flux.scheduler.reservations.host import ReservationHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: Windows of one reservation that ``sched.plan`` shows.
 WINDOWS_SHOWN = 64
@@ -24,7 +24,7 @@ class ReservationReport:
     """Shows reservations: as a list has them, as a plan has them, and what would be in their way.
 
     Args:
-        host (ReservationHost): the scheduler
+        host (RuleHost): the scheduler
         entries (dict): the reservations, by name
         selector (NodeSelector): what they ask of the pool
         active (ActiveWindows): what is held of them
@@ -32,7 +32,7 @@ class ReservationReport:
 
     def __init__(
         self,
-        host: ReservationHost,
+        host: RuleHost,
         entries: dict[str, ReservationState],
         selector: NodeSelector,
         active: ActiveWindows,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import Committer, ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.reservations.host import ReservationHost
+    from flux.scheduler.rule_host import RuleHost
 
 
 #: Deferred jobs that are examined again at once when something is released. Each costs a search of
@@ -29,7 +29,7 @@ class ReservationRule(AdmissionRule):
     """Keeps reserved resources from jobs that may not have them, and gives them to those that may.
 
     Args:
-        host (ReservationHost): the scheduler
+        host (RuleHost): the scheduler
         parse: function giving the pool's request for a jobspec
         commits (Committer): stores in the KVS
         errors (ErrorReporter): where trouble is reported
@@ -42,11 +42,11 @@ class ReservationRule(AdmissionRule):
     attributes = ("reservation",)
     engaged = False  # there are no reservations yet
 
-    host: ReservationHost
+    host: RuleHost
 
     def __init__(
         self,
-        host: ReservationHost,
+        host: RuleHost,
         parse: Callable[[Any], Any],
         commits: Committer,
         errors: ErrorReporter,

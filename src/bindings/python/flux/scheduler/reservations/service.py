@@ -19,7 +19,7 @@ from flux.scheduler.reservations.reservation import Reservation
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Committer, ErrorReporter, Timer
-    from flux.scheduler.reservations.host import ReservationHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: Where the reservations are stored, and the version of what is there.
 KEY = "checkpoint.sched-reservations"
@@ -37,7 +37,7 @@ class ReservationService:
     """Answers requests about reservations, and stores them so that they outlive the scheduler.
 
     Args:
-        host (ReservationHost): the scheduler
+        host (RuleHost): the scheduler
         manager (ReservationManager): who keeps them
         commits (Committer): stores in the KVS
         errors (ErrorReporter): where trouble is reported
@@ -45,7 +45,7 @@ class ReservationService:
 
     def __init__(
         self,
-        host: ReservationHost,
+        host: RuleHost,
         manager: ReservationManager,
         commits: Committer,
         errors: ErrorReporter,

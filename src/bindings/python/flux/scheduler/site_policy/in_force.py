@@ -4,35 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
-from flux.scheduler.site_policy.table_rule import SitePolicyHost, TableRule
+from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
 if TYPE_CHECKING:
     from flux.scheduler.admission import AdmissionRule
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import RunningJob
+    from flux.scheduler.rule_host import RuleHost
 
 
 Rule = TypeVar("Rule", bound=TableRule)
-
-
-class RetellingHost(SitePolicyHost, Protocol):
-    """A scheduler that can tell a rule of its jobs anew."""
-
-    def jobs_running(self) -> list[RunningJob]: ...
-
-    def tell_pending(self, rule: AdmissionRule) -> None: ...
 
 
 class RulesInForce:
     """Has a rule asked as long as its table has an entry.
 
     Args:
-        host (RetellingHost): the scheduler
+        host (RuleHost): the scheduler
         errors (ErrorReporter): where faults are reported
         rules: classes of rules, in the order in which they are to be asked
         after (AdmissionRule): the rule behind which they are asked
@@ -44,9 +37,9 @@ class RulesInForce:
 
     def __init__(
         self,
-        host: RetellingHost,
+        host: RuleHost,
         errors: ErrorReporter,
-        rules: Iterable[Callable[[RetellingHost, ErrorReporter], TableRule]],
+        rules: Iterable[Callable[[RuleHost, ErrorReporter], TableRule]],
         after: AdmissionRule,
     ) -> None:
         self._host = host

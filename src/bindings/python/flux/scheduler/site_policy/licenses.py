@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: The most names of licences that a job may ask for.
 MAX_NAMES = 64
@@ -136,7 +136,7 @@ class LicenseRule(TableRule):
     lists = "licenses"
     attributes = ("licenses",)
 
-    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self._licenses: dict[str, License] = {}
         self._in_use: dict[str, int] = {}
@@ -168,7 +168,7 @@ class LicenseRule(TableRule):
         self._running.clear()
         self._waiting.clear()
         self._planned = {}
-        if self.host.plans_in_order:
+        if self.host.decision.promises_in_order:
             self._planned = {name: one.usable for name, one in entries.items() if one.plan}
         # The plan is made anew, with the tokens that there are now.
         self.host.replan()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: Jobs that are let out of those that wait for a limit in place of one that does not fit the pool,
 #: or that come back to see what else the pool offers.
@@ -76,7 +76,7 @@ class LimitRule(TableRule):
     table = "limits"
     lists = "limits"
 
-    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self._limits: list[Limit] = []
         self._uses: dict[tuple[str, tuple[Any, ...]], Use] = {}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+    from flux.scheduler.rule_host import RuleHost
 
 MODES = ("required", "preferred")
 
@@ -146,7 +146,7 @@ class PlacementRule(TableRule):
     attributes = ("placement",)
     engaged = False  # there is no job with a placement yet
 
-    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self._levels: dict[str, Groups] = {}
         self._jobs: dict[int, Placed] = {}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: Modes, the strictest last.
 MODES = ("free", "bank", "user", "node")
@@ -120,7 +120,7 @@ class SharingRule(TableRule):
     table = "sharing"
     only_takes_away = True  # a job gets what is free, or less
 
-    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self._forget_all()
 
@@ -141,7 +141,8 @@ class SharingRule(TableRule):
     def _in_turn(self) -> bool:
         """Whether a job that meets claims waits for its turn like any other, with claims in the
         plan."""
-        return self.host.plans_in_order or not self.host.looks_past_heads
+        decision = self.host.decision
+        return decision.promises_in_order or not decision.looks_past_heads
 
     # -- the table ---------------------------------------------------------------------------------
 

@@ -4,48 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.admission import AdmissionHost, AdmissionRule
+from flux.scheduler.admission import AdmissionRule
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
-    from flux.scheduler.request_facts import RequestFacts
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.holdings import Holdings
-    from flux.scheduler.site_policy.queue_names import QueueNames
-
-
-class SitePolicyHost(AdmissionHost, Protocol):
-    """A scheduler as the rules of this package see it."""
-
-    facts: RequestFacts
-    holdings: Holdings
-    queue_names: QueueNames
-
-    @property
-    def plans_in_order(self) -> bool: ...
-
-    @property
-    def looks_past_heads(self) -> bool: ...
-
-    @property
-    def reads_files(self) -> bool: ...
-
-    @property
-    def handle(self) -> Any: ...
-
-    def current_plan(self) -> Plan | None: ...
-
-    def look_again(self) -> None: ...
-
-    def pool_can(self, operation: str) -> bool: ...
-
-    def tell_pending(self, rule: AdmissionRule) -> None: ...
-
-    def ask_for(self, job: PendingJob, request: Any) -> None: ...
+    from flux.scheduler.rule_host import RuleHost
 
 
 class TableRule(AdmissionRule):
@@ -60,7 +26,7 @@ class TableRule(AdmissionRule):
     entries in `configure`. It is entered in `flux.scheduler.site_policy.RULES`.
 
     Args:
-        host (SitePolicyHost): the scheduler
+        host (RuleHost): the scheduler
         errors (ErrorReporter): where trouble is reported
     """
 
@@ -70,12 +36,12 @@ class TableRule(AdmissionRule):
     #: Under which name `flux sched limits` lists what is in use, or None if it does not.
     lists: str | None = None
 
-    host: SitePolicyHost
+    host: RuleHost
 
     #: The entries in force, by key.
     entries: dict[str, Any] = {}
 
-    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host)
         self.errors = errors
 

@@ -14,11 +14,11 @@ from flux.scheduler.site_policy.preemption.chooser import jobs_of_classes
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
     from flux.scheduler.site_policy.preemption.chooser import Choice, Chooser
     from flux.scheduler.site_policy.preemption.classes import Standing
     from flux.scheduler.site_policy.preemption.counts import PreemptionCounts
-    from flux.scheduler.site_policy.preemption.host import PreemptionHost
     from flux.scheduler.site_policy.preemption.record import Preemption, Victim
 
 
@@ -39,11 +39,11 @@ class PreemptionAnswers:
     """Answers questions about preemption.
 
     Args:
-        host (PreemptionHost): the scheduler
+        host (RuleHost): the scheduler
         rule (Subject): the rule
     """
 
-    def __init__(self, host: PreemptionHost, rule: Subject) -> None:
+    def __init__(self, host: RuleHost, rule: Subject) -> None:
         self._host = host
         self._rule = rule
 

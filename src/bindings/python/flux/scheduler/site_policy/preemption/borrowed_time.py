@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
-    from flux.scheduler.site_policy.preemption.host import PreemptionHost
 
 # How far a borrower is.
 RUNS = "runs"
@@ -175,14 +175,14 @@ class BorrowedTime:
     """The jobs that run in time that was promised to others.
 
     Args:
-        host (PreemptionHost): the scheduler
+        host (RuleHost): the scheduler
         rule (Preempting): the rule
 
     Attributes:
         borrowers (dict): by id, those that run
     """
 
-    def __init__(self, host: PreemptionHost, rule: Preempting) -> None:
+    def __init__(self, host: RuleHost, rule: Preempting) -> None:
         self._host = host
         self._rule = rule
         self.borrowers: dict[int, Borrower] = {}
@@ -216,7 +216,7 @@ class BorrowedTime:
         cls, host, request = standing.of, self._host, job.resource_request
         if cls is None or not cls.into_promises or cls.log_only or standing.in_reservation:
             return None
-        if not host.keeps_promised_times or getattr(request, "tokens", None):
+        if not host.decision.keeps_times or getattr(request, "tokens", None):
             return None
         units = plan.units_of(request)
         if units is None:

@@ -16,8 +16,8 @@ from flux.scheduler.site_policy.preemption.victims import Candidate, choose, in_
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
-    from flux.scheduler.site_policy.preemption.host import PreemptionHost
 
 #: The id under which it is tried where a job would be: no job has it.
 TRIED = -(1 << 41)
@@ -92,11 +92,11 @@ class Chooser:
     """Finds out what a job would have to take.
 
     Args:
-        host (PreemptionHost): the scheduler
+        host (RuleHost): the scheduler
         grounds (Grounds): what is known of running jobs
     """
 
-    def __init__(self, host: PreemptionHost, grounds: Grounds) -> None:
+    def __init__(self, host: RuleHost, grounds: Grounds) -> None:
         self._host = host
         self._grounds = grounds
         self.kill_timeout = 0.0
@@ -158,7 +158,7 @@ class Chooser:
         choice = host.admission.waits_by_choice(job)
         if choice is not None:
             return nothing(choice)
-        if not host.goes_first(job):
+        if not host.decision.goes_first(job):
             return nothing("it is not the next to start")
         found = self.candidates(job, standing, waited)
         if not found:

@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.site_policy.preemption.host import PreemptionHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: Seconds between two looks: what happens meanwhile is looked at together, after the pass that may
 #: start jobs without ending others.
@@ -116,7 +116,7 @@ class PreemptionRule(TableRule):
     """Ends running jobs for waiting ones, as the table ``[preemption]`` says.
 
     Args:
-        host (PreemptionHost): the scheduler
+        host (RuleHost): the scheduler
         errors (ErrorReporter): where trouble is reported
 
     Attributes:
@@ -129,9 +129,9 @@ class PreemptionRule(TableRule):
     name = "preemption"
     table = "preemption"
 
-    host: PreemptionHost
+    host: RuleHost
 
-    def __init__(self, host: PreemptionHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self._classes = Classes({}, host.queue_names)
         #: by id, the jobs that wait and what their classes mean for them
@@ -445,7 +445,7 @@ class PreemptionRule(TableRule):
     def _who_could_start(self) -> Iterable[PendingJob]:
         """The waiting jobs that would start if there were room: where nobody goes ahead of those
         that wait, the first."""
-        if self.host.looks_past_heads:
+        if self.host.decision.looks_past_heads:
             return [job for job, _ in self._waiting.values()]
         return [job for job, _ in self.host.queue_order.heads()]
 
@@ -587,7 +587,7 @@ class PreemptionRule(TableRule):
         use until it would end by itself or the job would that takes them, whichever is later. In
         strict order nobody is promised anything, and the estimate of the job is to be right.
         """
-        if not self.host.looks_past_heads:
+        if not self.host.decision.looks_past_heads:
             return min(end, preemption.expected)
         end = max(end, self._end_of_taker(preemption))
         return end if isfinite(end) else 0.0
@@ -600,7 +600,7 @@ class PreemptionRule(TableRule):
 
     def _kept_until(self, preemption: Preemption) -> float:
         """The end that the plan is told of what is free and kept for the job; 0: none."""
-        if not self.host.looks_past_heads or preemption.request is None:
+        if not self.host.decision.looks_past_heads or preemption.request is None:
             return max(preemption.expected, self.host.now() + 1.0)
         end = self._end_of_taker(preemption)
         return max(end, self.host.now() + 1.0) if isfinite(end) else 0.0
@@ -609,7 +609,7 @@ class PreemptionRule(TableRule):
         """Whether no promise is broken that would be kept otherwise, if the victims do not end: the
         decision is tried and taken back."""
         plan, pool = self.host.current_plan(), self.host.resources
-        if plan is None or not self.host.looks_past_heads:
+        if plan is None or not self.host.decision.looks_past_heads:
             return True
         promised = plan.promises().get(job.jobid)
         plan.cancel(job.jobid)
@@ -650,7 +650,7 @@ class PreemptionRule(TableRule):
         """Whether a promise that can be kept now cannot be if something is prepared and what is free
         of a preemption's ranks is kept. What was prepared is not taken back."""
         plan, pool = self.host.current_plan(), self.host.resources
-        if plan is None or not self.host.looks_past_heads:
+        if plan is None or not self.host.decision.looks_past_heads:
             return False
         held: list[int | None] = []
 
@@ -909,7 +909,7 @@ class PreemptionRule(TableRule):
         self.counts.served(preemption)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
         # Where it started later than the plan was told, it ends later, too.
-        plan = self.host.current_plan() if self.host.looks_past_heads else None
+        plan = self.host.current_plan() if self.host.decision.looks_past_heads else None
         if plan is not None and plan.breaks_a_promise():
             self.host.replan()
 
@@ -973,7 +973,9 @@ class PreemptionRule(TableRule):
             return alloc
         except InsufficientResources:
             pass
-        if preemption.state != ENDING and (self.host.looks_past_heads or not self._out_of_turn):
+        if preemption.state != ENDING and (
+            self.host.decision.looks_past_heads or not self._out_of_turn
+        ):
             try:
                 return plan.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
@@ -984,7 +986,7 @@ class PreemptionRule(TableRule):
             pool.free(withheld)
             self._keep_again(preemption)
         deferral = self._deferral(preemption)
-        if self.host.looks_past_heads:
+        if self.host.decision.looks_past_heads:
             raise JobDeferred(self, deferral)
         # In strict order the jobs behind it wait for it, as before.
         raise InsufficientResources(deferral.reason)
@@ -1012,7 +1014,11 @@ class PreemptionRule(TableRule):
         """A job for which others end waits apart from the queue, unless jobs start in strict order:
         there those behind it wait for it, as before."""
         host, job = self.host, self.host.pending(preemption.taker)
-        if job is not None and host.looks_past_heads and not host.admission.is_deferred(job.jobid):
+        if (
+            job is not None
+            and host.decision.looks_past_heads
+            and not host.admission.is_deferred(job.jobid)
+        ):
             host.set_apart(job, JobDeferred(self, self._deferral(preemption)))
 
     def _try_to_start(self, preemption: Preemption) -> None:
@@ -1051,7 +1057,7 @@ class PreemptionRule(TableRule):
         except InsufficientResources:
             pass  # it is tried again at the next event
         else:
-            if host.keeps_promised_times and not host.admission.is_deferred(job.jobid):
+            if host.decision.keeps_times and not host.admission.is_deferred(job.jobid):
                 # So that it gives up what it was promised.
                 host.set_apart(job, JobDeferred(self, Deferral("it starts", key=job.jobid)))
             host.start_set_apart(self, job, alloc, selection_type="reserved")
@@ -1104,7 +1110,7 @@ class PreemptionRule(TableRule):
             for jobid in preemption.ended:
                 self._ending.pop(jobid, None)
             self._enter(preemption)
-        if self.host.keeps_promised_times:
+        if self.host.decision.keeps_times:
             there = [one for one in self._stored_borrowers if one.victim.jobid in self._running]
             self.borrowed.restore(there, self._found_ended)
         if self._stored_ones or self._stored_borrowers:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Passes over the queue in an order of ranks, as sched-backfill makes them with ``rank=`` or
-``candidates=``.
+"""Backfilling in an order of ranks: sched-backfill with ``rank=`` or ``candidates=``.
 
 A pass looks at the jobs in the order of their priorities, among equals of their ranks
 (`Backfill.rank`). Each starts if it fits. The first that does not is the head: it keeps the
@@ -21,13 +20,14 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.remembered import Remembered
+from flux.scheduler.policies.backfilling import Backfilling
+from flux.scheduler.policies.promise_book import PromiseBook
 from flux.scheduler.policies.ranks import usable
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
     from flux.scheduler.ordered_jobs import JobGroup
     from flux.scheduler.policies.backfill import Backfill
-    from flux.scheduler.policies.promise_book import PromiseBook
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
@@ -46,18 +46,12 @@ PROMISED_PER_TURN = 16
 Steps = Iterator[None]
 
 
-class RankedPasses:
-    """Makes the passes of a `Backfill`: EASY, and so many heads as ``promise=`` says, in the order
-    of ranks.
-
-    Args:
-        policy (Backfill): whose jobs and plan
-        backlog (Backlog): its queue
-    """
+class BackfillByRank(Backfilling):
+    """EASY, and as many heads as ``promise=`` says, in the order of ranks."""
 
     def __init__(self, policy: Backfill, backlog: Backlog) -> None:
-        self.policy = policy
-        self.backlog = backlog
+        super().__init__(policy, backlog)
+        self.kind = "planned" if policy.ranks.is_used else "promised"
         #: set while a pass is under way: another one is wanted after it
         self.again = False
         # Signatures of jobs that could run if all was up and free.
@@ -75,15 +69,12 @@ class RankedPasses:
 
     def schedule(self) -> Steps:
         """Make passes until nothing has happened during one."""
-        policy = self.policy
         while True:
             self.again = False
             self._effort = 0
             self._turns.clear()
-            plan = policy.require_plan()
-            if plan is None:
+            if not self.begin_pass():
                 return
-            policy.plan = policy.promises.plan = plan
             yield from self.one_pass()
             yield from self.start_kept()
             if not self.again:
@@ -91,7 +82,7 @@ class RankedPasses:
 
     def must_begin_anew(self) -> bool:
         """Whether the plan has become void since this pass began."""
-        if self.policy.current_plan() is self.policy.plan:
+        if self.policy.current_plan() is self.plan:
             return False
         self.again = True
         return True
@@ -101,15 +92,15 @@ class RankedPasses:
         lost, self._lost = self._lost, []
         for number, loser in enumerate(lost, 1):
             if not loser.request.finalized:
-                policy.show_estimate(loser, None)
+                policy.forecasts.show_estimate(loser, None)
             if number % PROMISED_PER_TURN == 0:
                 yield
         self.backlog.forget_newcomers()
         self._free.clear()
         if not (yield from self.could_start()):
             return
-        for number, head in enumerate(list(policy.promises), 1):
-            policy.promises.drop(head)
+        for number, head in enumerate(list(self.promises), 1):
+            self.promises.drop(head)
             if number % PROMISED_PER_TURN == 0:
                 yield
         covered = 0  # mask of the ranks that as many heads want as may
@@ -120,13 +111,13 @@ class RankedPasses:
                 yield
                 continue
             ranks = self.turn_of(job)
-            if ranks & covered and policy.has_candidate_ranks:
+            if ranks & covered and policy.ranks.has_candidates:
                 candidates.append(job)
                 beyond |= ranks  # it comes before those behind it on these ranks, too
             elif self.starts(job) or self.set_aside(job):
                 pass
             elif not ranks & (covered | beyond) and self.may_lead(job):
-                policy.promise(job, policy.plan.earliest(job.resource_request))
+                self.promise(job, self.plan.earliest(job.resource_request))
                 if not self.may_lead(job, beside=1):
                     covered |= ranks
                 if policy.promises_limit != 1:
@@ -143,7 +134,7 @@ class RankedPasses:
     def starts(self, job: PendingJob) -> bool:
         """Start a job that fits beside the heads; whether it is to be promised nothing: it has left
         the queue, or the plan has become void when it was tried."""
-        fits = self.is_free(job) and self.policy.plan.fits(job.resource_request)
+        fits = self.is_free(job) and self.plan.fits(job.resource_request)
         return fits and (self.try_to_start(job) or self.must_begin_anew())
 
     def kept_jobs(self) -> list[int]:
@@ -170,7 +161,7 @@ class RankedPasses:
         policy = self.policy
         if policy.promises_limit is None:
             return True
-        heads = sum(1 for head in policy.promises if policy.shares_ranks(job, head))
+        heads = sum(1 for head in self.promises if policy.queue_order.share_ranks(job, head))
         return heads < policy.promises_limit
 
     # -- what all passes by ranks need -------------------------------------------------------------
@@ -207,7 +198,7 @@ class RankedPasses:
     def _is_free(self, signature: Any, request: Any) -> bool:
         free = self._free.get(signature)
         if free is None:
-            free = self._free[signature] = self.policy.plan.has_free(request)
+            free = self._free[signature] = self.plan.has_free(request)
         return free
 
     def free_groups(self) -> Generator[None, None, list[JobGroup]]:
@@ -238,7 +229,7 @@ class RankedPasses:
         except Exception as exc:
             for number, job in enumerate(group.to_list(), 1):
                 if job.queued and not job.request.finalized:
-                    policy.forget(job)
+                    self.forget(job)
                     policy.refuse(job, exc)
                 if number % PROMISED_PER_TURN == 0:
                     yield
@@ -252,7 +243,7 @@ class RankedPasses:
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job that fits, or let an admission rule have it; whether it has left the
         queue."""
-        left = self.policy.try_to_start(job)
+        left = super().try_to_start(job)
         self._unsure = True
         if left:
             self._effort += START_EFFORT
@@ -264,21 +255,21 @@ class RankedPasses:
         policy = self.policy
         if not policy.facts.waits_for_down_ranks(job.resource_request):
             return False
-        policy.forget(job)
+        self.forget(job)
         self.backlog.park(job)
         return True
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
         """The pending jobs in the order of priorities and ranks, as the value of this generator,
         which yields now and then."""
-        return (yield from in_steps(self.backlog.heap, self.policy.asked_order_now()))
+        return (yield from in_steps(self.backlog.heap, self.policy.ranks.key()))
 
     def by_candidate_rank(
         self, jobs: list[PendingJob]
     ) -> Generator[None, None, Iterable[PendingJob]]:
         """Jobs in the order in which they may go ahead of heads."""
         policy = self.policy
-        if not policy.has_candidate_ranks:
+        if not policy.ranks.has_candidates:
             return jobs
 
         def key(job: PendingJob) -> Any:
@@ -286,56 +277,57 @@ class RankedPasses:
 
         return (yield from in_steps(jobs, key))
 
-    def load(self) -> None:
-        """The scheduler is loaded; jobs are about to come."""
+    # -- what has happened -------------------------------------------------------------------------
 
-    # -- what happens to jobs ----------------------------------------------------------------------
+    def event(self) -> None:
+        self.again = True
 
     def came(self, job: PendingJob) -> None:
-        """A job has come in."""
+        self.policy.ranks.came(job)
 
-    def deferred(self, job: PendingJob) -> None:
-        """An admission rule keeps a job from starting, which is about to leave the queue for that."""
-
-    def forget(self, job: PendingJob) -> None:
-        """A job leaves the queue, or its place there."""
-
-    def released(self) -> None:
-        """Something was released, came up or changed."""
-
-    def plan_void(self, lost: PromiseBook) -> None:
-        """The plan is void, and with it all that was promised in it."""
-        self._lost += lost
-
-    def ranks_changed(self, lost: bool) -> None:
-        """Ranks came up or, if `lost`, went down, left or changed."""
-        self._feasible.clear()
-
-    def extended(self) -> None:
-        """A running job was given more time."""
+    def leaves(self, job: PendingJob) -> None:
+        self.forget(job)
+        self.released()  # what was kept for it may be promised to others
 
     def moves(self, job: PendingJob) -> None:
-        """A job gets another priority."""
-        self.policy.forget(job)
+        self.forget(job)
 
-    def head_of(self, job: PendingJob) -> PendingJob | None:
-        """The head that a job leaves its time; None: it is one itself, or there is none."""
+    def plan_void(self) -> None:
+        self._lost += self.promises
+        self.promises = PromiseBook(drops=self.promises.drops + 1)
+
+    def ranks_changed(self, lost: bool) -> None:
+        self._feasible.clear()
+        super().ranks_changed(lost)
+
+    # -- what is asked -----------------------------------------------------------------------------
+
+    def goes_first(self, job: PendingJob) -> bool:
+        # Heads are planned only in a pass in which something can start, so that the plan does not
+        # always have what others must leave them.
+        waiting = [other for other in self.backlog.heap if not other.request.finalized]
+        return min(waiting, key=self.policy.ranks.key(), default=job) is job
+
+    def ahead_of(self, job: PendingJob) -> PendingJob | None:
+        """Return the head that a job leaves its time; None: it is one itself, or there is none."""
         heads = self.heads()
         if job in heads:
             return None
         for head in heads:
-            if not head.request.finalized and self.policy.shares_ranks(job, head):
+            if not head.request.finalized and self.policy.queue_order.share_ranks(job, head):
                 return head
         return None
 
     def heads(self) -> list[PendingJob]:
         """The heads of the last pass that had to find them."""
-        return list(self.policy.promises)
+        return list(self.promises)
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        """What ``flux sched explain`` tells of a job beside its rank."""
-        return {}
+        policy = self.policy
+        return {"rank": usable(policy.rank(job)), "expected_run": policy.expected_run(job)}
 
     def stats(self) -> dict[str, Any]:
-        """What ``flux module stats`` and ``flux sched stats`` show of promises."""
-        return {}
+        stats = super().stats()
+        if self.policy.ranks.predicts:
+            stats["predictions"] = self.policy.predictions.stats()
+        return stats

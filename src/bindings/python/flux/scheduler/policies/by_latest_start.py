@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Passes in which every job has a latest start, as sched-backfill makes them with ``promise=all``.
+"""Backfilling in which every job has a latest start: sched-backfill with ``promise=all``.
 
 Promises come from limits, the order from ranks. When a job comes it is promised a latest start: the
 first time, not before its submission and ``within=`` (`Backfill.latest_start`), at which it fits by
@@ -8,7 +8,7 @@ So while limits are enforced and nodes stay up, none is ever broken: each start 
 which all can be kept, and so does each end. Ranks, and what is predicted, only decide who is asked
 first: a wrong prediction costs somebody time, and breaks nothing.
 
-A pass (`LatestStartPasses.one_pass`):
+A pass (`BackfillByLatestStart.one_pass`):
 
 1. newcomers are promised their latest starts, in order of the queue;
 2. jobs whose latest start has come start;
@@ -33,21 +33,20 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.policies.promise_book import LatestStarts
-from flux.scheduler.policies.ranked import (
+from flux.scheduler.policies.by_rank import (
     COMPARED_PER_TURN,
     PROMISED_PER_TURN,
     TRIED_PER_TURN,
-    RankedPasses,
+    BackfillByRank,
     Steps,
 )
+from flux.scheduler.policies.promise_book import LatestStarts
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.host import Timer
     from flux.scheduler.policies.backfill import Backfill
-    from flux.scheduler.policies.promise_book import PromiseBook
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
@@ -79,13 +78,8 @@ TIMES_PER_PART = 1024
 WAIT_FOR_KNOWN_S = 5.0
 
 
-class LatestStartPasses(RankedPasses):
-    """Makes the passes of a `Backfill` in which every job has a latest start.
-
-    Args:
-        policy (Backfill): whose jobs and plan
-        backlog (Backlog): its queue
-    """
+class BackfillByLatestStart(BackfillByRank):
+    """Promises every job a latest start when it comes, and starts jobs in the order of ranks."""
 
     def __init__(self, policy: Backfill, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
@@ -127,7 +121,7 @@ class LatestStartPasses(RankedPasses):
         kept = set(self.kept_jobs())
         for number, job in enumerate(self.backlog.newcomers(), 1):
             if job not in self.latest and job.jobid not in kept:
-                yield from self.promise(job)
+                yield from self.promise_latest(job)
             if number % PROMISED_PER_TURN == 0:
                 yield
             if self.must_begin_anew():
@@ -149,7 +143,6 @@ class LatestStartPasses(RankedPasses):
 
     def start_by_rank(self) -> Steps:
         """Step 3 of a pass."""
-        policy = self.policy
         if not (yield from self.could_start()):
             return
         heads: list[PendingJob] = []
@@ -172,7 +165,7 @@ class LatestStartPasses(RankedPasses):
                     behind |= ranks
             elif self.keeps_promises(job):
                 self.try_to_start(job)
-            elif not (policy.has_priorities and (yield from self.goes_before(job))):
+            elif not (self.backlog.has_priorities and (yield from self.goes_before(job))):
                 rest.append(job)
         self._heads = heads
         self._ahead_of = heads[0] if heads else None
@@ -190,7 +183,7 @@ class LatestStartPasses(RankedPasses):
             if shortest is not None and job.limit >= shortest:
                 continue
             if beside is None:
-                beside = self.plan_for(heads)
+                beside = self.plan_beside(heads)
             if beside is not None and not beside.fits(job.resource_request):
                 refused[job.signature] = job.limit
                 continue
@@ -201,7 +194,7 @@ class LatestStartPasses(RankedPasses):
         groups = yield from self.free_groups()
         if not groups:
             return False
-        if self.policy.has_priorities:
+        if self.backlog.has_priorities:
             return True
         free = {group.signature for group in groups}
         count = sum(group.count for group in groups)
@@ -218,7 +211,7 @@ class LatestStartPasses(RankedPasses):
         """Whether all promises but a job's own can be kept if it starts now."""
         kept = self._kept.get(job.jobid)
         if kept is None:
-            kept = self.policy.plan.fits(job.resource_request, jobid=job.jobid)
+            kept = self.plan.fits(job.resource_request, jobid=job.jobid)
             self._kept[job.jobid] = kept
         return kept
 
@@ -228,7 +221,7 @@ class LatestStartPasses(RankedPasses):
             self._kept.clear()
         return left
 
-    def plan_for(self, heads: list[PendingJob]) -> Plan | None:
+    def plan_beside(self, heads: list[PendingJob]) -> Plan | None:
         """A plan of what running jobs leave, in which each head keeps the first time it fits; None:
         there is no head."""
         if not heads:
@@ -238,7 +231,7 @@ class LatestStartPasses(RankedPasses):
             beside = policy.resources.plan()
             if policy.admission.engaged:
                 # What rules keep from jobs is in the one plan, by ids below zero, and counts here.
-                beside.take_over(policy.plan, [id for id in policy.plan.promised() if id < 0])
+                beside.take_over(self.plan, [id for id in self.plan.promised() if id < 0])
             self._beside = beside
         else:
             for head in self._planned:
@@ -297,12 +290,12 @@ class LatestStartPasses(RankedPasses):
 
     # -- promises ----------------------------------------------------------------------------------
 
-    def promise(self, job: PendingJob) -> Steps:
+    def promise_latest(self, job: PendingJob) -> Steps:
         """Promise a job its latest start, beside all other promises."""
         policy = self.policy
         wanted = max(policy.latest_start(job), policy.now())
-        when = policy.plan.earliest(job.resource_request, after=wanted)
-        if policy.has_priorities and (when is None or when > wanted):
+        when = self.plan.earliest(job.resource_request, after=wanted)
+        if self.backlog.has_priorities and (when is None or when > wanted):
             yield from self.promise_before_others(job, wanted, when)
         else:
             self.enter(job, when)
@@ -312,7 +305,7 @@ class LatestStartPasses(RankedPasses):
         if when is None:
             self._without[job.jobid] = job
             return
-        self.policy.plan.reserve(job.jobid, job.resource_request, when)
+        self.plan.reserve(job.jobid, job.resource_request, when)
         self.latest.make(job, when)
         self._without.pop(job.jobid, None)
         self._untold[job.jobid] = job
@@ -326,13 +319,12 @@ class LatestStartPasses(RankedPasses):
             wanted (float): not before this, seconds since the epoch
             behind (float): when it fits beside all promises; None: never
         """
-        policy = self.policy
         until = inf if behind is None else behind + job.limit
         lower = yield from self.take_out(job, wanted, until)
         if self.must_begin_anew() or job.request.finalized:
             self.backlog.again(job)
         else:
-            self.enter(job, policy.plan.earliest(job.resource_request, after=wanted))
+            self.enter(job, self.plan.earliest(job.resource_request, after=wanted))
         yield from self.put_back(lower, "priority")
 
     def goes_before(self, job: PendingJob) -> Generator[None, None, bool]:
@@ -344,7 +336,7 @@ class LatestStartPasses(RankedPasses):
             bool(lower)
             and not self.must_begin_anew()
             and not job.request.finalized
-            and self.policy.plan.fits(job.resource_request, jobid=job.jobid)
+            and self.plan.fits(job.resource_request, jobid=job.jobid)
             and self.try_to_start(job)
         )
         yield from self.put_back(lower, "priority")
@@ -367,12 +359,12 @@ class LatestStartPasses(RankedPasses):
                 job.order < other.order
                 and other in self.latest
                 and self.latest.when(other) + other.limit > start
-                and policy.shares_ranks(job, other)
+                and policy.queue_order.share_ranks(job, other)
             ):
                 lower.append(other)
         taken: list[PendingJob] = []
         for other in (yield from in_queue_order(lower)):
-            policy.plan.cancel(other.jobid)
+            self.plan.cancel(other.jobid)
             taken.append(other)
             if len(taken) % PROMISED_PER_TURN == 0:
                 yield
@@ -381,7 +373,7 @@ class LatestStartPasses(RankedPasses):
     def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
         """Put promises into the plan, in this order, that are not in it any more, or not yet; those
         that do not fit are void, and made anew when all others are in."""
-        plan = self.policy.plan
+        plan = self.plan
         lost = []
         for number, job in enumerate(jobs, 1):
             if number % PROMISED_PER_TURN == 0:
@@ -410,17 +402,19 @@ class LatestStartPasses(RankedPasses):
             self.take_back(job, latest, "resources")
         return aside
 
-    def deferred(self, job: PendingJob) -> None:
+    def set_apart(self, job: PendingJob) -> None:
         if job in self.latest:
             latest = self.latest.when(job)
             self.forget(job)
             self.take_back(job, latest, "deferred")
+        else:
+            self.forget(job)
 
     def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
         """Tell a job that it has no latest start any more."""
         if self._untold.pop(job.jobid, None) is None:
             self.note_void(job, latest, cause)
-            self.policy.show_latest_start(job, None)
+            self.show_latest_start(job, None)
 
     def void(self, job: PendingJob, cause: str) -> None:
         """A promise cannot be kept, by one of `VOID_CAUSES`."""
@@ -435,7 +429,7 @@ class LatestStartPasses(RankedPasses):
 
     def promise_anew(self, job: PendingJob) -> None:
         """Promise a job another latest start, as soon after the one it lost as it fits."""
-        policy, plan = self.policy, self.policy.plan
+        policy, plan = self.policy, self.plan
         plan.cancel(job.jobid)
         when = plan.earliest(job.resource_request, after=max(self.latest.when(job), policy.now()))
         if when is None:
@@ -448,14 +442,21 @@ class LatestStartPasses(RankedPasses):
                 return
             self.latest.make(job, when)
         self._untold.pop(job.jobid, None)  # it is told now
-        policy.show_latest_start(job, when)
+        self.show_latest_start(job, when)
+
+    def show_latest_start(self, job: PendingJob, when: float | None) -> None:
+        """Tell a job's user its latest start (seconds since the epoch); None: it has none any more.
+
+        A simulation that wants no estimates is told as well: it asks whether promises are kept.
+        """
+        job.request.annotate({"sched": {"t_latest": when}})
 
     def tell(self) -> Steps:
         """Tell jobs that wait what they were promised; who has started was told with its start."""
         untold, self._untold = self._untold, {}
         for number, job in enumerate(untold.values(), 1):
             if job in self.latest and not job.request.finalized:
-                self.policy.show_latest_start(job, self.latest.when(job))
+                self.show_latest_start(job, self.latest.when(job))
             if number % PROMISED_PER_TURN == 0:
                 yield
 
@@ -490,7 +491,7 @@ class LatestStartPasses(RankedPasses):
             yield (", " if at else "") + json.dumps(part)[1:-1]
         yield "]}"
 
-    def load(self) -> None:
+    def pool_made(self) -> None:
         def parse(stored: Any) -> dict[int, float]:
             if stored["version"] != VERSION:
                 return {}
@@ -532,7 +533,7 @@ class LatestStartPasses(RankedPasses):
         for number, job in enumerate(kept, 1):
             # They were told before: whoever loses it now has to be told that, too.
             if job in self.latest and self.latest.when(job) == known[job.jobid]:
-                self.policy.show_latest_start(job, known[job.jobid])
+                self.show_latest_start(job, known[job.jobid])
             if number % PROMISED_PER_TURN == 0:
                 yield
         for job in passed:
@@ -544,6 +545,7 @@ class LatestStartPasses(RankedPasses):
     # -- what happens ------------------------------------------------------------------------------
 
     def came(self, job: PendingJob) -> None:
+        super().came(job)
         if job.jobid in self._known:
             self._came[job.jobid] = job
 
@@ -566,7 +568,7 @@ class LatestStartPasses(RankedPasses):
         for job in self._without.values():
             self.backlog.again(job)
 
-    def plan_void(self, lost: PromiseBook) -> None:
+    def plan_void(self) -> None:
         self._void = self._void or "resources"
         self._beside = None
         self._planned = []
@@ -588,11 +590,16 @@ class LatestStartPasses(RankedPasses):
     def heads(self) -> list[PendingJob]:
         return self._heads
 
+    def why(self, job: PendingJob) -> str | None:
+        return "it would keep another job from its latest start"
+
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        return {"t_latest": self.latest.when(job) if job in self.latest else None}
+        latest = self.latest.when(job) if job in self.latest else None
+        return {**super().facts(job), "t_latest": latest}
 
     def stats(self) -> dict[str, Any]:
-        return {"reserved": len(self.latest), "latest_starts": self.latest.stats()}
+        stats = {**super().stats(), "reserved": len(self.latest)}
+        return {**stats, "latest_starts": self.latest.stats()}
 
 
 def in_queue_order(jobs: Iterable[PendingJob]) -> Generator[None, None, Iterable[PendingJob]]:

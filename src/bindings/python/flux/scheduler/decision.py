@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Which pending jobs start, and what is promised to the others: the part of a policy that decides.
+
+A `PolicyScheduler` has three parts that know little of one another: `Scheduler` speaks the protocols,
+its `Decision` decides, and `flux.scheduler.forecasts` tells users. A scheduler passes each event on
+to its decision; what it asks of it is below. This class is the decision of a policy that starts
+jobs by a ``schedule()`` of its own, as `Fifo` does: it promises nothing, and remembers nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.requests import PendingJob
+
+
+class Decision:
+    """How a policy decides.
+
+    Args:
+        policy (PolicyScheduler): the scheduler
+
+    Attributes:
+        looks_past_heads (bool): whether a job may start before one ahead of it that waits
+        promises_in_order (bool): whether starts are promised in the order of the queue
+        keeps_times (bool): whether a promise, once made, is kept at its time or an earlier one until
+            the job starts or leaves
+    """
+
+    looks_past_heads = False
+    promises_in_order = False
+    keeps_times = False
+
+    def __init__(self, policy: PolicyScheduler) -> None:
+        self.policy = policy
+
+    # -- what has happened -------------------------------------------------------------------------
+
+    def pool_made(self) -> None:
+        """There is a pool; jobs are about to come."""
+
+    def event(self) -> None:
+        """A pass was asked for."""
+
+    def came(self, job: PendingJob) -> None:
+        """A job is about to be queued."""
+
+    def set_apart(self, job: PendingJob) -> None:
+        """A rule is about to take a job out of the queue, which gives up its promise."""
+
+    def leaves(self, job: PendingJob) -> None:
+        """A job is about to leave the queue, and no pass has decided so."""
+
+    def moves(self, job: PendingJob) -> None:
+        """A job is about to get another priority, or another request."""
+
+    def reordered(self) -> None:
+        """The queue was sorted anew."""
+
+    def released(self) -> None:
+        """Something was released, came up or changed: blocked jobs may start."""
+
+    def ranks_changed(self, lost: bool) -> None:
+        """Ranks came up or, if `lost`, went down, left or changed."""
+
+    def plan_void(self) -> None:
+        """The plan is void, and all promises in it are."""
+
+    def extended(self) -> None:
+        """A running job was given more time."""
+
+    # -- what is asked -----------------------------------------------------------------------------
+
+    def goes_first(self, job: PendingJob) -> bool:
+        """Return whether a job would start if there were room for it beside all promises."""
+        return self.policy.queue_order.first_ahead_of(job) is None
+
+    def ahead_of(self, job: PendingJob) -> PendingJob | None:
+        """Return the job that a pending one waits for, or None."""
+        if self.policy.admission.is_deferred(job.jobid):
+            return None
+        return self.policy.queue_order.first_ahead_of(job)
+
+    def why(self, job: PendingJob) -> str | None:
+        """Return why a job waits for which there is room, in a sentence; None: it does not."""
+        return None
+
+    def promised_start(self, job: PendingJob) -> float | None:
+        """Return the start that a job was promised for certain (seconds since the epoch), or None."""
+        return None
+
+    def facts(self, job: PendingJob) -> dict[str, Any]:
+        """Return what ``sched.explain`` adds about a job: ``rank``, ``expected_run`` (seconds),
+        ``t_latest`` (seconds since the epoch, or None)."""
+        return {}
+
+    def stats(self) -> dict[str, Any]:
+        """Return what ``flux module stats`` adds."""
+        return {}
+
+    # -- what it does ------------------------------------------------------------------------------
+
+    def schedule(self) -> Iterable[float | None]:
+        """Make a pass, in steps."""
+        raise NotImplementedError("a policy without a decision of its own has a schedule()")
+
+    def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
+        """Start a job that was given resources."""
+        self.policy.start(job, alloc)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What all ways to backfill have in common: a plan with promises, in which jobs start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flux.resource.errors import InsufficientResources
+from flux.scheduler.admission import JobDeferred
+from flux.scheduler.decision import Decision
+from flux.scheduler.policies.promise_book import PromiseBook
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.queue import Backlog
+    from flux.scheduler.requests import PendingJob
+
+
+class Backfilling(Decision):
+    """Base of the decisions that backfill.
+
+    Args:
+        policy (Backfill): whose jobs they are
+        backlog (Backlog): its queue
+
+    Attributes:
+        plan (Plan): in which promises are made, during a pass
+        promises (PromiseBook): the promises to jobs that wait
+        kind (str): how users are told of promised times: "planned" where the next pass may promise
+            another job the time, else "promised"
+    """
+
+    looks_past_heads = True
+    policy: Backfill
+    plan: Plan
+    kind = "promised"
+
+    def __init__(self, policy: Backfill, backlog: Backlog) -> None:
+        super().__init__(policy)
+        self.backlog = backlog
+        self.promises = PromiseBook()
+
+    def begin_pass(self) -> bool:
+        """Take the plan; return whether there is one."""
+        plan = self.policy.require_plan()
+        if plan is not None:
+            self.plan = self.promises.plan = plan
+        return plan is not None
+
+    # -- one job -----------------------------------------------------------------------------------
+
+    def try_to_start(self, job: PendingJob) -> bool:
+        """Start a job, unless it does not fit now or would delay one with a promise.
+
+        Returns:
+            whether it has left the queue: it started, can never run, or was deferred
+        """
+        policy = self.policy
+        try:
+            alloc = policy.allocate(job, self.plan)
+        except JobDeferred as why:
+            self.set_apart(job)
+            policy.defer(job, why)
+        except InsufficientResources:
+            return False
+        except Exception as exc:
+            self.forget(job)
+            policy.refuse(job, exc)
+        else:
+            self.begin(job, alloc)
+        return True
+
+    def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
+        policy = self.policy
+        head, was_promised = self.ahead_of(job), job in self.promises
+        self.forget(job)
+        if was_promised:
+            self.backlog.allow()  # another job may be promised a start now
+            policy.start(job, alloc, selection_type="reserved")
+        elif head is None:
+            policy.start(job, alloc, selection_type="immediate")
+        else:
+            when = self.promises.when(head) or 0
+            policy.start(job, alloc, backfill=head.name, selection_type="backfilled")
+            policy.log.debug(f"backfill: {job.name} (shadow={int(when)})")
+
+    def promise(self, job: PendingJob, when: float | None) -> None:
+        """Promise a job the time `when` (seconds since the epoch); None: an open promise."""
+        self.promises.make(job, when)
+        self.show_promise(job, when)
+
+    def show_promise(self, job: PendingJob, when: float | None) -> None:
+        """Tell a job's user the time that it was promised (None: it is an open promise)."""
+        self.policy.forecasts.promised(job, when, self.kind_of_promise(job))
+
+    def kind_of_promise(self, job: PendingJob) -> str:
+        """What users are told that the promise to a job is: "planned", if an admission rule may keep it
+        from starting then."""
+        admission = self.policy.admission
+        certain = not admission.engaged or admission.keeps_promise(job)
+        return self.kind if certain else "planned"
+
+    def forget(self, job: PendingJob) -> None:
+        """A job is about to leave the queue, or its place there."""
+        self.promises.drop(job)
+
+    # -- what has happened -------------------------------------------------------------------------
+
+    def set_apart(self, job: PendingJob) -> None:
+        self.forget(job)
+
+    def reordered(self) -> None:
+        self.promises.reorder()
+        self.released()
+
+    def ranks_changed(self, lost: bool) -> None:
+        self.promises.ranks_changed()
+        self.backlog.unpark()
+        self.backlog.regroup()
+        self.released()
+
+    # -- what is asked -----------------------------------------------------------------------------
+
+    def goes_first(self, job: PendingJob) -> bool:
+        return True
+
+    def promised_start(self, job: PendingJob) -> float | None:
+        if job in self.promises and self.kind_of_promise(job) == "promised":
+            return self.promises.when(job)
+        return None
+
+    def stats(self) -> dict[str, object]:
+        return {**self.backlog.stats(self.policy.now()), "reserved": len(self.promises)}

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Backfilling in the order of the queue: EASY, conservative backfill, and what is between them.
+
+A pass (`BackfillInOrder.schedule`) examines jobs one by one (`BackfillInOrder.examine`), in the order
+of a `flux.scheduler.walk.Walk`. A promised job whose time has not come waits on
+(`BackfillInOrder.has_come`). Any other job starts if it can (`Backfilling.try_to_start`), or if only
+promises to jobs behind it are in its way (`BackfillInOrder.overtake`); otherwise it waits, and is
+promised a time if it is its turn (`BackfillInOrder.wait`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING
+
+from flux.resource.errors import InsufficientResources
+from flux.scheduler.policies.backfilling import Backfilling
+from flux.scheduler.policies.promise_book import PromiseBook
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import Timer
+    from flux.scheduler.ordered_jobs import JobGroup
+    from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.queue import Backlog
+    from flux.scheduler.requests import PendingJob
+
+#: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
+PROMISE_EFFORT = 12
+
+#: Promises up to which the job of each is examined by itself; the effort for a row of as many as may
+#: move in a turn, if all do; and what part of it those take that stay.
+MIN_IN_A_ROW = 8
+ROW_EFFORT = 128
+STAYING_PART = 0.1
+
+#: Seconds after a promised time at which a pass begins for it: a job that ends at that time has
+#: ended then.
+LATE_S = 1e-3
+
+
+class BackfillInOrder(Backfilling):
+    """Promises starts in the order of the queue, to the first `Backfill.promises_limit` jobs that
+    wait for the same ranks, and starts others that keep them."""
+
+    def __init__(self, policy: Backfill, backlog: Backlog) -> None:
+        super().__init__(policy, backlog)
+        self.promises = PromiseBook(backlog.set_promised)
+        self.promises_in_order = policy.promises_limit != 0
+        self.made_anew = policy.guarantee == "none"
+        self.keeps_times = self.promises_in_order and not self.made_anew
+        self._timer: Timer | None = None
+        self._updates = 0  # of ranks
+
+    def pool_made(self) -> None:
+        if self.promises_in_order and self.policy.resources.can("plan"):
+            self.backlog.ranks_of = self.policy.queue_order.turn_of
+
+    def schedule(self) -> Iterator[float | None]:
+        if not self.begin_pass():
+            return
+        for job in self.backlog.to_examine(self.policy.now, self):
+            if job is None:
+                yield None
+            else:
+                self.use_current_plan()
+                self.examine(job)
+        self.wake_when_due()
+
+    # -- who is examined (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
+
+    @property
+    def drops(self) -> int:
+        return self.promises.drops
+
+    def first_since(self, place: tuple[object, int] | None) -> PendingJob | None:
+        return self.promises.first_since(place)
+
+    def due(self) -> list[PendingJob]:
+        return [] if self.made_anew else self.promises.due(self.policy.now())
+
+    def groups_with_room(self) -> list[JobGroup] | None:
+        # A rule that sets jobs apart which do not fit has to be asked about each.
+        rooms = self.backlog.rooms
+        return None if rooms is None or self.policy.admission.parts_jobs else rooms.with_room()
+
+    def may_be_promised(self, job: PendingJob) -> bool:
+        """Whether fewer jobs ahead than `Backfill.promises_limit` have a promise for ranks that this
+        job could want, and none ahead of it still waits for one."""
+        limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
+        if limit is None:
+            return True
+        return self.promises.count_before(
+            job, turn_of
+        ) < limit and not self.backlog.is_behind_another(job, turn_of(job))
+
+    # -- one job -----------------------------------------------------------------------------------
+
+    def use_current_plan(self) -> None:
+        """Go on with another plan if the one of this pass has become void, since a job that started
+        or was given up has broken promises."""
+        plan = self.policy.current_plan()
+        if plan is not self.plan:
+            assert plan is not None, "the pool could plan when this pass began"
+            self.plan = self.promises.plan = plan
+
+    def examine(self, job: PendingJob) -> None:
+        """Start a job if it can start now; else promise it a time, if it is its turn."""
+        if self.made_anew:
+            self.plan_anew_from(job)
+        elif job in self.promises and not self.has_come(job):
+            self.advance_following(job)
+            return
+        if self.is_blocked_still(job):
+            return
+        if not self.try_to_start(job) and not self.overtake(job):
+            self.wait(job)
+
+    def is_blocked_still(self, job: PendingJob) -> bool:
+        """Whether it is certain, by a quick look, that a job without a promise that was examined before
+        waits on: it cannot start, and has no promise to come."""
+        if job.tried != self._updates or job.promised or self.policy.admission.engaged:
+            return False
+        too_long = self.plan.too_long(job.resource_request)
+        if job.limit < too_long or too_long == inf or self.may_be_promised(job):
+            return False
+        self.backlog.block(job, alike=True, limit=too_long)
+        return True
+
+    def has_come(self, job: PendingJob) -> bool:
+        """Whether the time of a promised job has come, or its promise is open.
+
+        Its promise may move to an earlier time. If it cannot be kept any more, since a running job
+        was given more time or ended late, it is made anew. It stays where it is if an admission rule
+        needs it there.
+        """
+        if self.policy.admission.engaged and self.stays(job):
+            return False
+        open_ones = self.open_promises_after(job)
+        for other in open_ones:
+            self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
+        try:
+            when = self.promises.advance(job)
+        except InsufficientResources:
+            self.renew(job)
+            when = self.promises.when(job)
+        self.restore_open(open_ones)
+        if when is None or when <= self.policy.now():
+            return True
+        self.show_promise(job, when)
+        return False
+
+    def stays(self, job: PendingJob) -> bool:
+        """Have a job wait on whose promise to come stays at its time, since an admission rule needs
+        it there; False: none does."""
+        admission, when = self.policy.admission, self.promises.when(job)
+        if (
+            when is None
+            or when <= self.policy.now()
+            or not admission.pins_promises()
+            or not admission.promise_stays(job)
+        ):
+            return False
+        self.show_promise(job, when)
+        return True
+
+    def advance_following(self, job: PendingJob) -> None:
+        """Let the promises right behind that of a job move, which was examined and waits on.
+
+        That is what examining their jobs would do, in the same order. It ends at the first job that
+        needs a closer look: its time has come, or its promise may be broken.
+        """
+        promises, backlog, admission = self.promises, self.backlog, self.policy.admission
+        if promises.open_ids or len(promises) < MIN_IN_A_ROW:
+            return
+        if admission.engaged and admission.pins_promises():
+            return  # each is asked about when its turn comes
+        counted = self.plan.is_counted
+        behind = None if counted else backlog.behind(job)
+        looked, moved = promises.advance_following(job, behind)
+        # On ranks it takes a look to see that one stays.
+        staying = (len(looked) - len(moved)) * (STAYING_PART if counted else 1)
+        backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
+        if moved and moved[-1][1] <= self.policy.now():
+            looked.pop()
+            moved.pop()
+        if looked:
+            backlog.skip_promised(looked[-1])
+        if self.policy.forecasts.shows_changes:
+            for other, when in moved:
+                self.show_promise(other, when)
+        if admission.engaged:
+            for other in looked:
+                self.show_promise(other, promises.when(other))
+
+    def try_to_start(self, job: PendingJob) -> bool:
+        left = super().try_to_start(job)
+        if not left:
+            self.use_current_plan()
+        return left
+
+    def overtake(self, job: PendingJob) -> bool:
+        """Start a job that only promises to jobs behind it keep from starting, or clear the way for
+        its own promise.
+
+        A job that comes in ahead of promised ones takes precedence: their promises are revoked, and
+        made anew behind it; not so one that comes back from an admission rule. Nor may an open promise
+        stop a job that is ahead of it.
+
+        Returns:
+            whether the job has left the queue
+        """
+        if job not in self.promises:
+            others = self.promised_after(job)
+            if not others or job.was_deferred or not self.may_be_promised(job):
+                return False
+            for other in others:
+                self.revoke(other)
+            self.released()  # what was kept for them may let others start
+            return self.try_to_start(job)
+        open_ones = self.open_promises_after(job)
+        for other in open_ones:
+            self.plan.cancel(other.jobid)
+        left = bool(open_ones) and self.try_to_start(job)
+        self.restore_open(open_ones)
+        return left
+
+    def wait(self, job: PendingJob) -> None:
+        """A job cannot start now: promise it a time, if it is its turn."""
+        policy, admission, request = self.policy, self.policy.admission, job.resource_request
+        if policy.facts.waits_for_down_ranks(request):
+            self.revoke(job)
+            self.backlog.park(job)
+            return
+        if job in self.promises:
+            if self.promises.when(job) is None:
+                self.renew_open(job)
+        elif self.may_be_promised(job):
+            self.promise(job, self.plan.earliest(request))
+        if job in self.promises:
+            return
+        limit, full = inf, False
+        if admission.engaged:
+            # Where there is no room, it does not matter whose job it is that asks for the same.
+            full = bool(admission.taking_away) and not self.plan.has_free(request)
+        else:
+            job.tried = self._updates
+            limit = self.plan.too_long(request)
+        self.backlog.block(job, True, limit, family=full)
+
+    # -- promises ----------------------------------------------------------------------------------
+
+    def promise(self, job: PendingJob, when: float | None) -> None:
+        super().promise(job, when)
+        self.wake_at(when)
+        self.backlog.spend(PROMISE_EFFORT)
+
+    def renew(self, job: PendingJob) -> None:
+        """A promise cannot be kept: make another, ahead of all promises to jobs behind this one."""
+        self.plan.cancel(job.jobid)
+        when = self.plan.earliest(job.resource_request)
+        if when is None or when > self.policy.now():
+            others = self.promised_after(job)
+            for other in others:
+                self.revoke(other)
+            if others:
+                self.released()
+                when = self.plan.earliest(job.resource_request)
+        self.promise(job, when)
+
+    def renew_open(self, job: PendingJob) -> None:
+        """Promise a job with an open promise a time, if there is one by now.
+
+        Open promises to jobs behind it have no end. If they counted, each could keep the other from
+        a time for good, and both of them a job whose time has come.
+        """
+        open_ones = self.open_promises_after(job)
+        for other in [job, *open_ones]:
+            self.plan.cancel(other.jobid)
+        when = self.plan.earliest(job.resource_request)
+        self.promise(job, when)
+        self.restore_open(open_ones)
+        if when is not None:
+            self.released()  # what was kept for it from now on may let others start
+
+    def plan_anew_from(self, job: PendingJob) -> None:
+        """Drop the promises of a job and of all behind it; each is made again in its turn."""
+        for other in self.promised_after(job):
+            self.promises.drop(other)
+            self.backlog.again(other)
+        self.promises.drop(job)
+
+    def revoke(self, job: PendingJob) -> None:
+        """A job loses its promise, and its estimate with it."""
+        if job in self.promises:
+            self.promises.drop(job)
+            self.policy.forecasts.show_estimate(job, None)
+            self.backlog.again(job)
+
+    def promised_after(self, job: PendingJob) -> list[PendingJob]:
+        """The jobs behind this one with a promise of ranks that it could want, too."""
+        share_ranks = self.policy.queue_order.share_ranks
+        return [other for other in self.promises.after(job) if share_ranks(job, other)]
+
+    def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
+        """Those of them whose promise is open."""
+        if not self.promises.open_ids:
+            return []
+        return [one for one in self.promised_after(job) if self.promises.when(one) is None]
+
+    def restore_open(self, jobs: list[PendingJob]) -> None:
+        """Make open promises again that were taken out of the plan for a moment."""
+        for job in jobs:
+            if job in self.promises:
+                try:
+                    self.promises.make(job, None)
+                except InsufficientResources:
+                    self.revoke(job)
+
+    # -- what has happened -------------------------------------------------------------------------
+
+    def set_apart(self, job: PendingJob) -> None:
+        if job in self.promises:
+            self.backlog.allow()  # what was kept for it may let others start
+        super().set_apart(job)
+
+    def leaves(self, job: PendingJob) -> None:
+        if job in self.promises:
+            self.revoke(job)
+            self.released()  # what was kept for it may let others start
+
+    moves = leaves
+
+    def plan_void(self) -> None:
+        # A new plan is cheaper than to see which promises can still be kept.
+        lost = self.promises
+        self.promises = PromiseBook(self.backlog.set_promised, lost.drops + 1)
+        for job in lost:
+            self.backlog.set_promised(job, False)
+            self.policy.forecasts.show_estimate(job, None)
+            self.backlog.again(job)
+
+    def ranks_changed(self, lost: bool) -> None:
+        self._updates += 1
+        super().ranks_changed(lost)
+        self.backlog.wake(self.policy.now(), all=True)  # some may have to wait for ranks by now
+
+    def released(self) -> None:
+        self.backlog.wake(self.policy.now())
+        if self._timer is None:
+            self.wake_when_due()
+
+    # -- promises that come due --------------------------------------------------------------------
+
+    def wake_when_due(self) -> None:
+        """Have a pass when the next promise comes due. O(promises), where it may be needed."""
+        if self.promises and self.may_come_due_alone():
+            self.wake_at(self.promises.next_after(self.policy.now()))
+
+    def may_come_due_alone(self) -> bool:
+        """Whether a promise may come due though no running job ends then, which would make a pass of
+        itself: an admission rule may keep resources until then, and so may an open promise; and one that
+        is bound to ranks stays at its time when the job ends early for whose end it was made. O(1)."""
+        policy = self.policy
+        return bool(
+            policy.admission.engaged
+            or self.promises.open_ids
+            or not policy.running
+            or not self.plan.is_counted
+        )
+
+    def wake_at(self, when: float | None) -> None:
+        """Have a pass at a promised time, if no other event may make one. Only the earliest time is
+        kept: when it has come, the next is looked for. A promise for now waits for a job that is
+        late, whose end is an event: a timer would make one pass after the other."""
+        timer = self._timer
+        if when is None or (timer and timer.when <= when + LATE_S) or not self.may_come_due_alone():
+            return
+        if when <= self.policy.now():
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timer = self.policy.call_at(when + LATE_S, self._is_due)
+
+    def _is_due(self) -> None:
+        self._timer = None
+        self.policy.look_again()
+
+    # -- what is asked -----------------------------------------------------------------------------
+
+    def ahead_of(self, job: PendingJob) -> PendingJob | None:
+        """Return the first job ahead of this one that has a promise it could delay, or None."""
+        for other in self.promises:
+            if not other < job:
+                return None
+            if self.policy.queue_order.share_ranks(job, other):
+                return other
+        return None

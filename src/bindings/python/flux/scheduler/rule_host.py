@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What the rules of the library may use of their scheduler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.queue import Backlog
+from flux.scheduler.requests import RunningJob
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.admission import AdmissionControl, JobDeferred
+    from flux.scheduler.decision import Decision
+    from flux.scheduler.forecasts import Forecasts
+    from flux.scheduler.host import Committer, InstanceConfig
+    from flux.scheduler.passes import Passes
+    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.queue import PendingQueue
+    from flux.scheduler.requests import PendingJob
+
+
+def signature_of(request: Any, marks: Any) -> Any:
+    """The `PendingJob.signature` of a job: jobs of one signature differ in their limits alone.
+
+    Args:
+        request: what the job asks for
+        marks: what admission rules have to tell of it; None: nothing
+    """
+    shape = getattr(request, "shape", None)
+    return shape if marks is None or shape is None else (shape, marks)
+
+
+class RuleHost:
+    """A scheduler as the rules of the library see it: what `flux.scheduler.admission.AdmissionHost`
+    has, which a site's own rule may use as well, and what takes more care.
+
+    Args:
+        scheduler (PolicyScheduler): the scheduler
+        queue (PendingQueue): its queue
+        passes (Passes): when it decides
+        commits (Committer): what it stores
+        config (InstanceConfig): the configuration of the instance
+
+    Attributes:
+        admission, facts, holdings, queue_order, running: those of the scheduler
+        now, call_at, pending, current_plan, pool_can, replan, readmit, look_again, prioritize,
+            allocate, start, refuse, give_up, start_schedule: its methods
+        handle, log: its own
+        configuration: gives the configuration of the instance, as it was loaded last
+        queue_names (QueueNames): which queues a name covers
+    """
+
+    def __init__(
+        self,
+        scheduler: PolicyScheduler,
+        queue: PendingQueue,
+        passes: Passes,
+        commits: Committer,
+        config: InstanceConfig,
+    ) -> None:
+        self._scheduler = scheduler
+        self._queue = queue
+        self._passes = passes
+        self._commits = commits
+        self.configuration = config.get
+        self.handle, self.log = scheduler.handle, scheduler.log
+        self.admission: AdmissionControl = scheduler.admission
+        self.facts, self.holdings = scheduler.facts, scheduler.holdings
+        self.queue_order, self.queue_names = scheduler.queue_order, scheduler.queue_names
+        self.running = scheduler.running
+        self.now, self.call_at = scheduler.now, scheduler.call_at
+        self.pending, self.prioritize = scheduler.pending, scheduler.prioritize
+        self.current_plan, self.pool_can = scheduler.current_plan, scheduler.pool_can
+        self.replan, self.readmit = scheduler.replan, scheduler.readmit
+        self.look_again, self.start_schedule = scheduler.look_again, scheduler.start_schedule
+        self.allocate, self.start = scheduler.allocate, scheduler.start
+        self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
+
+    @property
+    def resources(self) -> ResourcePool:
+        """The scheduler's pool."""
+        return self._scheduler.resources
+
+    @property
+    def decision(self) -> Decision:
+        """How the scheduler decides."""
+        return self._scheduler.decision
+
+    @property
+    def forecasts(self) -> Forecasts:
+        """What users are told."""
+        return self._scheduler.forecasts
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether files of the site say how things are now; not in a simulation, whose time is
+        another."""
+        return self._scheduler.reads_files
+
+    @property
+    def events_seen(self) -> int:
+        """A number that grows with every event that a pass follows."""
+        return self._passes.events
+
+    def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
+        """Store JSON text under a key of the KVS, then call ``stored()``. What becomes due while
+        something is being stored goes along, in this order."""
+        self._commits.put(key, text, stored)
+
+    # -- jobs that wait ----------------------------------------------------------------------------
+
+    def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
+        """Defer a pending job of a rule's own accord, not because the rule was asked about it: the job
+        gives up what it was promised. A pass has to follow (`look_again`)."""
+        self.decision.set_apart(job)
+        self._scheduler.defer(job, why)
+
+    def start_set_apart(
+        self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
+    ) -> None:
+        """Start a job whatever its place in the queue: one that a rule has `set_apart` under its id
+        as the key, or one that is in the queue. Arguments are those of `PolicyScheduler.start`."""
+        if not self.admission.readmit(rule, job.jobid):
+            self._queue.remove(job)
+        self.start(job, alloc, **annotations)
+
+    def ask_for(self, job: PendingJob, request: Any) -> None:
+        """Have a pending job ask for something else from now on: what it was promised is dropped, and
+        a pass follows. To be called between the steps of passes, as from a timer.
+
+        Args:
+            job (PendingJob): the job
+            request: what takes the place of its ``resource_request``
+        """
+        self._passes.events += 1
+        _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
+        self._requeue(job, signature_of(request, marks), request)
+        self.prioritize([[job.jobid, job.priority]])  # so that it gives up what it was promised
+        self.admission.tell(AdmissionRule.request_changed, job)
+        self.look_again()
+
+    def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:
+        """Give a pending job another signature and request. Where jobs are queued by their signatures
+        it is queued anew."""
+        queued = isinstance(self._queue, Backlog) and not self.admission.is_deferred(job.jobid)
+        if queued:
+            self._queue.remove(job)
+        job.signature, job.resource_request = signature, request
+        if queued:
+            self._queue.push(job)
+
+    # -- rules that come into force ----------------------------------------------------------------
+
+    def jobs_running(self) -> list[RunningJob]:
+        """The jobs that hold resources, as an admission rule is told of them; their attributes and
+        eventlogs are not looked up.  O(jobs)."""
+        return [RunningJob(job.jobid, None, job.userid, None) for job in self.running.values()]
+
+    def tell_pending(self, rule: AdmissionRule) -> None:
+        """Tell a rule of all pending jobs, or that it is not asked about them any more. None of
+        them may be deferred by it. Costs parsing each jobspec."""
+        for job in list(self._scheduler.pending_jobs()):
+            attributes = SystemAttributes.of_job(job)
+            try:
+                marks = self.admission.retell(job, attributes, rule)
+            except (TypeError, ValueError) as exc:
+                self.give_up(job, str(exc))
+                continue
+            signature = signature_of(job.resource_request, marks)
+            if job.signature != signature:
+                self._requeue(job, signature, job.resource_request)
