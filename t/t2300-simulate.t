@@ -30,6 +30,24 @@ test_expect_success 'a result that was tampered with does not' '
 	test_expect_code 1 flux simulate check bad >broken &&
 	grep "before it was submitted" broken
 '
+test_expect_success 'as jobs of the instance they are the same, and nothing else is left' '
+	flux simulate sample --jobs=200 --scheduler=sched-fifo --scheduler=sched-backfill --parallel=flux -q -o jobs >table.jobs &&
+	test $(flux jobs -a -no {name} | grep -c "^simulate-[01]$") -eq 2 &&
+	test "$(ls -A jobs)" = "$(ls -A out)" &&
+	for file in sched-fifo/jobs.csv sched-backfill/jobs.csv sched-backfill/schedule.json sched-backfill/machine_states.csv; do
+		test_cmp out/$file jobs/$file || return 1
+	done
+'
+test_expect_success 'what a policy raises and prints there is said here' '
+	printf "print(\"hello\")\ndef mod_main(h, *args):\n    raise RuntimeError(\"no way\")\n" >raises.py &&
+	test_expect_code 1 flux simulate sample --jobs=5 --scheduler=./raises.py --parallel=flux -q >raised 2>&1 &&
+	grep "^hello" raised && grep "RuntimeError: no way" raised
+'
+test_expect_success 'tune as jobs finds what it finds here' '
+	tune="flux simulate tune --model=lublin --jobs=50 --nodes=16 --splits=6 --against=sched-fifo --scheduler=sched-backfill -q" &&
+	$tune >tuned && $tune --parallel=flux >tuned.jobs &&
+	test_cmp tuned tuned.jobs
+'
 test_expect_success 'the instance is kept busy' '
 	flux resource list -s up -no {nnodes} >nodes &&
 	flux submit -N2 --exclusive -t 10m sleep 300 >first &&

@@ -11,8 +11,10 @@ from flux.simulate import origin
 from flux.simulate.results import reading
 from flux.simulate.workload.text import digest
 
-#: Options of the call that say where its results went, and what was printed; the number of words that each takes.
-DROPPED = {"-o": 2, "--output": 2, "--force": 1, "--resume": 1, "-q": 1, "--quiet": 1, "--json": 1}
+#: Options of the call that say where it ran, where its results went, and what was printed; the number of words that each takes.
+DROPPED = {
+    "-o": 2, "--output": 2, "--parallel": 2, "--force": 1, "--resume": 1, "-q": 1, "--quiet": 1, "--json": 1,
+}  # fmt: skip
 #: What a result is made of beside its files: the key of its provenance, and how it is called here.
 MADE_OF = {"versions": "versions", "commit": "the commit", "sources": "the library's sources"}
 
@@ -95,7 +97,7 @@ def _without_output(words):
     while words:
         word = words[0]
         count = DROPPED.get(word, 0)
-        if not count and word.startswith(("--output=", "-o")):
+        if not count and word.startswith(("--output=", "--parallel=", "-o")):
             count = 1
         if not count:
             left.append(word)

@@ -55,6 +55,13 @@ def add_machine(parser):
     group.add_argument("--unit", choices=("node", "core"), help="what sizes count")
 
 
+def add_parallel(group):
+    """Add the option that says where runs are made."""
+    group.add_argument(
+        "--parallel", type=_parallel, metavar="N|flux", help="processes at a time; flux: as jobs"
+    )
+
+
 def trace_of(options):
     """The `Trace` that these options describe."""
     return Trace(
@@ -92,6 +99,11 @@ def positive(text):
     return value
 
 
+def _parallel(text):
+    """A number of processes, or ``flux``."""
+    return text if text == "flux" else positive(text)
+
+
 def _count(text):
     value = int(text)
     if value < 0:
@@ -124,6 +136,7 @@ _numbers = _one_or_more(float)
 _counts = _one_or_more(positive)
 # argparse says: invalid NAME value.
 positive.__name__ = _counts.__name__ = "count (1 or more)"
+_parallel.__name__ = "number of processes (1 or more, or flux)"
 _count.__name__ = "count"
 _statuses.__name__ = "list of statuses"
 _seconds.__name__ = "duration (seconds, 0 or more)"

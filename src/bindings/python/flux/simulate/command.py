@@ -72,7 +72,7 @@ def make_parser():
     how.add_argument(
         "--jobtap", action="append", default=[], metavar="FILE [KEY=VALUE...]", help="load a plugin"
     )
-    how.add_argument("--parallel", type=arguments.positive, metavar="N", help="processes at a time")
+    arguments.add_parallel(how)
     out = parser.add_argument_group("results")
     out.add_argument("-o", "--output", metavar="DIR", help="write files and a report here")
     out.add_argument("--eventlogs", action="store_true", help="also eventlogs, jobspecs and Rs")

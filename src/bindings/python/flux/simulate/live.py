@@ -30,17 +30,27 @@ class LiveError(ValueError):
     """The instance cannot be asked; the text says why."""
 
 
+def flux_command(option):
+    """The command ``flux`` of the instance that this process is in.
+
+    Raises:
+        LiveError: there is none; the text names the option that needs it
+    """
+    program = getattr(sys.modules["__main__"], "__file__", None) or ""
+    # The embedded instance's command asks through itself; a real Flux's by way of its own.
+    command = program if os.path.basename(program) == "flux" else shutil.which("flux")
+    if command is None:
+        raise LiveError(f"{option}: no flux command on the PATH")
+    return command
+
+
 def probe(*args):
     """What `probe.py` says of the instance that ``FLUX_URI`` names.
 
     Raises:
         LiveError: there is none, or it does not answer
     """
-    program = getattr(sys.modules["__main__"], "__file__", None) or ""
-    # The embedded instance's command asks through itself; a real Flux's by way of its own.
-    command = program if os.path.basename(program) == "flux" else shutil.which("flux")
-    if command is None:
-        raise LiveError("--live: no flux command on the PATH")
+    command = flux_command("--live")
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probe.py")
     done = subprocess.run(
         [command, "python", script, *args], capture_output=True, text=True, check=False

@@ -333,18 +333,16 @@ class Task:
         return summary
 
 
-def _child(task, pipe):
-    # A process group of its own: a Ctrl-C reaches it through its parent, and once.
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-    parent = os.getppid()
+def result_of(task, tell):
+    """Make one run, and write its files.
 
-    def tell(progress):
-        if os.getppid() != parent:
-            os._exit(1)  # nobody is there any more
-        pipe.send(("progress", progress))
+    Args:
+        task (Task): what to run
+        tell: called with a dict of progress now and then
 
+    Returns:
+        (str, object): ``done`` and the summary, with ``start`` and perhaps ``columns``, or ``failed`` and why
+    """
     try:
         outcome, summary = simulate(
             task.workload, task.policy, task.settings, tell, catch=True, seed=task.case.drawn
@@ -368,14 +366,29 @@ def _child(task, pipe):
         summary["start"] = outcome.start
         if task.keep:
             summary["columns"] = outcome.columns()
-        pipe.send(("done", summary))
+        return "done", summary
     except KeyboardInterrupt:
-        pipe.send(("failed", "interrupted"))
+        return "failed", "interrupted"
     except BaseException as exc:
         text = str(exc) or type(exc).__name__
         if not isinstance(exc, (ValueError, OSError)):
             text = traceback.format_exc().rstrip()
-        pipe.send(("failed", text))
+        return "failed", text
+
+
+def _child(task, pipe):
+    # A process group of its own: a Ctrl-C reaches it through its parent, and once.
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    parent = os.getppid()
+
+    def tell(progress):
+        if os.getppid() != parent:
+            os._exit(1)  # nobody is there any more
+        pipe.send(("progress", progress))
+
+    pipe.send(result_of(task, tell))
     pipe.close()
 
 
@@ -432,13 +445,17 @@ def run_all(tasks, at_once=None, progress=None):
 
     Args:
         tasks (list of Task): what to run
-        at_once (int): processes at a time; default: as many as there are processors
+        at_once (int or str): processes at a time; default: as many as there are processors; ``flux``: as jobs of the instance
         progress (Progress): is told how far they are
 
     Returns:
         (list, bool): a summary for each task, in their order, or an error text; and whether it was
         interrupted, in which case those that had not begun are None
     """
+    if at_once == "flux" and tasks:
+        from flux.simulate.as_jobs.runs import run_as_jobs
+
+        return run_as_jobs(tasks, progress)
     context = multiprocessing.get_context("fork")
     at_once = at_once or len(os.sched_getaffinity(0))
     results = [None] * len(tasks)

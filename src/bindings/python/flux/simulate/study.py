@@ -377,7 +377,7 @@ def simulate(
         jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need a whole instance
         failures (str): ``mtbf=TIME,repair=TIME[,seed=N]``: nodes fail and come back
         output (str): a directory for the files that the command writes
-        parallel (int): processes at a time; default: one a processor
+        parallel (int or str): processes at a time; default: one a processor; ``flux``: jobs of the instance that this is in
         progress (run.Progress): is told how far they are
 
     Returns:

@@ -41,9 +41,7 @@ def make_parser():
         "--splits", type=arguments.positive, default=tuning.SPLITS, metavar="N",
         help=f"cut the trace into N ({tuning.SPLITS})",
     )  # fmt: skip
-    what.add_argument(
-        "--parallel", type=arguments.positive, metavar="N", help="processes at a time"
-    )
+    arguments.add_parallel(what)
     out = parser.add_argument_group("results")
     out.add_argument("--json", action="store_true", help="what came out as JSON")
     out.add_argument("-q", "--quiet", action="store_true", help="no progress")

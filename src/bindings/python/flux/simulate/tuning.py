@@ -103,7 +103,7 @@ def tune(
         figure (str): what is to be small, a name of `FIGURES`
         splits (int): into how many the trace is cut
         versions (int): how often each split that judges is run, with submissions shaken
-        parallel (int): processes at a time; default: one a processor
+        parallel (int or str): processes at a time; default: one a processor; ``flux``: jobs of the instance that this is in
         progress (run.Progress): is told how far they are
 
     Returns:

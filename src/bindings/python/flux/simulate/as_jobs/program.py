@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a job does: one run."""
+
+import json
+import os
+import pickle
+import sys
+
+from flux.simulate import run
+
+
+def main():
+    """Make the run that the command line names: a directory, the run's number, and what its files are called."""
+    directory, number, name = sys.argv[1:]
+    parent = os.getppid()
+
+    def tell(progress):
+        if os.getppid() != parent:
+            os._exit(1)  # the job is lost
+        _replace(os.path.join(directory, f"{number}.progress"), json.dumps(progress).encode())
+
+    try:
+        place, task = _read(os.path.join(directory, f"{number}.task"))
+        task.workload = task.case.workload = _read(os.path.join(directory, f"case-{place}"))
+        result = run.result_of(task, tell)
+    except KeyboardInterrupt:
+        result = "failed", "interrupted"
+    _replace(
+        os.path.join(directory, f"{name}.result"), pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+    )
+
+
+def _read(path):
+    with open(path, "rb") as stream:
+        return pickle.load(stream)
+
+
+def _replace(path, data):
+    # Whoever reads it sees the former or the new one, whole.
+    with open(f"{path}.new", "wb") as stream:
+        stream.write(data)
+    os.replace(f"{path}.new", path)

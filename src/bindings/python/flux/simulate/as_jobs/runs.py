@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Runs as jobs, as the command sees them."""
+
+import contextlib
+import copy
+import json
+import os
+import pickle
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+from flux.simulate.live import flux_command
+
+#: Seconds between two looks at how far the jobs are.
+LOOK_EVERY = 0.25
+#: What a job executes. The path is that of this process, which may run on other bindings than the instance.
+PROGRAM = "import sys; sys.path.pop(0); from flux.simulate.as_jobs.program import main; main()"
+
+
+def run_as_jobs(tasks, progress=None):
+    """Run `tasks` as jobs of the instance that this process is in; see `run.run_all`.
+
+    The working directory, or that of the results, has to be on a file system that all nodes share.
+
+    Raises:
+        ValueError: the instance takes no jobs
+        OSError: that directory cannot be written to
+    """
+    places = [os.path.dirname(task.directory) for task in tasks if task.directory]
+    base = os.path.abspath(os.path.commonpath(places)) if places else os.getcwd()
+    os.makedirs(base, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".flux-simulate-", dir=base) as directory:
+        _write_tasks(tasks, directory)
+        return _Runs(tasks, directory, progress).run()
+
+
+def _write_tasks(tasks, directory):
+    places = {}
+    for number, task in enumerate(tasks):
+        place = places.setdefault(id(task.workload), len(places))
+        path = os.path.join(directory, f"case-{place}")
+        if not os.path.exists(path):
+            _write(path, task.workload)
+        # A workload is written once, not once a policy.
+        bare = copy.copy(task)
+        bare.case = copy.copy(task.case)
+        bare.workload = bare.case.workload = None
+        _write(os.path.join(directory, f"{number}.task"), (place, bare))
+    call = {
+        "jobs": len(tasks),
+        "command": [sys.executable, "-c", PROGRAM, directory],
+        "directory": os.getcwd(),
+        "environment": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    }
+    with open(os.path.join(directory, "call.json"), "w", encoding="utf-8") as stream:
+        json.dump(call, stream)
+
+
+def _write(path, value):
+    with open(path, "wb") as stream:
+        pickle.dump(value, stream, pickle.HIGHEST_PROTOCOL)
+
+
+class _Runs:
+    def __init__(self, tasks, directory, progress):
+        self.tasks = tasks
+        self.directory = directory
+        self.progress = progress
+        self.results = [None] * len(tasks)
+        self.left = set(range(len(tasks)))
+        self.interrupted = False
+        self._seen = {}
+
+    def run(self):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "submit.py")
+        with open(os.path.join(self.directory, "submit.err"), "w+", encoding="utf-8") as errors:
+            # In a session of its own: a Ctrl-C is for this process, which tells it.
+            submit = subprocess.Popen(
+                [flux_command("--parallel=flux"), "python", script, self.directory],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
+            )  # fmt: skip
+
+            def interrupt(signum, frame):
+                self.interrupted = True
+                with contextlib.suppress(OSError):
+                    submit.stdin.write(b"interrupt\n")
+                    submit.stdin.flush()
+
+            def terminate(signum, frame):
+                raise SystemExit(128 + signum)
+
+            former = signal.signal(signal.SIGINT, interrupt)
+            former_term = signal.signal(signal.SIGTERM, terminate)
+            try:
+                self._follow(submit.stdout)
+            finally:
+                # It cancels what still runs, and ends.
+                with contextlib.suppress(OSError):
+                    submit.stdin.close()
+                code = submit.wait()
+                submit.stdout.close()
+                signal.signal(signal.SIGINT, former)
+                signal.signal(signal.SIGTERM, former_term)
+            errors.seek(0)
+            said = errors.read().strip().splitlines() or [f"exit code {code}"]
+        if self.left and not self.interrupted:
+            raise ValueError(f"--parallel=flux: the instance takes no jobs: {said[-1]}")
+        return self.results, self.interrupted
+
+    def _follow(self, stream):
+        """Read what `submit` says, until it has nothing more to say."""
+        begun = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while self.left:
+                if not selector.select(LOOK_EVERY):
+                    self._look()
+                    continue
+                data = os.read(stream.fileno(), 65536)
+                if not data:
+                    return
+                *lines, begun = (begun + data).split(b"\n")
+                for line in lines:
+                    self._ended(**json.loads(line))
+
+    def _look(self):
+        if self.progress is None:
+            return
+        for number in self.left:
+            try:
+                with open(self._path(f"{number}.progress"), encoding="utf-8") as stream:
+                    text = stream.read()
+            except FileNotFoundError:
+                continue
+            if text != self._seen.get(number):
+                self._seen[number] = text
+                self.progress.update(self.tasks[number], json.loads(text))
+
+    def _ended(self, number, name, text):
+        """A job is over, whose files are called so; `text` says how it ended, if it did not bring a result."""
+        self.left.discard(number)
+        for kind, stream in (("out", sys.stdout), ("err", sys.stderr)):
+            with contextlib.suppress(FileNotFoundError):
+                with open(
+                    self._path(f"{name}.{kind}"), encoding="utf-8", errors="replace"
+                ) as source:
+                    shutil.copyfileobj(source, stream)
+        kind, value = "failed", text
+        with contextlib.suppress(FileNotFoundError):
+            with open(self._path(f"{name}.result"), "rb") as stream:
+                kind, value = pickle.load(stream)
+        self.results[number] = value
+        if kind == "done" and self.progress is not None:
+            self.progress.finished(self.tasks[number], value)
+
+    def _path(self, name):
+        return os.path.join(self.directory, name)

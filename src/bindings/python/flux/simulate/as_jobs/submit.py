@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Run by ``flux python`` in an instance, a real one or the embedded one: submits a job for each run, and says when one is over, a
+line of JSON each. A job whose node is lost is submitted again.
+
+``interrupt`` on standard input has jobs end with the results so far, and none begin; its end cancels them.
+"""
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+
+import flux
+import flux.job
+
+#: How often one run is begun in all, if its node is lost each time.
+TRIES = 4
+#: Types of the exception of a job whose node is lost: of a Flux, and of the embedded instance.
+LOST = ("exec", "node-failure")
+
+
+class Submitter:
+    """Submits jobs, and follows them.
+
+    Args:
+        directory (str): where ``call.json`` is
+        executor: a `flux.job.FluxExecutor`
+    """
+
+    def __init__(self, directory, executor):
+        self.directory = directory
+        self.executor = executor
+        with open(os.path.join(directory, "call.json"), encoding="utf-8") as stream:
+            self.call = json.load(stream)
+        self.running = {}
+        self.begun = [0] * self.call["jobs"]
+        self.is_ending = False
+        #: what has happened: (number, future) of a job that is over, or what was read
+        self.events = queue.SimpleQueue()
+
+    def run(self):
+        """Submit all, and return when none is left."""
+        for number in range(self.call["jobs"]):
+            self.submit(number)
+        while self.running:
+            event = self.events.get()
+            if isinstance(event, str):
+                self.end(event)
+            else:
+                self.is_over(*event)
+
+    def submit(self, number):
+        """Submit the job of a run."""
+        self.begun[number] += 1
+        # What is left of a job whose node is lost may still write: each has files of its own.
+        name = f"{number}.{self.begun[number]}"
+        jobspec = flux.job.JobspecV1.from_command([*self.call["command"], str(number), name])
+        jobspec.cwd = self.call["directory"]
+        jobspec.environment = self.call["environment"]
+        jobspec.setattr("system.job.name", f"simulate-{number}")
+        jobspec.stdout = os.path.join(self.directory, f"{name}.out")
+        jobspec.stderr = os.path.join(self.directory, f"{name}.err")
+        future = self.executor.submit(jobspec)
+        self.running[number] = future
+        future.add_done_callback(lambda future: self.events.put((number, future)))
+
+    def is_over(self, number, future):
+        """A job has ended, or was refused."""
+        del self.running[number]
+        error = future.exception()
+        if (
+            getattr(error, "type", None) in LOST
+            and self.begun[number] < TRIES
+            and not self.is_ending
+        ):
+            self.submit(number)
+            return
+        text = str(error) if error else f"the job ended with exit code {future.result()}"
+        name = f"{number}.{self.begun[number]}"
+        print(json.dumps({"number": number, "name": name, "text": text}), flush=True)
+
+    def end(self, how):
+        """End all jobs: ``interrupt``, with the results so far, or at once."""
+        self.is_ending = True
+        h = flux.Flux()
+        for future in self.running.values():
+            try:
+                if how == "interrupt":
+                    flux.job.kill(h, future.jobid(), signal.SIGINT)
+                    continue
+            except (OSError, RuntimeError):
+                pass  # it does not run yet
+            try:
+                flux.job.cancel(h, future.jobid())
+            except (OSError, RuntimeError):
+                pass  # it is over, or was refused
+
+
+def main():
+    """Run the jobs of a directory, the only argument."""
+    with flux.job.FluxExecutor() as executor:
+        submitter = Submitter(sys.argv[1], executor)
+
+        def read():
+            for line in sys.stdin:
+                submitter.events.put(line.strip())
+            submitter.events.put("cancel")
+
+        threading.Thread(target=read, daemon=True).start()
+        submitter.run()
+
+
+if __name__ == "__main__":
+    main()
