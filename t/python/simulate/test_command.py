@@ -531,6 +531,9 @@ def test_seeds():
     )
     assert "Differences, paired by seed, with 95 % intervals:" in done.stdout
     assert "wait mean ± 95 %" in done.stdout
+    assert "over versions of one trace, with submissions shaken by up to 30 s" in done.stdout
+    drawn = flux("--model=lublin", "--jobs=20", "--seeds=2", "--scheduler=sched-fifo", "-q")
+    assert "Intervals are over the workloads of the seeds." in drawn.stdout
     same = flux(
         "sample",
         "--jobs=60",
@@ -548,6 +551,7 @@ def test_seeds_have_a_report_too(tmp_path):
     )
     assert str(tmp_path / "out" / "report.html") in done.stdout
     text = (tmp_path / "out" / "report.html").read_text()
+    assert text.count("over versions of one trace, with submissions shaken by up to 30 s") == 4
     assert "Over the seeds" in text and text.count('class="band c0"') == 2
     assert (tmp_path / "out" / "seed-2" / "sched-fifo" / "jobs.csv").exists()
 

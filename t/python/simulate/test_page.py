@@ -14,7 +14,7 @@ from flux.simulate.report import charts, svg
 from flux.simulate.report.page import page
 from flux.simulate.report.style import colours, dash, rules
 from flux.simulate.results.losses import losses
-from flux.simulate.results.metrics import part_names, parts
+from flux.simulate.results.metrics import jain, part_names, parts
 from flux.simulate.results.picture import Cells, picture_data
 from flux.simulate.run import Settings, simulate
 from flux.simulate.workload.build import Options, build
@@ -338,6 +338,31 @@ def test_classes_are_parts_of_the_trace():
     counts = [one["jobs"] for one in found["size and run time"].values()]
     assert sum(counts) == 400 and max(counts) < 200 and len(counts) > 8
     assert "user" not in found  # the sample has none
+
+
+@pytest.mark.parametrize(
+    "values, index",
+    [([3.0, 3.0, 3.0], 1.0), ([5.0, 0.0, 0.0, 0.0], 0.25), ([1.0, 2.0], 0.9), ([0.0, 0.0], 1.0)],
+)
+def test_jains_index(values, index):
+    assert jain(values) == pytest.approx(index)
+
+
+def test_fairness_among_users(tmp_path):
+    # Ann has the node for an hour, then bob for three; his two jobs wait for an hour, and for two.
+    table = "id,submit,run,limit,nodes,user\n1,0,3600,3600,1,ann\n2,0,3600,3600,1,bob\n3,0,7200,7200,1,bob\n"
+    (tmp_path / "jobs.csv").write_text(table)
+    work = build(Options(traces=[str(tmp_path / "jobs.csv")], nodes=1))
+    outcome, summary = simulate(work, *policy.parse(["sched-fifo"]), Settings())
+    users = picture_data(outcome)["groups"]["user"]
+    assert {name: (one["area"], one["waited"]) for name, one in users.items()} == {
+        "bob": (0.75, 1.0), "ann": (0.25, 0.0),
+    }  # fmt: skip
+    figures = summary["figures"]
+    # Waits 0 and 5,400 s; slowdowns 1 and 2.
+    assert (figures["users"], figures["jain_wait"], figures["jain_bsld"]) == (2, 0.5, 0.9)
+    text = page([{**summary, "number": 1, "picture": picture_data(outcome)}], "title")
+    assert "<td>75.0%</td><td>100.0%</td>" in text and "<td></td><td>0.9</td>" in text
 
 
 def test_scales():

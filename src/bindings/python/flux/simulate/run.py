@@ -355,6 +355,7 @@ def result_of(task, tell):
         summary["variant"] = {key: str(value) for key, value in task.case.variant.items()}
         if task.case.seed is not None:
             summary["seed"] = task.case.seed
+            summary["shaken"] = task.workload.shaken
         if task.directory is not None:
             try:
                 write(outcome, summary, task.policy, task.settings, task.directory)

@@ -246,6 +246,7 @@ class Trace:
             )
         )
         if shake:
+            workload.shaken = 0.0 if self.is_model else shake
             workload.notes.fact(f"submissions are shaken by up to {shake:g} s")
         return workload
 

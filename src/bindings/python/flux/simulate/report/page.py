@@ -63,7 +63,7 @@ def page(summaries, title="", notes=(), losses=(), provenance=()):
 
 
 _WAITS = "The higher a line, the more jobs had started after that wait."
-_BANDS = " Bands are the 95 % intervals of the mean over the seeds, quantile by quantile."
+_BANDS = " Bands are the 95 % intervals of the mean, quantile by quantile, {}."
 _SLOWDOWNS = "Bounded slowdown: max(1, (wait + run) / max(run, 10 s)). The higher a line, the more jobs had no more."
 _TIME = "What waits is the size of each waiting job times its limit, in days of the whole machine, and below the number of jobs."
 _WORKLOAD = "The jobs as they come in: how many, and their load: size times run time over what the machine can do. Above the line at 1 it cannot keep up."
@@ -72,6 +72,10 @@ _PROMISES = (
     " broken: all of those are drawn, and of the others a sample."
 )
 _LOSERS = "Job by job, against the first policy. Hours are waits times sizes: what one waits longer, and another less, does not cancel out."
+_FAIRNESS = (
+    "Of each user, the largest areas first: the share of the area that all had, and of the time that all jobs waited. Below, Jain's index of the"
+    " users' mean waits and mean bounded slowdowns: 1 if all are equal, 1/n if one of n users has all."
+)
 _WHOLE = "The stronger the shade, the more of those units was in use; from the first submission to the end of the last job of any policy."
 _GANTT = (
     "Each bar is a job on the units it held, with a dashed outline where it went ahead of others. Point at one for its details."
@@ -98,7 +102,7 @@ def _figures(summaries, where):
     remarks += tables.failures(summaries)
     if _has_seeds(summaries):
         body = tables.plain(table.seeds_table(table.by_policy(summaries)))
-        caption = "± is half the width of the 95 % interval, over the seeds."
+        caption = f"± is half the width of the 95 % interval, {table.spread_of(summaries)}."
         return _section(f"Over the seeds{where}", body + remarks, caption)
     text = tables.main(summaries) + tables.main(summaries, table.MORE_COLUMNS)
     return _section(f"The table{where}", text + remarks, f"{table.LEGEND}; {table.MORE_LEGEND}.")
@@ -119,7 +123,8 @@ def _sweep(variants):
             values.append(row)
         texts = [variant_text(variant) for variant, _ in variants]
         body.append(_chart(charts.sweep(texts, values, title, write)))
-    caption = "Whiskers are 95 % intervals over the seeds, where there are several."
+    spread = table.spread_of([summary for _, some in variants for summary in some])
+    caption = f"Whiskers are 95 % intervals, where there are several seeds: {spread}."
     return _section("Along the sweep", charts.legend(names) + "".join(body), caption)
 
 
@@ -136,7 +141,7 @@ def _pictures(summaries, losses):
         return [[one["picture"][key] for one in some] for some in groups] if has_seeds else None
 
     key = charts.legend(names)
-    more = _BANDS if has_seeds else ""
+    more = _BANDS.format(table.spread_of(whole)) if has_seeds else ""
     parts = [
         _section("The workload", _chart(charts.submissions(pictures[0])), _WORKLOAD),
         _section(
@@ -151,6 +156,7 @@ def _pictures(summaries, losses):
         ),
         _section("The machine over time", key + _chart(charts.over_time(pictures, names)), _TIME),
         _matrices(pictures, names),
+        _fairness(pictures, names, groups),
     ]
     if losses:
         body = tables.losers(losses, names, pictures[0].get("unit", "unit"))
@@ -180,6 +186,14 @@ def _matrices(pictures, names):
             shading += ", a minute added to both." if figure == "wait" else "."
             parts.append(_section(title, body, f"{caption} {shading}".strip()))
     return "".join(parts)
+
+
+def _fairness(pictures, names, groups):
+    """How waits are spread over users."""
+    if not any("user" in picture["groups"] for picture in pictures):
+        return ""
+    body = tables.shares(pictures, names, [some[0]["figures"] for some in groups])
+    return _section("Fairness among users", body, _FAIRNESS)
 
 
 def _gantts(pictures, names):

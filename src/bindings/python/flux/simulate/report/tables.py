@@ -86,6 +86,28 @@ def matrix(pictures, names, kind, figure):
     return scrolled(_head(["", "jobs", *names]), rows, "matrix")
 
 
+def shares(pictures, names, figures):
+    """Of each user, the share of the area, and under each policy that of all waits; and how equal users are.
+
+    Args:
+        figures (list of dict): those of each policy
+    """
+    by_policy = [picture["groups"].get("user", {}) for picture in pictures]
+    rows = []
+    for user in dict.fromkeys(name for one in by_policy for name in one):
+        entries = [one.get(user) for one in by_policy]
+        area = table.percent(next(entry["area"] for entry in entries if entry))
+        cells = [area, *(table.percent(entry["waited"]) if entry else "-" for entry in entries)]
+        rows.append((user, cells))
+    for title, key in (("Jain's index, waits", "jain_wait"), ("slowdowns", "jain_bsld")):
+        rows.append((title, ["", *(table.plain(one.get(key)) for one in figures)]))
+    body = [
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for name, cells in rows
+    ]
+    return scrolled(_head(["", "area", *(f"waits: {name}" for name in names)]), body)
+
+
 def scale():
     """What the shades of a matrix mean."""
     cells = "".join(

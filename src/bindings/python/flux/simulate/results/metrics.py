@@ -47,6 +47,15 @@ def bounded_slowdown(wait, run):
     return max(1.0, (wait + run) / max(run, TAU))
 
 
+def jain(values):
+    """Jain's index of fairness, (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if one is all there is (Jain, Chiu, Hawe: "A
+    Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer Systems", 1984). NaN for fewer than two."""
+    if len(values) < 2:
+        return math.nan
+    squares = math.fsum(value * value for value in values)
+    return math.fsum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
 def figures(outcome):
     """The table's figures of an outcome, as {name: number}."""
     workload = outcome.workload
@@ -105,6 +114,12 @@ def figures(outcome):
         "promised": len(promised),
         "promises_broken": broken,
     }
+    users = _by_user(outcome, started)
+    if len(users) > 1:
+        each = [_means(outcome, indices) for indices in users.values()]
+        found["users"] = len(users)
+        found["jain_wait"] = jain([one["wait"] for one in each])
+        found["jain_bsld"] = jain([one["bsld"] for one in each])
     if PREEMPTED in how:
         ended = [i for i in started if how[i] == PREEMPTED]
         found["preempted"] = len(ended)
@@ -112,10 +127,10 @@ def figures(outcome):
     return found
 
 
-#: Figures that count jobs, and so are true of a run that failed, too.
+#: Figures that count jobs or users, and so are true of a run that failed, too.
 COUNTS = (
     "jobs", "started", "rejected", "timeouts", "killed", "never_started", "promised",
-    "promises_broken", "preempted",
+    "promises_broken", "preempted", "users",
 )  # fmt: skip
 
 
@@ -312,8 +327,9 @@ def groups(outcome):
     """Means of jobs by what they have in common; the groups are the same for all policies.
 
     Returns:
-        dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld}}; ``size`` and run time are
-        parted where the trace has as many jobs on either side; only those of which there is more than one
+        dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld, area, waited}}, the last two as shares
+        of what all have together; ``size`` and run time are parted where the trace has as many jobs on either side; only those of which
+        there is more than one
     """
     work = outcome.workload
     size_bounds = parts(job.size for job in work.jobs)
@@ -344,10 +360,29 @@ def groups(outcome):
     found["user"] = {name: found["user"][name] for name in order if name in found["user"]}
     found["queue"] = dict(sorted(found["queue"].items()))
     return {
-        kind: {name: _means(outcome, some) for name, some in table.items() if some}
+        kind: _with_shares({name: _means(outcome, some) for name, some in table.items() if some})
         for kind, table in found.items()
         if sum(map(bool, table.values())) > 1
     }
+
+
+def _with_shares(groups):
+    """Groups with what each has of all together in place of sums."""
+    totals = {key: math.fsum(one[key] for one in groups.values()) for key in ("area", "waited")}
+    return {
+        name: {**one, **{key: one[key] / total if total else 0.0 for key, total in totals.items()}}
+        for name, one in groups.items()
+    }
+
+
+def _by_user(outcome, indices):
+    """{user: indices of jobs}, without jobs of nobody."""
+    found = {}
+    for index in indices:
+        user = outcome.workload.jobs[index].user
+        if user is not None:
+            found.setdefault(user, []).append(index)
+    return found
 
 
 def _span_text(seconds):
@@ -376,4 +411,6 @@ def _means(outcome, indices):
         "wait": mean(waits),
         "wait_p90": quantile(waits, 0.9),
         "bsld": mean(slowdowns),
+        "area": math.fsum(outcome.size[i] * outcome.run_of(i) for i in indices),
+        "waited": math.fsum(waits),
     }

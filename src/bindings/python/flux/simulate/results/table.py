@@ -81,12 +81,14 @@ MORE_COLUMNS = (
     _figure("makespan", "makespan", duration),
     _figure("timeouts", "timeouts", plain),
     _figure("refused", "rejected", plain),
+    _figure("fair wait", "jain_wait", plain),
+    _figure("fair bsld", "jain_bsld", plain),
 )
 
 MORE_LEGEND = (
     "p95, p99: interpolated like p90; by area: mean weighted by size times run time, so that a policy that"
     " helps many small jobs at the cost of few large ones does not look better than it is; makespan: to the"
-    " end of the last job"
+    " end of the last job; fair wait, fair bsld: Jain's index of the users' means, 1 if all are equal, 1/n if one of n users has all"
 )
 
 LEGEND = (
@@ -277,6 +279,14 @@ def _whole(groups):
     return [group for group in groups if group[0] not in names], failed
 
 
+def spread_of(summaries):
+    """What intervals over the seeds of some results are of."""
+    shaken = max((summary.get("shaken") or 0.0 for summary in summaries), default=0.0)
+    if not shaken:
+        return "over the workloads of the seeds"
+    return f"over versions of one trace, with submissions shaken by up to {shaken:g} s: other months may differ by more"
+
+
 def seeds_table(groups):
     """Means over seeds with 95 % intervals, and each policy against the first, paired by seed.
 
@@ -300,6 +310,8 @@ def seeds_table(groups):
             row.append(f"{write(middle)} ± {write(width)}")
         rows.append(row)
     text = lines(rows)
+    spread = spread_of([summary for _, summaries in groups for summary in summaries])
+    text += ["", f"Intervals are {spread}."]
     if len(groups) < 2:
         return text
     base, reference = groups[0]

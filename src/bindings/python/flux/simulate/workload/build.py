@@ -62,6 +62,8 @@ class Workload:
 
     def __init__(self, jobs, machine, unit, epoch, notes, name):
         self.jobs = jobs
+        #: most that a submission was shaken by, seconds, where the jobs are not a model's
+        self.shaken = 0.0
         self.machine = machine
         self.unit = unit
         self.epoch = epoch
