@@ -5,7 +5,7 @@
 
 _flux_scheduler_words() {
     case $1 in
-    sched) echo "explain when windows plan top stats reserve unreserve reservations limits check-config preempt preemptions --version --help" ;;
+    sched) echo "explain when windows plan top stats reserve unreserve reservations limits shares check-config preempt preemptions --version --help" ;;
     "sched explain") echo "--all --json --utc --help" ;;
     "sched when") echo "--json --utc --ntasks --nodes --cores-per-task --gpus-per-task --exclusive --time-limit --queue --bank --requires --setattr --match --help" ;;
     "sched windows") echo "--horizon --json --utc --help" ;;
@@ -16,6 +16,7 @@ _flux_scheduler_words() {
     "sched unreserve") echo "--json --utc --help" ;;
     "sched check-config") echo "--json --utc --help" ;;
     "sched limits") echo "--no-header --json --utc --help" ;;
+    "sched shares") echo "--no-header --json --utc --help" ;;
     "sched preempt") echo "--dry-run --json --utc --help" ;;
     "sched preemptions") echo "--json --utc --help" ;;
     "sched reservations") echo "--no-header --json --utc --help" ;;

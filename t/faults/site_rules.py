@@ -63,6 +63,11 @@ TABLES = [
         "sharing": {"all": {"mode": "bank"}},
         "limits": {"bank": {"per": "bank", "max": {"nodes": 3}}},
     },
+    {
+        "fairshare": {"half-life": "1m", "period": "5s", "banks": {"red": 2}},
+        "limits": {"bank": {"per": "bank", "max": {"nodes": 3}}},
+        "licenses": {"matlab": 2},
+    },
 ]
 
 

@@ -149,9 +149,7 @@ def test_widest():
     assert rig.started() == [3, 4]
 
 
-@pytest.mark.parametrize(
-    "name", ["widest", "lookahead", "shortest", "aging", "fairshare", "debugfirst"]
-)
+@pytest.mark.parametrize("name", ["widest", "lookahead", "shortest", "aging", "debugfirst"])
 def test_policies_keep_reservations(name):
     rig = load(name)
     entry = {"name": "dat", "start": rig.now + 100, "duration": 50, "zone": "UTC", "nodes": 4}
@@ -206,43 +204,6 @@ def test_aging():
     rig.settle()
     assert rig.started() == [1, 2]
     rig.wait(1000)
-    assert not rig.logged(3)
-
-
-def test_fairshare():
-    rig = Rig(R(4, 4))
-    begin = rig.now
-    rig.manager.running.append({"id": 9, "priority": 16, "userid": 700, "t_submit": 1.0})
-    held = R(4, 4)
-    held["execution"]["R_lite"][0]["rank"] = "3"
-    held["execution"]["nodelist"] = ["n3"]
-    rig.info.R[9] = {
-        "version": 1,
-        "execution": dict(held["execution"], starttime=begin - 1000, expiration=begin + 9000),
-    }
-    rig.load_file(EXAMPLES / "fairshare.py", "promises=1")
-    assert rig.sched.used == {700: 4000.0}, "of a job that was running before"
-    rig.alloc(1, jobspec(12, duration=200), userid=500)
-    rig.settle()
-    rig.alloc(2, jobspec(12, duration=100), userid=500)
-    rig.alloc(3, jobspec(12, duration=100), userid=600)
-    rig.alloc(4, jobspec(12, duration=100), userid=700)
-    rig.settle()
-    assert [job.jobid for job in rig.sched.promises] == [2], "nobody else has waited longer"
-    rig.wait(90)  # by now the first user has used more than the second
-    assert [job.jobid for job in rig.sched.pending_jobs()] == [3, 2, 4]
-    assert [job.jobid for job in rig.sched.promises] == [3]
-    assert rig.annotations(3)["sched"]["t_estimate"] == begin + 200
-    rig.wait(110)
-    rig.free(1)
-    rig.settle()
-    assert rig.started() == [1, 3]
-    half = rig.sched.used[500]
-    assert 0.99 * 12 * 200 < half <= 12 * 200
-    rig.free(9, rig.info.R[9])
-    rig.sched.estimate_depth = 0  # a day of them
-    rig.wait(24 * 3600)
-    assert rig.sched.used[500] == pytest.approx(half / 2, rel=0.01)
     assert not rig.logged(3)
 
 

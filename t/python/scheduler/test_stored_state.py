@@ -23,11 +23,18 @@ DAMAGED = [
     '{"version": 1, "preemptions": [5]}',
     '{"version": 1, "preemptions": [], "borrowers": [[]]}',
     '{"version": 1, "latest": [[1, NaN]]}',
+    '{"version": 1, "through": 1, "used": [[["", 1], NaN]]}',
+    '{"version": 1, "through": 1, "used": [[["", []], 1]]}',
+    '{"version": 1, "through": 1, "used": [[5, 1]]}',
 ]
-TABLES = {"preemption": {"low": {"queues": ["low"], "rank": 0}}, "queues": {"low": {}, "high": {}}}
+TABLES = {
+    "preemption": {"low": {"queues": ["low"], "rank": 0}},
+    "queues": {"low": {}, "high": {}},
+    "fairshare": {"half-life": "1d"},
+}
 
 
-@pytest.mark.parametrize("key", ["history", "promises", "preemptions"])
+@pytest.mark.parametrize("key", ["history", "promises", "preemptions", "fairshare"])
 @pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:40])
 def test_a_damaged_value_costs_what_was_stored(key, text):
     instance = FakeInstance(nodes=2, config=TABLES, check_errors=False)

@@ -184,6 +184,12 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
     (tmp_path / "shares.json").write_text('{"1001": 100, "1002": 1}')
     owner = order("owner", "--jobtap", f"{plugin} shares={tmp_path / 'shares.json'}")
     assert owner.index("b1") > owner.index("a4")
+    # The scheduler's own, in the engine that has no plugins.
+    conf = tmp_path / "conf.toml"
+    conf.write_text('[fairshare]\nhalf-life = "7d"\n')
+    assert order("table", "--conf", conf) == fair
+    conf.write_text('[fairshare]\nusers = {"1001" = 100}\n')
+    assert order("shares", "--conf", conf).index("b1") > owner.index("a4")
 
 
 @pytest.mark.parametrize(

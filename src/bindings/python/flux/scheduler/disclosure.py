@@ -35,10 +35,11 @@ FIELDS = {
     "sched.explain.jobs": Fields(
         "id name queue priority verdict reason t_estimate t_estimate_kind unit needed total matching up"
         " large_enough free available excluded rules limit reservation placement latest_start rank"
-        " expected_run t_latest fits",
+        " expected_run t_latest fits fairshare",
         "behind behind_more preemption borrowers",
     ),
     "sched.explain.jobs.limit": Fields("name what max needs", "whose used t_again", "job"),
+    "sched.explain.jobs.fairshare": Fields("", "place of", "bank user"),
     "sched.when": Fields("now made verdict start ranks reason t_latest", "unplanned"),
     "sched.windows": Fields("now made until kinds levels"),
     "sched.windows.levels": Fields("level groups idle_groups nodes idle_nodes", "waiting"),
@@ -50,6 +51,8 @@ FIELDS = {
     "sched.limits": Fields("now limits licenses"),
     "sched.limits.limits": Fields("limit per queues soft max", "whose used waiting"),
     "sched.limits.licenses": Fields("name total reserved plan age stale", "used waiting elsewhere"),
+    "sched.shares": Fields("now half_life shares"),
+    "sched.shares.shares": Fields("bank user shares part", "used used_part pending running"),
     "sched.preempt": Fields("now name reason", "victims node_hours text"),
     "sched.preempt.victims": Fields("name", "class nodes node_hours"),
     "sched.preemptions": Fields("now preemptions borrowers", "takers counts"),

@@ -49,6 +49,7 @@ from flux.scheduler.rule_host import RuleHost, signature_of
 from flux.scheduler.run_time_service import KEY as HISTORY_KEY
 from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 from flux.scheduler.site_policy import RULES
+from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.holdings import Holdings
 from flux.scheduler.site_policy.in_force import Rule, RulesInForce
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
@@ -181,7 +182,9 @@ class PolicyScheduler(Scheduler):
             )
         )
         self.queue_names = QueueNames()
-        host = RuleHost(self, self._backlog, self._passes, self._commits, self._config)
+        self._rule_host = host = RuleHost(
+            self, self._requests, self._passes, self._commits, self._config
+        )
         self._reservations = ReservationRule(host, parse, self._commits, self._errors)
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
@@ -408,6 +411,8 @@ class PolicyScheduler(Scheduler):
         if marks is not None:
             job.signature = signature_of(job.resource_request, marks)
         self.decision.came(job)
+        if self._rule_host.orders_by_share:
+            job.priority = job.priority  # the rule knows by now whose it is
 
     def _answered(self, jobid: int, event: str) -> None:
         """A request has its answer: what was kept of the pending job is not needed any more."""
@@ -811,6 +816,10 @@ class PolicyScheduler(Scheduler):
     )
     _handle_limits = _answered_by(
         "sched.limits", lambda self: self._site_policy.in_use, guests=True
+    )
+
+    _handle_shares = _answered_by(
+        "sched.shares", lambda self: self.site_rule(FairShareRule).shares, guests=True
     )
 
     _handle_check_config = _answered_by("sched.check-config", lambda self: self._site_policy.check)

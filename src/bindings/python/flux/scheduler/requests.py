@@ -367,6 +367,11 @@ class PendingJob:
     def priority(self, priority: int) -> None:
         self.order = self.prioritize(priority)
 
+    @property
+    def by_priority(self) -> int:
+        """What the job is sorted by unless the scheduler says more, the lowest first."""
+        return BEHIND_ALL - self._priority if self.demoted else -self._priority
+
     def prioritize(self, priority: int) -> Any:
         """Change the priority, and return what `order` is to be then, which is up to the queue."""
         if priority != self._priority:
@@ -375,7 +380,7 @@ class PendingJob:
         request = self.request
         table = request.table if isinstance(request, AllocRequest) else None
         if table is None or table.order is None:
-            return BEHIND_ALL - priority if self.demoted else -priority
+            return self.by_priority
         try:
             return table.order(self)
         except Exception as exc:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.base import Scheduler
 from flux.scheduler.queue import Backlog
 from flux.scheduler.requests import RunningJob
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import Committer, InstanceConfig
     from flux.scheduler.passes import Passes
     from flux.scheduler.policy import PolicyScheduler
-    from flux.scheduler.queue import PendingQueue
-    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.requests import PendingJob, Requests
 
 
 def signature_of(request: Any, marks: Any) -> Any:
@@ -39,7 +39,7 @@ class RuleHost:
 
     Args:
         scheduler (PolicyScheduler): the scheduler
-        queue (PendingQueue): its queue
+        requests (Requests): its requests, with the queue
         passes (Passes): when it decides
         commits (Committer): what it stores
         config (InstanceConfig): the configuration of the instance
@@ -47,7 +47,7 @@ class RuleHost:
     Attributes:
         admission, facts, holdings, queue_order, running: those of the scheduler
         now, call_at, pending, current_plan, pool_can, replan, readmit, look_again, prioritize,
-            allocate, start, refuse, give_up, start_schedule: its methods
+            allocate, start, refuse, give_up, start_schedule, checkpoint: its methods
         handle, log: its own
         configuration: gives the configuration of the instance, as it was loaded last
         queue_names (QueueNames): which queues a name covers
@@ -56,13 +56,13 @@ class RuleHost:
     def __init__(
         self,
         scheduler: PolicyScheduler,
-        queue: PendingQueue,
+        requests: Requests,
         passes: Passes,
         commits: Committer,
         config: InstanceConfig,
     ) -> None:
         self._scheduler = scheduler
-        self._queue = queue
+        self._requests, self._queue = requests, requests.queue
         self._passes = passes
         self._commits = commits
         self.configuration = config.get
@@ -78,6 +78,9 @@ class RuleHost:
         self.look_again, self.start_schedule = scheduler.look_again, scheduler.start_schedule
         self.allocate, self.start = scheduler.allocate, scheduler.start
         self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
+        self.checkpoint = scheduler.checkpoint
+        #: whether a rule says in which order jobs of equal priority are
+        self.orders_by_share = False
 
     @property
     def resources(self) -> ResourcePool:
@@ -126,6 +129,23 @@ class RuleHost:
         if not self.admission.readmit(rule, job.jobid):
             self._queue.remove(job)
         self.start(job, alloc, **annotations)
+
+    def order_by_share(self, level: Callable[[PendingJob], tuple[float, ...]] | None) -> None:
+        """Sort jobs of equal priority by what a rule says of each, the lowest first, from now on: the
+        queue is sorted again, and a pass follows. An `order` of the scheduler's own counts instead.
+
+        Args:
+            level: gives a tuple for a pending job; None: such jobs are in the order of submission
+        """
+        scheduler, requests = self._scheduler, self._requests
+        if type(scheduler).order is not Scheduler.order:
+            self.log.warning(f"{scheduler.name} has an order() of its own: shares do not change it")
+            return
+        self.orders_by_share = level is not None
+        requests.order = level and (lambda job: (job.by_priority, *level(job)))
+        if requests:
+            scheduler.reorder()
+            self.look_again()
 
     def ask_for(self, job: PendingJob, request: Any) -> None:
         """Have a pending job ask for something else from now on: what it was promised is dropped, and

@@ -43,6 +43,53 @@ INACTIVE = 64
 RESULTS = {1: "completed", 2: "failed", 4: "canceled", 8: "timeout"}
 
 
+def ask_for_ended_jobs(
+    handle: Any,
+    since: float,
+    attributes: list[str],
+    learn: Callable[[list[dict[str, Any]]], None],
+    call_at: Callable[[float, Callable[[], None]], Timer],
+    now: Callable[[], float],
+    errors: ErrorReporter,
+    retry: float = FIRST_RETRY_S,
+) -> None:
+    """Ask ``job-list`` for the jobs that ended since a time, if there is one now or in the next two
+    minutes.
+
+    Args:
+        handle: the Flux handle
+        since (float): seconds since the epoch
+        attributes: what to ask of each
+        learn: is called with them, that which ended last first; not called if they cannot be had
+        call_at: function that has a function called at a time
+        now: function giving the time, seconds since the epoch
+        errors (ErrorReporter): where trouble is reported
+        retry (float): seconds after which it is asked again where there is none
+    """
+
+    def answered(future: Any) -> None:
+        try:
+            jobs = future.get()["jobs"]
+        except Exception as exc:
+            if getattr(exc, "errno", None) != errno.ENOSYS:
+                errors.report(f"job-list.list: {exc!r}")
+            elif retry <= LAST_RETRY_S:
+                call_at(now() + retry, lambda: ask(2 * retry))
+            return
+        errors.guard("job-list.list", learn, jobs)
+
+    def ask(next_retry: float) -> None:
+        ask_for_ended_jobs(handle, since, attributes, learn, call_at, now, errors, next_retry)
+
+    asked = {
+        "max_entries": MAX_JOBS_ASKED,
+        "attrs": attributes,
+        "since": since,
+        "constraint": {"states": ["inactive"]},
+    }
+    handle.rpc("job-list.list", asked).then(answered)
+
+
 class RunTimeService:
     """Learns what ``job-list`` knows of run times.
 
@@ -94,30 +141,17 @@ class RunTimeService:
         self.checkpoint.read(parse)
         self.ask_for_ended_jobs()
 
-    def ask_for_ended_jobs(self, retry: float = FIRST_RETRY_S) -> None:
+    def ask_for_ended_jobs(self) -> None:
         """Learn of jobs that ended since the last one known, if there is a ``job-list`` now or in
         the next two minutes."""
 
-        def answered(future: Any) -> None:
-            try:
-                jobs = future.get()["jobs"]
-            except Exception as exc:
-                if getattr(exc, "errno", None) != errno.ENOSYS:
-                    self._errors.report(f"job-list.list: {exc!r}")
-                elif retry <= LAST_RETRY_S:
-                    again = self._now() + retry
-                    self._call_at(again, lambda: self.ask_for_ended_jobs(2 * retry))
-                return
+        def learn(jobs: list[dict[str, Any]]) -> None:
             self._answers = True
-            self._errors.guard("job-list.list", self._learn_from, jobs)
+            self._learn_from(jobs)
 
-        asked = {
-            "max_entries": MAX_JOBS_ASKED,
-            "attrs": ATTRIBUTES,
-            "since": self._through,
-            "constraint": {"states": ["inactive"]},
-        }
-        self._handle.rpc("job-list.list", asked).then(answered)
+        ask_for_ended_jobs(
+            self._handle, self._through, ATTRIBUTES, learn, self._call_at, self._now, self._errors
+        )
 
     def _learn_from(self, jobs: list[dict[str, Any]]) -> None:
         """Learn the run times of jobs; the one that ended last comes first."""

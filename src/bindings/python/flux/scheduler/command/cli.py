@@ -323,6 +323,16 @@ class Explain(Subcommand):
                 f"  rank {job['rank']:.6g} among jobs of its priority; expected to run for "
                 f"{format_duration(job['expected_run'])}"
             )
+        if (job.get("fairshare") or {}).get("place"):
+            one = job["fairshare"]
+            whose = (
+                f"{one['user']}{' in bank ' + one['bank'] if one['bank'] else ''}"
+                if "user" in one
+                else "its user"
+            )
+            lines.append(
+                f"  fair share: {whose} is number {one['place']} of {one['of']} whose jobs wait"
+            )
         if job.get("t_latest"):
             lines.append(f"  starts by {context.time(job['t_latest'], now)} at the latest")
         if job.get("latest_start"):
@@ -763,6 +773,39 @@ class Limits(Subcommand):
                 print(line)
 
 
+class Shares(Subcommand):
+    help = "list what banks and users have used, and their shares"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("-n", "--no-header", action="store_true", help="print no header")
+
+    def run(self, context: Context) -> None:
+        answer = context.ask("shares")
+        if context.options.json:
+            show_json(answer)
+            return
+        if answer["half_life"] is None:
+            print("fair share is off: there is no [fairshare] in the configuration")
+            return
+        rows = [
+            (
+                one["bank"] or "-",
+                one["user"] or "",
+                f"{one['shares']:g}",
+                f"{one['part']:.1%}",
+                f"{one['used']:.1f}" if "used" in one else None,
+                f"{one['used_part']:.1%}" if "used_part" in one else None,
+                one.get("pending"),
+                one.get("running"),
+            )
+            for one in answer["shares"]
+        ]
+        head = ("BANK", "USER", "SHARES", "PART", "USED", "USED-PART", "PENDING", "RUNNING")
+        lines = format_table(head, rows, head[2:])
+        for line in lines[1:] if context.options.no_header else lines:
+            print(line)
+
+
 class CheckConfig(Subcommand):
     help = "check the tables of a configuration before it is loaded"
 
@@ -845,6 +888,7 @@ COMMANDS: dict[str, Subcommand] = {
     "preempt": Preempt(),
     "preemptions": Preemptions(),
     "limits": Limits(),
+    "shares": Shares(),
     "check-config": CheckConfig(),
 }
 

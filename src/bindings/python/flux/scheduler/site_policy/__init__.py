@@ -16,11 +16,13 @@ it costs nothing.
 - `sharing` says who may be on a node together;
 - `placement` puts jobs into one rack, or into as few as can be;
 - `queue_names` knows which queues a name covers: a parent covers its virtual queues;
-- `preemption` ends running jobs of a low class for waiting ones.
+- `preemption` ends running jobs of a low class for waiting ones;
+- `fairshare` orders jobs of equal priority by what their users have used, which `usage` counts.
 """
 
 from __future__ import annotations
 
+from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.licenses import LicenseRule
 from flux.scheduler.site_policy.limits import LimitRule
 from flux.scheduler.site_policy.placement import PlacementRule
@@ -29,7 +31,7 @@ from flux.scheduler.site_policy.sharing import SharingRule
 from flux.scheduler.site_policy.table_rule import TableRule
 
 #: The rules of this package, in the order in which they are asked, after the reservations: limit,
-#: licence, sharing, preemption, placement. The first that keeps a job from starting is the reason
+#: licence, sharing, preemption, placement, fair share. The first that keeps a job from starting is the reason
 #: that its user is told.
 RULES: tuple[type[TableRule], ...] = (
     LimitRule,
@@ -37,4 +39,5 @@ RULES: tuple[type[TableRule], ...] = (
     SharingRule,
     PreemptionRule,
     PlacementRule,
+    FairShareRule,
 )

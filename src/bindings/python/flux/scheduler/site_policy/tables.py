@@ -97,11 +97,13 @@ class PolicyTables:
         Args:
             config (dict): the configuration of which the entries were read last
         """
-        for written in config:
+        for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
             meant = get_close_matches(name, self._parsers, 1, 0.8)
             if meant and meant[0] != name:
                 yield f"configuration: [{written}] is read by nobody: is [{meant[0]}] meant?"
+            if name in self._parsers and table == {}:
+                yield f"configuration: [{written}] is empty, and so switches nothing on"
         queues = config.get("queues")
         known = list(queues) if isinstance(queues, dict) else []
         for table, entries in self._entries.items():

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Fair share: of jobs of equal priority, those go first whose bank, and in it whose user, has used least
+of its share: ``[fairshare]``.
+
+What a job uses is what it holds by its R, from its start to the last ``sched.free``, times the weight of
+each kind of resource. Half of it is forgotten each half-life. The order is that of Slurm's Fair Tree
+with two levels: banks by what they have used for each of their shares, and the users of a bank
+likewise among themselves.
+
+The order is found anew each period, and pending jobs are sorted again only if it has changed. What was
+used is kept in the KVS (`flux.scheduler.site_policy.usage`); jobs that have ended while no
+scheduler was there are asked of ``job-list``.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
+
+from flux.resource.pool.masks import popcount
+from flux.scheduler.disclosure import Owned
+from flux.scheduler.query.answering import Caller, Entries, Steps, read
+from flux.scheduler.run_time_service import ask_for_ended_jobs
+from flux.scheduler.site_policy.counts import user_id, user_name
+from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.holdings import NOTHING, Holding
+from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.usage import SAVE_INTERVAL_S, Usage
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.rule_host import RuleHost
+
+#: Where the usage is stored.
+KEY = "checkpoint.sched-fairshare"
+
+#: Seconds: what is forgotten half of, and how often the order is found anew, unless the table says.
+HALF_LIFE_S = 7 * 86400.0
+PERIOD_S = 300.0
+LEAST_PERIOD_S = 1.0
+
+#: What is asked of a job that ended while no scheduler was there.
+ATTRIBUTES = ["userid", "bank", "ncores", "nnodes", "t_run", "t_inactive"]
+
+#: A bank ("": none) and a user of it.
+Association = Tuple[str, Optional[int]]
+
+#: What an association is sorted by: what its bank has used for each share, and what it has itself.
+Level = Tuple[float, float]
+
+
+class Weights(NamedTuple):
+    """What a second of one node, core or GPU counts."""
+
+    nodes: float = 0.0
+    cores: float = 1.0
+    gpus: float = 0.0
+
+    def rate(self, nodes: int, cores: int, gpus: int) -> float:
+        """What a job that holds so much uses a second."""
+        return nodes * self.nodes + cores * self.cores + gpus * self.gpus
+
+
+def read_entry(key: str, value: Any) -> Any:
+    """Read one key of the table.
+
+    Raises:
+        ValueError: what is wrong
+    """
+    table = Fields({key: value})
+    if key in ("half-life", "period"):
+        seconds = table.seconds(key)
+        if not seconds:
+            raise ValueError(f"{key}={value!r}: expected more than 0 seconds")
+        return seconds
+    if key == "weights":
+        inner = table.table(key)
+        assert inner is not None
+        found = {name: inner.number(name, 0.0) for name in Weights._fields}
+        inner.end()
+        if not any(found.values()):
+            raise ValueError(f"weights={value!r}: expected a table such as {{cores=1, gpus=16}}")
+        return Weights(**found)  # type: ignore[arg-type]
+    if key in ("banks", "users"):
+        inner = table.table(key)
+        assert inner is not None
+        shares = {name: inner.number(name) for name in list(value)}
+        return {user_id(n): s for n, s in shares.items()} if key == "users" else shares
+    raise ValueError("unknown key: expected half-life, period, weights, banks or users")
+
+
+class FairShareRule(TableRule):
+    """Orders pending jobs; it keeps none from starting."""
+
+    name = "fairshare"
+    table = "fairshare"
+
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
+        super().__init__(host, errors)
+        self._usage = Usage()
+        self._checkpoint = host.checkpoint(
+            KEY, SAVE_INTERVAL_S, lambda: self._usage.text(self.host.now())
+        )
+        self._weights = Weights()
+        self._banks: dict[str, float] = {}
+        self._users: dict[int | None, float] = {}
+        #: by id, whose each pending job is
+        self._pending: dict[int, Association] = {}
+        #: by id, whose each running job is, what it holds, and what it uses a second
+        self._running: dict[int, tuple[Association, Holding, float]] = {}
+        #: the levels that jobs are sorted by at present
+        self._levels: dict[Association, Level] = {}
+        self._in_force = False
+        #: when the order is found anew; None: no job waits
+        self._timer: Timer | None = None
+        #: when ``job-list`` was asked what has ended before, and the jobs that ran then
+        self._asked_at = inf
+        self._found: set[int] = set()
+
+    # -- the table ---------------------------------------------------------------------------------
+
+    def parse(self, key: str, value: Any) -> Any:
+        return read_entry(key, value)
+
+    def configure(self, entries: dict[str, Any]) -> None:
+        now = self.host.now()
+        was_in_force, self._in_force = self._in_force, bool(entries)
+        if was_in_force:
+            self._usage.cease(now)
+        elif entries and not self._usage.through:
+            self._restore()
+        self._usage.set_half_life(entries.get("half-life", HALF_LIFE_S), now)
+        self._weights = entries.get("weights", Weights())
+        self._banks = entries.get("banks", {})
+        self._users = entries.get("users", {})
+        self._pending.clear()
+        self._running.clear()
+        self._levels.clear()
+        if entries:
+            self.host.order_by_share(self._level_of_job)
+        elif was_in_force:
+            self.host.order_by_share(None)
+
+    def configured(self) -> None:
+        self.host.order_by_share(self._level_of_job)
+
+    def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
+        return ("jobspec",)
+
+    def _restore(self) -> None:
+        """Take what was used until an earlier scheduler has stored it, and ask what has been since."""
+        self._checkpoint.read(self._usage.restore)
+        if self._usage.through and self.host.reads_files:
+            self._asked_at = self.host.now()
+            ask_for_ended_jobs(
+                self.host.handle,
+                self._usage.through,
+                ATTRIBUTES,
+                self._learn,
+                self.host.call_at,
+                self.host.now,
+                self.errors,
+            )
+
+    def _learn(self, jobs: list[dict[str, Any]]) -> None:
+        """Count jobs that have ended while no scheduler was there, from what it had counted."""
+        now = self.host.now()
+        for job in jobs:
+            begin, end = job.get("t_run"), job.get("t_inactive")
+            if not begin or not end or begin > self._asked_at or job["id"] in self._found:
+                continue  # it did not run, or was seen
+            seconds = end - max(begin, self._usage.through)
+            if seconds > 0:
+                rate = self._weights.rate(job.get("nnodes", 0), job.get("ncores", 0), 0)
+                self._usage.add((job.get("bank") or "", job["userid"]), rate * seconds, now)
+        self._found.clear()
+
+    # -- jobs --------------------------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        self._pending[job.jobid] = (attributes.bank or "", job.userid)
+        if self._timer is None:
+            self._timer = self.host.call_at(self.host.now() + self._period, self._period_ends)
+
+    def forget(self, jobid: int) -> None:
+        self._pending.pop(jobid, None)
+
+    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+        association = self._pending.pop(job.jobid, None)
+        if association is not None:
+            self._runs(job.jobid, association, inf)
+
+    def found_running(self, job: RunningJob) -> None:
+        self._found.add(job.jobid)
+        userid = job.userid if isinstance(job.userid, int) else None
+        since = max(self.host.running[job.jobid].start, self._usage.through)
+        self._runs(job.jobid, (job.attributes.bank or "", userid), since)
+
+    def _runs(self, jobid: int, association: Association, since: float) -> None:
+        holds = self.host.holdings.of(jobid)
+        rate = self._rate(holds)
+        self._running[jobid] = (association, holds, rate)
+        self._usage.change(association, rate, self.host.now(), since)
+        self._checkpoint.changed()
+
+    def _rate(self, holds: Holding) -> float:
+        return self._weights.rate(popcount(holds.ranks), holds.cores, holds.gpus)
+
+    def freed(self, jobid: int, R: Any, final: bool) -> None:
+        known = self._running.pop(jobid, None)
+        if known is None:
+            return
+        association, holds, before = known
+        holds = NOTHING if final else holds.left_of(R)
+        rate = self._rate(holds)
+        self._usage.change(association, rate - before, self.host.now())
+        if not final:
+            self._running[jobid] = (association, holds, rate)
+        self._checkpoint.changed()
+
+    # -- the order ---------------------------------------------------------------------------------
+
+    def _level_of_job(self, job: PendingJob) -> Level:
+        """What a pending job is sorted by among those of its priority: the lowest first."""
+        association = self._pending.get(job.jobid)
+        if association is None:
+            return 0.0, 0.0  # it was just made, and nobody was told of it yet
+        level = self._levels.get(association)
+        if level is None:
+            # Those of others are older: whether it comes before them is found out at once.
+            self.host.call_at(self.host.now(), self._sort)
+            level = self._levels[association] = self._levels_of([association])[association]
+        return level
+
+    @property
+    def _period(self) -> float:
+        period: float = self.entries.get("period", PERIOD_S)
+        return max(LEAST_PERIOD_S, period)
+
+    def _levels_of(self, associations: list[Association]) -> dict[Association, Level]:
+        """The levels of some as they are now.  O(associations of which something was used)."""
+        used = self._used_now()
+        banks: dict[str, float] = {}
+        for (bank, _), amount in used.items():
+            banks[bank] = banks.get(bank, 0.0) + amount
+        return {
+            one: (
+                _by_share(banks.get(one[0], 0.0), self._banks.get(one[0], 1.0)),
+                _by_share(used.get(one, 0.0), self._users.get(one[1], 1.0)),
+            )
+            for one in associations
+        }
+
+    def _used_now(self) -> dict[Association, float]:
+        now = self.host.now()
+        return {(key[0], key[1]): self._usage.of(key, now) for key in self._usage.keys()}
+
+    def _period_ends(self) -> None:
+        self._timer = None
+        self._usage.forget_negligible(self.host.now())
+        if not self._pending:
+            self._levels.clear()
+        elif self._in_force:
+            self._timer = self.host.call_at(self.host.now() + self._period, self._period_ends)
+            self._sort()
+
+    def _sort(self) -> None:
+        """Find the order anew, and sort the pending jobs again if it has changed."""
+        before = self._levels_of_pending()
+        after = self._levels_of(list(before))
+        if _places(before) != _places(after):
+            self._levels = after
+            self.host.order_by_share(self._level_of_job)
+
+    def _levels_of_pending(self) -> dict[Association, Level]:
+        """The levels that jobs are sorted by, of those whose jobs wait."""
+        waiting = set(self._pending.values())
+        return {one: level for one, level in self._levels.items() if one in waiting}
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+        """The place of the job's user among those whose jobs wait, ``place`` of ``of``, with ``bank``
+        and ``user``, and what these have used (`shares`)."""
+        places = _places(self._levels_of_pending())
+        association = self._pending.get(job.jobid)
+        if association is None or association not in places:
+            return {}
+        found = {
+            "bank": association[0],
+            "user": user_name(association[1]),
+            "place": places[association] + 1,
+            "of": len(places),
+        }
+        return {"fairshare": Owned(found, job.userid)}
+
+    def shares(self, payload: Any, caller: Caller) -> Steps:
+        """What banks and users have used, and what their shares are.
+
+        Returns:
+            dict: ``half_life`` in seconds (None: fair share is off); ``shares``, an object for each
+            bank (``user`` is None) and then its users: ``shares``, ``part`` of all shares,
+            ``used`` in weighted hours, ``used_part`` of all that was used, ``pending`` and
+            ``running`` jobs. A guest is told of banks, and of itself
+        """
+        read(payload)
+        shares = Entries(caller, "sched.shares.shares")
+        answer: dict[str, Any] = {
+            "now": self.host.now(),
+            "half_life": self._usage.half_life if self.entries else None,
+            "shares": shares,
+        }
+        used = self._used_now() if self.entries else {}
+        total = sum(used.values())
+        jobs: dict[Association, list[int]] = {}
+        for pending in self._pending.values():
+            jobs.setdefault(pending, [0, 0])[0] += 1
+        for association, _, _ in self._running.values():
+            jobs.setdefault(association, [0, 0])[1] += 1
+        yield
+        known = sorted({*used, *jobs}, key=lambda one: (one[0], user_name(one[1])))
+        banks = sorted({*self._banks, *(bank for bank, _ in known)})
+        of_banks = {bank: self._banks.get(bank, 1.0) for bank in banks}
+        for bank in banks:
+            inside = [one for one in known if one[0] == bank]
+            amounts = {one: used.get(one, 0.0) for one in inside}
+            of_users = {one: self._users.get(one[1], 1.0) for one in inside}
+            part = _part(of_banks[bank], sum(of_banks.values()))
+            rows: list[tuple[Any, float, float, float, list[Association]]] = [
+                (None, of_banks[bank], part, sum(amounts.values()), inside)
+            ]
+            for one in inside:
+                own = part * _part(of_users[one], sum(of_users.values()))
+                rows.append((one[1], of_users[one], own, amounts[one], [one]))
+            for at, (userid, share, part_of_all, amount, counted) in enumerate(rows):
+                if at and not caller.may_see(userid):
+                    continue
+                entry = {
+                    "bank": bank,
+                    "user": user_name(userid) if at else None,
+                    "shares": share,
+                    "part": part_of_all,
+                    "used": amount / 3600.0,
+                    "used_part": _part(amount, total),
+                    "pending": sum(jobs.get(one, (0, 0))[0] for one in counted),
+                    "running": sum(jobs.get(one, (0, 0))[1] for one in counted),
+                }
+                shares.append(Owned(entry, userid if at else None))
+                yield
+        return answer
+
+
+def _by_share(used: float, share: float) -> float:
+    """What was used for each share; who has none comes last."""
+    return used / share if share else inf
+
+
+def _part(one: float, of: float) -> float:
+    return one / of if of else 0.0
+
+
+def _places(levels: dict[Association, Level]) -> dict[Association, int]:
+    """The places in the order of their levels, from 0; equal levels have the same."""
+    order: dict[Level, int] = {
+        level: place for place, level in enumerate(sorted(set(levels.values())))
+    }
+    return {one: order[level] for one, level in levels.items()}

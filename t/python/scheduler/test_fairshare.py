@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Fair share: ``[fairshare]``, and what it counts."""
+
+import json
+import math
+
+import pytest
+from each_policy import POLICIES, under
+from peers import R, Rig, jobspec
+from test_history import JobList
+
+from flux.scheduler.policies import Backfill, Fifo
+from flux.scheduler.site_policy.fairshare import read_entry
+from flux.scheduler.site_policy.usage import Usage
+
+KEY = "checkpoint.sched-fairshare"
+HOUR = 3600.0
+
+
+def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **table):
+    rig = rig or Rig(R(4, 4))
+    rig.instance.config = {"fairshare": {"half-life": "1h", "period": "1m", **table}}
+    rig.load(policy, *args, name="sched-site")
+    return rig
+
+
+def submit(rig, jobid, userid, bank=None, slots=16, **keys):
+    spec = jobspec(slots, duration=1000, **({"bank": bank} if bank else {}))
+    rig.alloc(jobid, spec, userid=userid, **keys)
+    rig.settle()
+
+
+def order(rig):
+    return [job.jobid for job in rig.sched.pending_jobs()]
+
+
+def used(rig):
+    """Core-hours by bank and user."""
+    _, answer = rig.ask("sched.shares")
+    return {(one["bank"], one["user"]): one["used"] for one in answer["shares"] if one["user"]}
+
+
+# -- what is counted -------------------------------------------------------------------------------
+
+
+def test_use_grows_and_half_of_it_is_forgotten():
+    usage = Usage(HOUR)
+    usage.change(("a",), 2.0, 1000.0)
+    most = 2.0 * HOUR / math.log(2)  # where as much is forgotten as comes
+    assert usage.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
+    usage.change(("a",), -2.0, 1000.0 + HOUR)
+    assert usage.of(("a",), 1000.0 + 3 * HOUR) == pytest.approx(most / 8)
+    # In small steps it comes to the same.
+    stepwise = Usage(HOUR)
+    stepwise.change(("a",), 2.0, 1000.0)
+    for step in range(60):
+        stepwise.change(("a",), 0.0, 1000.0 + 60 * (step + 1))
+    assert stepwise.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
+    # Of what was used since a time in the past, some is forgotten by now.
+    late = Usage(HOUR)
+    late.change(("a",), 2.0, 1000.0 + HOUR, since=1000.0)
+    assert late.of(("a",), 1000.0 + HOUR) == pytest.approx(most / 2)
+
+
+def test_without_a_half_life_nothing_is_forgotten():
+    usage = Usage()
+    usage.change(("a",), 3.0, 0.0)
+    usage.add(("a",), 5.0, 10.0)
+    assert usage.of(("a",), 100.0) == 305.0
+    usage.drop([("a",)], 100.0)
+    assert usage.of(("a",), 110.0) == 30.0
+
+
+def test_use_is_stored_in_parts_and_read_again():
+    usage = Usage(HOUR)
+    for user in range(600):
+        usage.change(("bank", user), 1.0, 100.0, since=0.0)
+        usage.change(("bank", user), -1.0, 100.0)
+    usage.change(("", None), 1.0, 100.0)
+    parts = list(usage.text(200.0))
+    assert len(parts) == 5
+    again = Usage(HOUR)
+    again.restore(json.loads("".join(parts)))
+    assert again.through == 200.0
+    for key in usage.keys():
+        assert again.of(key, 300.0) <= usage.of(key, 300.0)
+        assert again.of(key, 200.0) == pytest.approx(usage.of(key, 200.0))
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key, value, fault",
+    [
+        ("half-life", "x", "half-life='x': expected a length of time"),
+        ("half-life", 0, "half-life=0: expected more than 0 seconds"),
+        ("period", "0s", "period='0s': expected more than 0 seconds"),
+        ("weights", {"cores": -1}, "weights.cores=-1: expected a number, 0 or more"),
+        ("weights", {"core": 1}, "weights.core: unknown key"),
+        ("weights", {"cores": 0}, "expected a table such as"),
+        ("weights", 5, "weights=5: expected a table"),
+        ("banks", {"a": "x"}, "banks.a='x': expected a number, 0 or more"),
+        ("banks", [], r"banks=\[\]: expected a table"),
+        ("users", {"nobody-of-that-name": 1}, "there is no user 'nobody-of-that-name'"),
+        ("halflife", "1h", "unknown key: expected half-life, period, weights, banks or users"),
+    ],
+)
+def test_faults_of_the_table(key, value, fault):
+    with pytest.raises(ValueError, match=fault):
+        read_entry(key, value)
+
+
+def test_an_empty_table_is_doubted():
+    rig = Rig(R(1, 1))
+    rig.instance.config = {"fairshare": {}}
+    rig.load(Fifo, name="sched-site")
+    assert rig.logged(4) == ["configuration: [fairshare] is empty, and so switches nothing on"]
+    assert rig.ask("sched.shares")[1]["half_life"] is None
+
+
+# -- the order -------------------------------------------------------------------------------------
+
+
+@under(
+    "fifo",
+    "fifo-by-queue",
+    "simple",
+    "easy",
+    "conservative",
+    "no-guarantee",
+    "promise-all",
+    "short-waits",
+)
+def test_who_has_used_least_goes_first(policy, args):
+    rig = load(policy, args)
+    submit(rig, 1, 500)
+    for jobid, userid in ((2, 500), (3, 500), (4, 600), (5, 600)):
+        submit(rig, jobid, userid)
+    rig.wait(120)
+    assert order(rig) == [4, 5, 2, 3]
+    started = [1]
+    for _ in range(4):
+        rig.wait(100)
+        rig.free(started[-1])
+        rig.settle()
+        started = rig.started()
+    rig.sched._requests._check()
+    assert sorted(started) == [1, 2, 3, 4, 5]
+    if policy is Fifo:
+        assert started[:2] == [1, 4]
+    assert not rig.logged(3)
+
+
+@POLICIES
+def test_priority_counts_before_shares(policy, args):
+    rig = load(policy, args)
+    submit(rig, 1, 500)
+    submit(rig, 2, 500, priority=17)
+    submit(rig, 3, 600)
+    submit(rig, 4, 500)
+    rig.wait(120)
+    assert order(rig) == [2, 3, 4]
+    rig.prioritize([4, 18])
+    rig.settle()
+    assert order(rig) == [4, 2, 3]
+
+
+def test_banks_come_before_their_users():
+    """As in Slurm's Fair Tree: all users of a bank that has used less come before those of others."""
+    rig = load(banks={"small": 1, "large": 9})
+    for jobid, bank in ((1, "small"), (2, "large")):
+        submit(rig, jobid, 500, bank, slots=8)
+    rig.wait(600)
+    submit(rig, 3, 500, "small")
+    submit(rig, 4, 600, "small")
+    submit(rig, 5, 500, "large")
+    submit(rig, 6, 600, "large")
+    assert order(rig) == [6, 5, 4, 3]
+
+
+def test_shares_of_users_and_weights_of_resources():
+    rig = load(weights={"nodes": 1}, users={"500": 4, "600": 1, "700": 0})
+    submit(rig, 1, 500, slots=12)
+    submit(rig, 2, 600, slots=4)
+    rig.wait(600)
+    for jobid, userid in ((3, 700), (4, 600), (5, 500)):
+        submit(rig, jobid, userid)
+    # 3 nodes by 4 shares, 1 node by 1; who has none is last.
+    assert order(rig) == [5, 4, 3]
+    hours = used(rig)
+    assert hours["", "500"] == pytest.approx(3 * hours["", "600"])
+
+
+def test_the_queue_is_sorted_again_only_if_the_order_has_changed(monkeypatch):
+    rig = load()
+    submit(rig, 1, 500)
+    submit(rig, 2, 500)
+    submit(rig, 3, 600)
+    sorts = []
+    reorder = rig.sched.reorder
+    monkeypatch.setattr(rig.sched, "reorder", lambda: (sorts.append(rig.now), reorder()))
+    rig.wait(3600)
+    assert order(rig) == [3, 2] and len(sorts) == 1
+    # With nothing pending there is nothing to be done either.
+    rig.cancel(2)
+    rig.cancel(3)
+    rig.wait(120)
+    assert rig.sched.site_rule(type(rig.sched.admission.rules[1]))._timer is None
+
+
+def test_an_order_of_the_schedulers_own_counts_instead():
+    class Own(Fifo):
+        def order(self, job):
+            return job.userid
+
+    rig = load(Own)
+    submit(rig, 1, 500)
+    submit(rig, 2, 600)
+    submit(rig, 3, 500)
+    rig.wait(120)
+    assert order(rig) == [3, 2]
+    (line,) = rig.logged(4)
+    assert "has an order() of its own: shares do not change it" in line
+    assert used(rig)["", "500"] > 0
+
+
+@POLICIES
+def test_it_comes_and_goes_with_its_table(policy, args):
+    rig = Rig(R(4, 4))
+    rig.load(policy, *args, name="sched-site")
+    for jobid, userid in ((1, 500), (2, 500), (3, 600), (4, 600)):
+        rig.info.jobspecs[jobid] = jobspec(16, duration=1000)
+        submit(rig, jobid, userid)
+    rig.wait(100)
+    rig.reconfigure({"fairshare": {"period": "1m"}})
+    assert order(rig) == [3, 4, 2], "what runs counts from its start"
+    assert used(rig)["", "500"] == pytest.approx(16 * 100 / HOUR, rel=0.1)
+    rig.reconfigure({"fairshare": {"period": "1m", "half-life": "1s"}})
+    assert order(rig) == [3, 4, 2]
+    rig.reconfigure({})
+    assert order(rig) == [2, 3, 4]
+    assert rig.ask("sched.shares")[1]["shares"] == []
+    rig.sched._requests._check()
+    assert not rig.logged(3)
+
+
+@under("fifo", "easy", "conservative", "promise-all")
+def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
+    rig = Rig(R(4, 4))
+    rig.instance.config = {"licenses": {"matlab": 1}, "fairshare": {"period": "1m"}}
+    rig.load(policy, *args, name="sched-site")
+    for jobid, userid in ((1, 500), (2, 500), (3, 600)):
+        rig.alloc(jobid, jobspec(4, duration=1000, licenses={"matlab": 1}), userid=userid)
+        rig.settle()
+    rig.wait(120)
+    assert order(rig) == [3, 2]
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.sched.admission._check()
+
+
+# -- over reloads ----------------------------------------------------------------------------------
+
+
+def will_be_found(rig, jobid, userid, bank=None):
+    """A running job is there when the next scheduler is loaded."""
+    rig.info.R[jobid] = rig.success(jobid)["R"]
+    rig.info.jobspecs[jobid] = jobspec(4, duration=1000, **({"bank": bank} if bank else {}))
+    entry = {"id": jobid, "priority": 16, "userid": userid, "t_submit": rig.now}
+    rig.manager.running.append(entry)
+
+
+def test_what_was_used_is_there_after_a_reload():
+    rig = load()
+    submit(rig, 1, 500, slots=8)
+    submit(rig, 2, 600, "b", slots=4)
+    rig.wait(600)
+    rig.free(1)
+    rig.settle()
+    before = used(rig)
+    assert before["", "500"] > 1
+    will_be_found(rig, 2, 600, "b")
+    rig.unload()
+    load(rig=rig)
+    after = used(rig)
+    assert after["", "500"] == pytest.approx(before["", "500"], rel=0.01)
+    assert after["b", "600"] == pytest.approx(before["b", "600"], rel=0.01)
+    rig.wait(600)
+    assert used(rig)["b", "600"] > after["b", "600"], "it runs on"
+    assert not rig.logged(3)
+
+
+def test_jobs_that_ended_while_no_scheduler_was_there_count():
+    rig = Rig(R(4, 4))
+    rig.list = rig.instance.services["job-list"] = JobList(rig.instance)
+    load(rig=rig)
+    for jobid in (1, 2):
+        submit(rig, jobid, 500 + jobid, slots=4)
+    rig.wait(100)
+    will_be_found(rig, 2, 502)
+    rig.unload()
+    rig.wait(300)
+    rig.list.add(1, 400, userid=501, cleanup=0.0, ncores=4)
+    rig.list.add(2, 400, userid=502, cleanup=0.0, ncores=4)  # in housekeeping still
+    load(rig=rig)
+    rig.settle()
+    after = used(rig)
+    assert after["", "501"] == pytest.approx(4 * 400 / HOUR, rel=0.1)
+    assert after["", "502"] == pytest.approx(4 * 400 / HOUR, rel=0.1)
+    assert rig.list.asked[0]["since"] > 0
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def test_explain_and_shares_tell_of_it():
+    rig = load(Backfill, ())
+    submit(rig, 1, 500, "physics")
+    submit(rig, 2, 500, "physics")
+    submit(rig, 3, 600, "physics")
+    rig.wait(120)
+    (job,) = rig.ask("sched.explain", {"id": 2})[1]["jobs"]
+    assert job["fairshare"] == {"bank": "physics", "user": "500", "place": 2, "of": 2}
+    _, answer = rig.ask("sched.shares")
+    bank, first, second = answer["shares"]
+    assert bank["user"] is None and bank["part"] == 1.0 and bank["used_part"] == 1.0
+    assert (first["user"], first["part"], first["pending"], first["running"]) == ("500", 0.5, 1, 1)
+    assert (second["user"], second["used"], second["pending"]) == ("600", 0.0, 1)
