@@ -296,3 +296,22 @@ def test_debugfirst():
     rig.free(1)
     rig.settle()
     assert rig.started() == [1, 3]
+
+
+def test_curfew():
+    rig = Rig(R(4, 4))
+    rig.wait(22 * 3600 - rig.now % 86400)
+    rig.instance.config = {"rules": {"curfew": f"{EXAMPLES / 'curfew.py'}:Curfew"}}
+    rig.load_file("sched-backfill")
+    for jobid, keys in ((1, {"noisy": True}), (2, {"noisy": True}), (3, {})):
+        rig.alloc(jobid, jobspec(16, duration=100, **keys))
+    rig.settle()
+    rig.wait(2)
+    assert rig.started() == [3]
+    reason = rig.annotations(1)["sched"]["reason_pending"]
+    assert reason == "curfew: it is quiet here until 8:00 UTC"
+    rig.free(3)
+    rig.cancel(2)
+    rig.wait(10 * 3600)
+    assert rig.started() == [3, 1]
+    assert not rig.logged(3)

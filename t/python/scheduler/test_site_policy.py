@@ -5,7 +5,7 @@ comes into force when its table does."""
 from typing import NamedTuple
 
 import pytest
-from each_policy import under
+from each_policy import TABLE, under
 from peers import R, Rig, jobspec
 
 from flux.scheduler.admission import Deferral
@@ -414,3 +414,188 @@ def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
         rig.free(jobid)
     rig.settle()
     rig.sched.admission._check()
+
+
+# -- rules of a site's own -------------------------------------------------------------------------
+
+CURFEW = """
+from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.site_policy.table_rule import TableRule
+
+class Curfew(AdmissionRule):
+    def __init__(self, host):
+        super().__init__(host)
+        self.running = 0
+
+    def check(self, job):
+        return Deferral(f"{self.name}: it is late", key="late") if self.running >= 1 else None
+
+    def started(self, job, alloc):
+        self.running += 1
+
+    def found_running(self, job):
+        self.running += 1
+
+    def freed(self, jobid, R, final):
+        self.running -= final
+        self.host.readmit(self, "late")
+
+class Beds(TableRule):
+    name, table, lists = "beds", "beds", "beds"
+
+    def parse(self, key, value):
+        if type(value) is not int:
+            raise ValueError(f"{value!r}: expected a number")
+        return value
+
+    def configure(self, entries):
+        self.most, self.running = sum(entries.values()), 0
+
+    check, started, found_running, freed = (
+        vars(Curfew)[name] for name in ("check", "started", "found_running", "freed")
+    )
+
+    def report(self, caller):
+        yield {"bed": "all", "used": self.running}
+
+class Thief(Beds):
+    table = "limits"
+
+class Double(Beds):
+    table, lists = "double", "licenses"
+
+class Broken(AdmissionRule):
+    def __init__(self, host):
+        raise RuntimeError("out of order")
+
+def function():
+    pass
+"""
+
+
+@pytest.fixture
+def curfew(tmp_path):
+    path = tmp_path / "site_rules.py"
+    path.write_text(CURFEW)
+    return path
+
+
+def waits(rig, jobid):
+    """The reason why a job waits, and the rule."""
+    (job,) = rig.ask("sched.explain", {"id": jobid})[1]["jobs"]
+    return job["reason"], [one["rule"] for one in job["rules"]]
+
+
+@POLICIES
+def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, args, curfew):
+    rig = load(policy, args, {"rules": {"curfew": f"{curfew}:Curfew"}})
+    for jobid in (1, 2, 3):
+        rig.alloc(jobid, jobspec(1, duration=100))
+    rig.settle()
+    assert rig.started() == [1]
+    assert waits(rig, 2) == ("curfew: it is late", ["curfew"])
+    _, stats = rig.ask("sched.stats")
+    assert {"name": "curfew", "source": f"{curfew}:Curfew"} in stats["rules"]
+    assert {"name": "reservation", "source": None} in stats["rules"]
+    rig.reconfigure({"queues": {"a": {"parent": "b"}, "b": {}}})
+    assert sorted(rig.started()) == [1, 2, 3]
+    # It counts the jobs there are, once, whatever else is loaded anew.
+    rig.reconfigure({"rules": {"curfew": f"{curfew}:Curfew"}})
+    rig.reconfigure(
+        {"rules": {"curfew": f"{curfew}:Curfew"}, "queues": {"a": {"parent": "b"}, "b": {}}}
+    )
+    rig.alloc(4, jobspec(1, duration=100))
+    rig.settle()
+    for jobid in (1, 2):
+        rig.free(jobid)
+        rig.settle()
+        assert sorted(rig.started()) == [1, 2, 3]
+    rig.free(3)
+    rig.settle()
+    assert sorted(rig.started()) == [1, 2, 3, 4]
+    rig.sched._requests._check()
+    rig.sched.admission._check()
+    assert not rig.logged(3)
+
+
+@POLICIES
+def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
+    rules = {"beds": f"{curfew}:Beds"}
+    rig = load(policy, args, {"rules": rules})
+    rig.alloc(1, jobspec(1, duration=100))
+    rig.settle()
+    assert rig.started() == [1]
+    rig.reconfigure({"rules": rules, "beds": {"all": 1}})
+    rig.alloc(2, jobspec(1, duration=100))
+    rig.settle()
+    assert waits(rig, 2) == ("beds: it is late", ["beds"])
+    assert rig.ask("sched.limits")[1]["beds"] == [{"bed": "all", "used": 1}]
+    config = {"rules": rules, "beds": {"all": "x"}}
+    assert rig.ask("sched.check-config", {"config": config})[1]["faults"] == [
+        "configuration: [beds.all] 'x': expected a number"
+    ]
+    rig.client.userid, rig.client.rolemask = 500, 2
+    assert "beds" not in rig.ask("sched.limits")[1], "a guest is told what the table names"
+    rig.client = type(rig.client)()
+    rig.reconfigure({})
+    assert rig.started() == [1, 2]
+    assert not rig.logged(3)
+
+
+def test_an_argument_adds_one_as_well(curfew):
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-fifo", f"rule={curfew}:Curfew")
+    for jobid in (1, 2):
+        rig.alloc(jobid, jobspec(1, duration=100))
+    rig.settle()
+    assert waits(rig, 2) == ("Curfew: it is late", ["Curfew"])
+    rig.reconfigure({}, "sched-fifo")
+    assert rig.started() == [1], "no table has it, and none takes it away"
+
+
+FAULTS = [
+    ("x", "'x': expected '/PATH/FILE.py:CLASS'"),
+    (7, "7: expected '/PATH/FILE.py:CLASS'"),
+    ("/nowhere/x.py:C", "curfew='/nowhere/x.py:C': FileNotFoundError"),
+    ("{path}:Missing", "no class Missing in {path}"),
+    ("{path}:function", "it is no class derived from AdmissionRule"),
+    ("{path}:Broken", "RuntimeError: out of order"),
+    ("{path}:Thief", "the table [limits] is read by another rule"),
+    ("{path}:Double", "lists='licenses' is another rule's"),
+    ("{path}:TableRule", "it does not say which table is its own"),
+]
+
+
+@pytest.mark.parametrize("entry, said", FAULTS, ids=[str(one[0])[-12:] for one in FAULTS])
+def test_what_cannot_be_loaded_is_one_line(entry, said, curfew):
+    if isinstance(entry, str):
+        entry = entry.format(path=curfew)
+    rig = load(*TABLE["fifo"], {"rules": {"curfew": entry, "beds": f"{curfew}:Beds"}})
+    (line,) = rig.logged(3)
+    assert line.startswith("configuration: [rules.curfew] ")
+    assert said.format(path=curfew) in line
+    assert [rule.name for rule in rig.sched._site_policy.rules][-1] == "beds"
+    rig.alloc(1, jobspec(1, duration=100))
+    rig.settle()
+    assert rig.started() == [1]
+
+
+def test_a_file_that_others_can_write_is_not_run(curfew):
+    curfew.chmod(0o646)
+    rig = load(*TABLE["fifo"], {"rules": {"curfew": f"{curfew}:Curfew"}})
+    (line,) = rig.logged(3)
+    assert "others can write it: chmod o-w" in line
+    with pytest.raises(ValueError, match="others can write it"):
+        Rig(R(4, 4)).load_file("sched-fifo", f"rule={curfew}:Curfew")
+
+
+def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
+    curfew.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CURFEW}")
+    rig = load(*TABLE["fifo"])
+    config = {"rules": {"curfew": f"{curfew}:Curfew"}, "rule": {}}
+    assert rig.ask("sched.check-config", {"config": config})[1] == {
+        "faults": [],
+        "doubts": ["configuration: [rule] is read by nobody: is [rules] meant?"],
+        "changes": {"rules": {"new": ["curfew"], "changed": [], "gone": []}},
+    }
+    assert not (tmp_path / "ran").exists()

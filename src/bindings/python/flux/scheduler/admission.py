@@ -120,6 +120,9 @@ class AdmissionRule:
     #: What the rule is called in statistics and answers.
     name = "rule"
 
+    #: ``FILE:CLASS``, if it is a site's and comes from the configuration or an argument.
+    source: str | None = None
+
     #: Whether there is anything to ask this rule about at present. While it is false, `check`,
     #: `allocate`, `does_not_fit`, `latest_end`, `end_of`, `why`, `started` and `freed` are not called;
     #: and while no rule is engaged, nor is `extended` of any. So a rule that is not used costs

@@ -193,7 +193,10 @@ class PolicyScheduler(Scheduler):
         self.forecasts = Forecasts(
             self, self._annotator, self._projections, self.wait_limits, self._config
         )
-        self._site_policy = RulesInForce(host, self._errors, RULES, after=self._reservations)
+        own = {text.rpartition(":")[2]: text for text in self.take_argument("rule")}
+        self._site_policy = RulesInForce(
+            host, self._errors, RULES, after=self._reservations, own=own
+        )
         self.reason_depth = self._take_depth("reason-depth", self.reason_depth)
         self.estimate_depth = self._take_depth("estimate-depth", self.estimate_depth)
 

@@ -765,6 +765,11 @@ class Limits(Subcommand):
         elif rows:
             head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING")
             tables.append((head, rows, head[1:]))
+        for name, entries in answer.items():  # those of a site's own rules
+            if name not in ("now", "limits", "licenses") and entries:
+                keys = tuple(entries[0])
+                rows = [tuple(one.get(key) for key in keys) for one in entries]
+                tables.append((tuple(key.upper() for key in keys), rows, keys[1:]))
         for number, (head, rows, right) in enumerate(tables):
             if number:
                 print()

@@ -24,12 +24,11 @@ A rank in which w counts changes as time passes: the order has to be found anew 
 
 from __future__ import annotations
 
-import importlib.util
 from math import inf, isnan, log2, log10, sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
+from flux.scheduler.site_code import name_in_file
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
@@ -61,41 +60,6 @@ def usable(rank: Any) -> float:
     if isinstance(rank, (int, float)) and not isnan(rank):
         return rank
     return float("inf")
-
-
-def function_of_file(option: str, text: str, check_owner: bool = True) -> Callable[..., Any]:
-    """The function that an argument names as ``FILE:FUNCTION``.
-
-    Args:
-        option (str): the argument's name, for errors
-        text (str): its value: path of a Python file, a colon, the name of a function in it
-        check_owner (bool): whether the file has to be one that nobody but the instance owner and root
-            could have written (`flux.jobtap.owned_file`); not in a simulation, which runs as its user
-
-    Raises:
-        ValueError: there is none, or the file cannot be read, or may not be run
-    """
-    path, colon, name = text.rpartition(":")
-    if not colon or not path or not name.isidentifier():
-        raise ValueError(f"{option}={text!r} is invalid: expected FILE:FUNCTION")
-    # Not at the top: few schedulers run a file.
-    from flux.jobtap.owned_file import PermissionRefused, read_owned
-
-    try:
-        source = read_owned(path) if check_owner else Path(path).read_bytes()
-        spec = importlib.util.spec_from_loader(Path(path).stem, loader=None, origin=path)
-        assert spec is not None
-        module = importlib.util.module_from_spec(spec)
-        module.__file__ = path
-        exec(compile(source, path, "exec"), module.__dict__)
-    except PermissionRefused as exc:
-        raise ValueError(f"{option}={text!r}: {exc}") from None
-    except Exception as exc:
-        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ValueError(f"{option}={text!r}: no function {name} in {path}")
-    return function  # type: ignore[no-any-return]
 
 
 class JobRanks:
@@ -148,7 +112,7 @@ class JobRanks:
                 raise ValueError(
                     f"{option}={value!r} is invalid: expected {', '.join(names)} or FILE:FUNCTION"
                 )
-            function = function_of_file(option, value, self._policy.reads_files)
+            function = name_in_file(option, value, self._policy.reads_files)
             self._functions[option] = function
         if option == "predict":
             self._policy.predict = value

@@ -339,6 +339,7 @@ class QueryService:
                     by_rules[title].append(one)
                     yield
         return {
+            **by_rules,
             **head,
             "name": policy.name,
             "started": policy.loaded_at,
@@ -352,5 +353,7 @@ class QueryService:
             ],
             "started_jobs": dict(policy.started_jobs),
             "promises": promises,
-            **by_rules,
+            "rules": [
+                {"name": rule.name, "source": rule.source} for rule in policy.admission.rules
+            ],
         }

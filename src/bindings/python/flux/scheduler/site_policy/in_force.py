@@ -6,13 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
+from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.host import ask_job_attributes
+from flux.scheduler.misspelled import misspelled
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
+from flux.scheduler.site_policy import own_rules
+from flux.scheduler.site_policy.own_rules import make_rule, read_rule
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import AdmissionRule
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import RunningJob
     from flux.scheduler.rule_host import RuleHost
@@ -29,9 +32,10 @@ class RulesInForce:
         errors (ErrorReporter): where faults are reported
         rules: classes of rules, in the order in which they are to be asked
         after (AdmissionRule): the rule behind which they are asked
+        own (dict): rules of the site's beside those of ``[rules]``, as ``FILE:CLASS`` by name
 
     Attributes:
-        rules (list): all rules, in force or not
+        rules (list): all rules, in force or not, those of the site's own last
         tables (PolicyTables): the reader
     """
 
@@ -41,22 +45,95 @@ class RulesInForce:
         errors: ErrorReporter,
         rules: Iterable[Callable[[RuleHost, ErrorReporter], TableRule]],
         after: AdmissionRule,
+        own: dict[str, str],
     ) -> None:
         self._host = host
         self._after = after
         self._errors = errors
-        self.rules = [rule(host, errors) for rule in rules]
+        self.rules: list[AdmissionRule] = [rule(host, errors) for rule in rules]
+        #: by name, the site's own
+        self._own: dict[str, AdmissionRule] = {}
+        self._own_by_argument = own
+        for name, text in own.items():
+            self._add(name, self._make("rule", name, text))
         self.tables = self._reader(errors)
+        self._own_table = self._own_reader(errors)
         #: rules whose new entries are not in force yet, and how often there were any: an answer that
         #: comes after the tables were read again is dropped
-        self._changing: list[TableRule] = []
+        self._changing: list[AdmissionRule] = []
         self._changes = 0
 
     def _reader(self, errors: ErrorReporter | Findings) -> PolicyTables:
         tables = PolicyTables(errors)
         for rule in self.rules:
-            tables.add(rule.table, rule.parse, rule.elsewhere)
+            if isinstance(rule, TableRule):
+                tables.add(rule.table, rule.parse, rule.elsewhere)
         return tables
+
+    def _own_reader(self, errors: ErrorReporter | Findings) -> PolicyTables:
+        owned = self._host.reads_files
+        table = PolicyTables(errors)
+        table.add(own_rules.TABLE, lambda key, value: read_rule(key, value, owned))
+        return table
+
+    # -- rules of the site's own -------------------------------------------------------------------
+
+    def _make(self, option: str, name: str, text: str) -> AdmissionRule:
+        """Make a rule of the site's own.
+
+        Raises:
+            ValueError: it cannot be made
+        """
+        rule = make_rule(option, name, text, self._host, self._errors, self._host.reads_files)
+        others = [one for one in self.rules if isinstance(one, TableRule)]
+        if isinstance(rule, TableRule):
+            if rule.table in (own_rules.TABLE, *(one.table for one in others)):
+                raise ValueError(
+                    f"{option}={text!r}: the table [{rule.table}] is read by another rule"
+                )
+            if rule.lists in ("now", *(one.lists for one in others if one.lists)):
+                raise ValueError(f"{option}={text!r}: lists={rule.lists!r} is another rule's")
+        for line in misspelled(type(rule)):
+            self._errors.log.error(line)
+        return rule
+
+    def _add(self, name: str, rule: AdmissionRule) -> None:
+        self.rules.append(rule)
+        self._own[name] = rule
+
+    def _take_own(self, config: dict[str, Any]) -> list[AdmissionRule]:
+        """Make the rules that ``[rules]`` has and that are not there; returns those that it does not have
+        any more, which are not among `rules` now. What cannot be made is reported."""
+        self._own_table.read(config)
+        wanted = {**self._own_table.entries(own_rules.TABLE), **self._own_by_argument}
+        gone = [name for name, rule in self._own.items() if wanted.get(name) != rule.source]
+        left = []
+        for name in gone:
+            rule = self._own.pop(name)
+            left.append(rule)
+            self.rules.remove(rule)
+            if isinstance(rule, TableRule):
+                self.tables.drop(rule.table)
+        for name, text in wanted.items():
+            if name in self._own:
+                continue
+            try:
+                rule = self._make(name, name, text)
+            except ValueError as exc:
+                self._errors.report(f"configuration: [rules.{name}] {exc}")
+                continue
+            self._add(name, rule)
+            if isinstance(rule, TableRule):
+                self.tables.add(rule.table, rule.parse, rule.elsewhere)
+        return left
+
+    def _is_configured(self, rule: AdmissionRule) -> bool:
+        """Whether a rule is to be asked: by its table, or since it is one of the site's without any."""
+        if isinstance(rule, TableRule):
+            return rule in self.rules and bool(self.tables.entries(rule.table))
+        return rule in self.rules
+
+    # -- the tables --------------------------------------------------------------------------------
 
     def rule(self, kind: type[Rule]) -> Rule:
         """The rule of a class, in force or not."""
@@ -65,29 +142,34 @@ class RulesInForce:
     def load(self, config: dict[str, Any]) -> None:
         """Read the tables when the scheduler starts, before it knows of any job."""
         self._host.queue_names.read(config)
-        changed = self.tables.read(config)
+        self._take_own(config)
+        self.tables.read(config)
         self._warn(config)
         for rule in self.rules:
-            if rule.table in changed:
-                self._errors.guard(f"[{rule.table}]", self._configure, rule)
+            if self._is_configured(rule):
+                self._errors.guard(f"rule {rule.name}", self._configure, rule)
 
     def reload(self, config: dict[str, Any]) -> None:
         """The configuration was loaded anew."""
         renamed = self._host.queue_names.read(config)
+        known = list(self.rules)
+        gone = self._take_own(config)
         changed = self.tables.read(config)
         self._warn(config)
+        for rule in gone:
+            self._errors.guard(f"rule {rule.name}", self._put_in_force, rule, [])
         self._changing = [
             rule
             for rule in self.rules
             if rule in self._changing
-            or rule.table in changed
-            or (renamed and self.tables.entries(rule.table))
+            or rule not in known
+            or (isinstance(rule, TableRule) and (rule.table in changed or renamed))
         ]
         if self._changing:
             self._errors.guard("tables of the configuration", self._change)
 
     def _warn(self, config: dict[str, Any]) -> None:
-        for text in self.tables.doubts(config):
+        for text in (*self._own_table.doubts(config), *self.tables.doubts(config)):
             self._errors.log.warning(text)
 
     def check(self, payload: Any, caller: Caller) -> Steps:
@@ -104,13 +186,14 @@ class RulesInForce:
         if not isinstance(config, dict):
             raise ValueError("config: expected an object")
         findings = Findings()
-        tables = self._reader(findings)
+        own, tables = self._own_reader(findings), self._reader(findings)
+        own.read(config)
         tables.read(config)
         yield
         return {
             "faults": findings.faults,
-            "doubts": list(tables.doubts(config)),
-            "changes": self.tables.changes_to(tables),
+            "doubts": [*own.doubts(config), *tables.doubts(config)],
+            "changes": {**self._own_table.changes_to(own), **self.tables.changes_to(tables)},
         }
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:
@@ -122,7 +205,7 @@ class RulesInForce:
         read(payload)
         answer: dict[str, Any] = {"now": self._host.now()}
         for rule in self.rules:
-            if rule.lists is not None:
+            if isinstance(rule, TableRule) and rule.lists is not None:
                 entries = answer[rule.lists] = Entries(caller, f"sched.limits.{rule.lists}")
                 for entry in rule.report(caller) if rule.entries else ():
                     if entry is not None:
@@ -157,31 +240,45 @@ class RulesInForce:
                     job.know(known[job.jobid])
             changing, self._changing = self._changing, []
             for rule in changing:
-                self._errors.guard(f"[{rule.table}]", self._put_in_force, rule, jobs)
+                self._errors.guard(f"rule {rule.name}", self._put_in_force, rule, jobs)
 
         proceed()
 
-    def _needs(self, rule: TableRule) -> tuple[str, ...]:
-        entries = self.tables.entries(rule.table)
-        return rule.needs(entries) if entries else ()
+    def _needs(self, rule: AdmissionRule) -> tuple[str, ...]:
+        """What has to be looked up of the jobs that run before a rule is told of them."""
+        if not self._is_configured(rule):
+            return ()
+        if isinstance(rule, TableRule):
+            return rule.needs(self.tables.entries(rule.table))
+        wanted = ("jobspec",) if rule.wants_attributes() else ()
+        return (*wanted, "eventlog") if rule.wants_eventlog() else wanted
 
-    def _put_in_force(self, rule: TableRule, jobs: list[RunningJob]) -> None:
+    def _put_in_force(self, rule: AdmissionRule, jobs: list[RunningJob]) -> None:
         self._host.readmit(rule)
         self._configure(rule)
-        if not self.tables.entries(rule.table):
+        if not self._is_configured(rule):
             self._host.tell_pending(rule)  # their signatures have no part of this rule any more
         else:
+            if not isinstance(rule, TableRule):
+                rule.pool_made()
+                if type(rule).enter_plan is not AdmissionRule.enter_plan:
+                    self._host.replan()
             for job in jobs:
                 self._errors.guard(f"{rule.name}: found_running", rule.found_running, job)
             self._host.tell_pending(rule)
-            rule.configured()
+            if isinstance(rule, TableRule):
+                rule.configured()
+            else:
+                rule.ready()
         self._host.look_again()  # what was refused may have been so on account of the rule
 
-    def _configure(self, rule: TableRule) -> None:
-        entries = rule.entries = self.tables.entries(rule.table)
-        rule.configure(entries)
+    def _configure(self, rule: AdmissionRule) -> None:
+        configured = self._is_configured(rule)
+        if isinstance(rule, TableRule):
+            rule.entries = self.tables.entries(rule.table) if configured else {}
+            rule.configure(rule.entries)
         admission = self._host.admission
-        if not entries:
+        if not configured:
             admission.remove(rule)
         elif rule not in admission.rules:
             ahead = self.rules[: self.rules.index(rule)]

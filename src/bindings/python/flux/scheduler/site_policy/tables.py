@@ -70,6 +70,11 @@ class PolicyTables:
             self._others[table] = elsewhere
         self._entries[table] = {}
 
+    def drop(self, table: str) -> None:
+        """Forget a table and its entries: it is not read any more."""
+        del self._parsers[table], self._entries[table]
+        self._others.pop(table, None)
+
     def entries(self, table: str) -> dict[str, Any]:
         """The entries of a table that are in force, by key."""
         return self._entries[table]

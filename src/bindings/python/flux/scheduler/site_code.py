@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Python code of a site that a scheduler runs beside its policy: functions for ranks, and rules."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, Callable
+
+
+def path_and_name(option: str, text: str, what: str = "FUNCTION") -> tuple[str, str]:
+    """The parts of ``FILE:NAME``.
+
+    Raises:
+        ValueError: it is not of this form
+    """
+    path, colon, name = text.rpartition(":")
+    if not colon or not path or not name.isidentifier():
+        raise ValueError(f"{option}={text!r} is invalid: expected FILE:{what}")
+    return path, name
+
+
+def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUNCTION") -> bytes:
+    """The text of the file in ``FILE:NAME``.
+
+    Args:
+        option (str): name of the argument or key, for errors
+        text (str): its value
+        check_owner (bool): whether the file has to be one that nobody but the instance owner and root
+            could have written (`flux.jobtap.owned_file`); not in a simulation, which runs as its user
+        what (str): what is named in the file, for errors
+
+    Raises:
+        ValueError: there is none, it cannot be read, or may not be run
+    """
+    # Not at the top: few schedulers run a file.
+    from flux.jobtap.owned_file import PermissionRefused, read_owned
+
+    path, _ = path_and_name(option, text, what)
+    try:
+        return read_owned(path) if check_owner else Path(path).read_bytes()
+    except PermissionRefused as exc:
+        raise ValueError(f"{option}={text!r}: {exc}") from None
+    except (OSError, ValueError) as exc:
+        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from None
+
+
+def name_in_file(
+    option: str, text: str, check_owner: bool = True, what: str = "FUNCTION"
+) -> Callable[..., Any]:
+    """The function or class that is named as ``FILE:NAME``; arguments as for `read_code`.
+
+    Raises:
+        ValueError: there is none, or the file cannot be read, may not be run or fails
+    """
+    path, name = path_and_name(option, text, what)
+    source = read_code(option, text, check_owner, what)
+    try:
+        spec = importlib.util.spec_from_loader(Path(path).stem, loader=None, origin=path)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        module.__file__ = path
+        exec(compile(source, path, "exec"), module.__dict__)
+    except Exception as exc:
+        raise ValueError(f"{option}={text!r}: {type(exc).__name__}: {exc}") from exc
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ValueError(f"{option}={text!r}: no {what.lower()} {name} in {path}")
+    return found  # type: ignore[no-any-return]
