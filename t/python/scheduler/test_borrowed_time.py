@@ -26,7 +26,7 @@ def config(**more):
 
 
 def borrowed(instance):
-    return instance.scheduler.site_rule(PreemptionRule).borrowed
+    return instance.scheduler._site_policy.rule(PreemptionRule).borrowed
 
 
 def lend(instance, nodes=2, duration=50000):

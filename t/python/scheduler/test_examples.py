@@ -13,6 +13,7 @@ EXAMPLES = DOC / "examples"
 PAGES = [
     *sorted((DOC / "guide").glob("scheduler*.rst")),
     DOC / "guide" / "admission.rst",
+    DOC / "guide" / "overriding.rst",
     DOC / "guide" / "shorter-waits.rst",
 ]
 
@@ -24,7 +25,8 @@ def load(name, *args, inventory=None):
 
 
 def test_every_example_is_in_the_guide_and_tested_here():
-    tests = [Path(__file__), Path(__file__).with_name("test_admission.py")]
+    names = ("test_examples.py", "test_admission.py", "test_policy_api.py")
+    tests = [Path(__file__).with_name(name) for name in names]
     here = "".join(path.read_text() for path in tests)
     guide = "".join(page.read_text() for page in PAGES)
     names = [path.stem for path in EXAMPLES.glob("*.py") if "flux.scheduler" in path.read_text()]

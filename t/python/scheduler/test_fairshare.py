@@ -206,7 +206,7 @@ def test_the_queue_is_sorted_again_only_if_the_order_has_changed(monkeypatch):
     rig.cancel(2)
     rig.cancel(3)
     rig.wait(120)
-    assert rig.sched.site_rule(type(rig.sched.admission.rules[1]))._timer is None
+    assert rig.sched._site_policy.rule(type(rig.sched.admission.rules[1]))._timer is None
 
 
 def test_an_order_of_the_schedulers_own_counts_instead():

@@ -100,7 +100,7 @@ def test_who_would_break_a_promise_waits(rig):
 def test_a_job_that_is_canceled_keeps_nothing_any_more(rig):
     rig.cancel(2)
     rig.settle()
-    assert rig.sched.current_plan().promises() == {}
+    assert rig.sched.planning.current().promises() == {}
     rig.alloc(3, whole(1, HOUR + 1))
     rig.settle()
     assert rig.started() == [1, 3]

@@ -188,7 +188,7 @@ def promises_agree(sched):
     assert all(one < next_one for one, next_one in zip(heap, heap[1:]))
     promised = list(sched.promises)
     assert promised == sorted(promised)
-    plan = sched.current_plan()
+    plan = sched.planning.current()
     assert {job.jobid for job in promised} == {key for key in plan.promises() if key >= 0}
     assert all(sched.pending(job.jobid) is job for job in promised)
     assert all(list(line) == sorted(line) for line in sched._backlog.lines.values())
@@ -226,7 +226,7 @@ def test_reorder_under_backfill(args, seed):
     rig.wait(30000)
     assert sorted(rig.started()) == sorted(set(range(1, 60)) - gone)
     assert not rig.logged(3), rig.logged(3)
-    assert len(sched.promises) == 0 and not sched.current_plan().promises()
+    assert len(sched.promises) == 0 and not sched.planning.current().promises()
 
 
 def test_reorder_changes_who_is_promised_the_next_start():

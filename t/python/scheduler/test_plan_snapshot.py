@@ -35,7 +35,7 @@ def source():
 
 def snapshot_of(source, cost):
     plan = CopiedPlan(source, cost)
-    source.policy = SimpleNamespace(current_plan=lambda: plan)
+    source.policy = SimpleNamespace(planning=SimpleNamespace(current=lambda: plan))
     snapshot = PlanSnapshot(source)
     snapshot.plan()
     return snapshot, plan

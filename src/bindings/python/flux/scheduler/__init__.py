@@ -72,5 +72,6 @@ from flux.scheduler.base import Scheduler
 from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer  # noqa: F401  (named in the guide)
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.requests import AllocRequest
+from flux.scheduler.site_code import import_beside
 
-__all__ = ["AllocRequest", "PendingJob", "Scheduler"]
+__all__ = ["AllocRequest", "PendingJob", "Scheduler", "import_beside"]

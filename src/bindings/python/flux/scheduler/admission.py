@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import Timer
+    from flux.scheduler.planning import Planning
     from flux.scheduler.requests import PendingJob, RunningJob
 
 
@@ -85,6 +86,7 @@ class AdmissionHost(Protocol):
     """What a rule may use of its scheduler."""
 
     admission: AdmissionControl
+    planning: Planning
 
     @property
     def resources(self) -> ResourcePool: ...
@@ -99,8 +101,6 @@ class AdmissionHost(Protocol):
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> None: ...
-
-    def replan(self) -> None: ...
 
     def prioritize(self, jobs: list[Any]) -> None: ...
 

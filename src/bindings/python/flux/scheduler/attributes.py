@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ class SystemAttributes:
     def names_any(self, names: tuple[str, ...]) -> bool:
         """Whether any of these attributes is there.  O(names)."""
         return any(self._values.get(name) is not None for name in names)
+
+    def only(self, names: Iterable[str]) -> SystemAttributes:
+        """Those of some names: a copy, for who keeps them."""
+        return SystemAttributes(
+            {name: self._values[name] for name in names if name in self._values}
+        )
 
     def get(self, name: str, default: Any = None) -> Any:
         """The attribute of this name, of whatever type it is; `default` if there is none."""

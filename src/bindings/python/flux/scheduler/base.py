@@ -36,7 +36,6 @@ import errno
 import gc
 import json
 import random
-from collections.abc import Iterator
 from syslog import LOG_DEBUG
 from typing import Any, Callable
 
@@ -45,7 +44,7 @@ from flux.resource.pool.masks import quote
 from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import host, messages
-from flux.scheduler.checkpoint import Checkpoint
+from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.misspelled import misspelled, overridden
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
 from flux.scheduler.passes import Pace, Passes, Quiescence
@@ -148,7 +147,6 @@ class Scheduler(BrokerModule):
             self._limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
         self._clock = host.Clock(h)
         self._timers = host.Timers(h, self._clock, self._errors)
-        self._checkpoints: list[Checkpoint] = []
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
         self._some_order: Any = None  # that of a job, with which others are compared
@@ -159,6 +157,7 @@ class Scheduler(BrokerModule):
         self._requests.will_not_run = self._give_back
         keep = host.NullCommitter if self._host.takes_objects else host.Committer
         self._commits = keep(h, self.log, self.now, self._kvs_lost)
+        self._checkpoints = Checkpoints(h, self._commits, self.call_at, self.now, self._errors)
         self._passes = Passes(
             h,
             self._requests,
@@ -377,7 +376,7 @@ class Scheduler(BrokerModule):
         pool."""
         self.resources.update_expiration(jobid, expiration)
 
-    def parse_request(self, jobspec: Any) -> Any:
+    def _parse_request(self, jobspec: Any) -> Any:
         """The pool's request for a jobspec (RFC 14) of a job that may not be submitted.
 
         Raises:
@@ -400,7 +399,7 @@ class Scheduler(BrokerModule):
             jobspec (dict): what the job asks for
         """
         try:
-            self.resources.check_feasibility(self.parse_request(jobspec))
+            self.resources.check_feasibility(self._parse_request(jobspec))
         except (ValueError, OSError) as exc:
             if isinstance(exc, PoolBug):
                 self._errors.report("feasibility.check", exc.__cause__)
@@ -576,24 +575,29 @@ class Scheduler(BrokerModule):
 
     def finish(self) -> None:
         """Called at the end: stores what is to be there after a reload (`checkpoint`)."""
-        for checkpoint in self._checkpoints:
-            self._errors.guard(checkpoint.key, checkpoint.finish)
+        self._checkpoints.finish()
 
     def checkpoint(
-        self, key: str, interval: float, text: Callable[[], Iterator[str]]
+        self,
+        name: str,
+        dump: Callable[[], Any],
+        load: Callable[[Any], Any],
+        interval: float = 60.0,
     ) -> Checkpoint:
-        """A value in the KVS that is kept over a reload, and over a restart of the instance.
+        """Keep a value over a reload, and over a restart of the instance. To be called from
+        ``__init__``; its ``changed()`` is to be called when the value has changed.
 
         Args:
-            key (str): where it is stored; by convention under ``checkpoint.``
-            interval (float): at most how often it is written, in seconds
-            text: function giving the value as JSON text, in parts
+            name (str): the value is stored as ``checkpoint.sched-NAME`` in the KVS
+            dump: gives the value, of what JSON has
+            load: is called with it when the scheduler has its pool, before it hears of any job; not
+                if there is none. What it raises is logged, and nothing is loaded then
+            interval (float): at most how often the value is written, in seconds; what changed since is
+                lost if the scheduler dies
         """
-        made = Checkpoint(
-            self.handle, key, interval, text, self._commits, self.call_at, self.now, self._errors
+        return self._checkpoints.make(
+            f"checkpoint.sched-{name}", interval, lambda: iter([json.dumps(dump())]), load
         )
-        self._checkpoints.append(made)
-        return made
 
     def _start(self) -> None:
         handle = self.handle
@@ -640,6 +644,7 @@ class Scheduler(BrokerModule):
         pool.mark_down("all")
         self._update(first)
         self._pool_made()
+        self._checkpoints.load()
 
     def _pool_made(self) -> None:
         """There is a pool, and no job in it yet; for what the library keeps beside it. What is

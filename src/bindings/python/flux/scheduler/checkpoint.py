@@ -136,3 +136,49 @@ class Checkpoint:
         if self._timer is not None:
             self._timer.cancel()
             self._commits.put_now(self.key, "".join(self._text()))
+
+
+class Checkpoints:
+    """The checkpoints of a scheduler; arguments as for `Checkpoint`."""
+
+    def __init__(
+        self,
+        handle: Any,
+        commits: Committer,
+        call_at: Callable[[float, Callable[[], None]], Timer],
+        now: Callable[[], float],
+        errors: ErrorReporter,
+    ) -> None:
+        self._host = (commits, call_at, now, errors)
+        self._handle = handle
+        self._errors = errors
+        self._all: list[tuple[Checkpoint, Callable[[Any], Any] | None]] = []
+
+    def make(
+        self,
+        key: str,
+        interval: float,
+        text: Callable[[], Iterator[str]],
+        load: Callable[[Any], Any] | None = None,
+    ) -> Checkpoint:
+        """Return a checkpoint that is stored when the scheduler ends, too.
+
+        Args:
+            key, interval, text: as for `Checkpoint`
+            load: is called with the stored value when the scheduler has its pool; None: who made the
+                checkpoint reads it
+        """
+        made = Checkpoint(self._handle, key, interval, text, *self._host)
+        self._all.append((made, load))
+        return made
+
+    def load(self) -> None:
+        """There is a pool: read what was stored."""
+        for one, load in self._all:
+            if load is not None:
+                self._errors.guard(one.key, one.read, load)
+
+    def finish(self) -> None:
+        """The scheduler ends."""
+        for one, _ in self._all:
+            self._errors.guard(one.key, one.finish)

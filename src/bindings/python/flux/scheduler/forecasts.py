@@ -145,7 +145,7 @@ class Forecasts:
     def reasons(self) -> Iterator[None]:
         """As `PolicyScheduler.reasons`."""
         policy, depth = self._policy, self._policy.reason_depth
-        if not policy.pool_can("explain") or not self._annotator.wants_reasons():
+        if not policy.planning.pool_can("explain") or not self._annotator.wants_reasons():
             return
         for job in heapq.nsmallest(depth, policy.admission.deferred()):
             cause = policy.admission.why(job)

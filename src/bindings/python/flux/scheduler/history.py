@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rv1 import read_lite
+from flux.scheduler.attributes import SystemAttributes
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import RunningJob
+
+#: What is kept of most running jobs.
+NO_ATTRIBUTES = SystemAttributes({})
 
 #: Run times of a class that are remembered, and averaged. Two is what was measured best: users
 #: change what they run, and longer memories are slow to follow.
@@ -245,9 +249,11 @@ class StartedJob:
         end (float): when it has to end, seconds since the epoch; infinite: nobody knows
         predicted (float): how long it was expected to run when it started, in seconds; None: not
             known
+        attributes (SystemAttributes): those of its jobspec that `PolicyScheduler.keep_attributes`
+            names
     """
 
-    __slots__ = ("jobid", "userid", "size", "limit", "start", "end", "predicted")
+    __slots__ = ("jobid", "userid", "size", "limit", "start", "end", "predicted", "attributes")
 
     def __init__(
         self,
@@ -266,6 +272,17 @@ class StartedJob:
         self.start = start
         self.end = end
         self.predicted = predicted
+        self.attributes = NO_ATTRIBUTES
+
+    @property
+    def bank(self) -> str | None:
+        """The bank that it is charged to, if that is kept; else, or if it names none, None."""
+        return self.attributes.bank
+
+    @property
+    def queue(self) -> str | None:
+        """The queue that it was submitted to, likewise."""
+        return self.attributes.queue
 
     @classmethod
     def found(cls, job: RunningJob) -> StartedJob:

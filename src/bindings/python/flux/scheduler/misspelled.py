@@ -15,14 +15,19 @@ OVERRIDABLE = frozenset({
     "released", "ended", "rank", "candidate_rank", "latest_start", "why", "resource_update", "stats_get", "feasibility_check", "refuse",
     "alloc_success", "alloc_deny", "alloc_cancel", "alloc_annotate",
     "queue_depth", "schedule_when_empty", "hello_partial_ok", "pool_class", "pool_kwargs", "predict", "reason_depth",
-    "estimate_depth", "jobspec_bytes", "jobspec_values", "SCHED_DELAY_MAX", "SCHED_EWMA_ALPHA",
+    "estimate_depth", "keep_attributes", "jobspec_bytes", "jobspec_values", "SCHED_DELAY_MAX", "SCHED_EWMA_ALPHA",
 })  # fmt: skip
+
+
+#: Stands for the value of what the library's methods assign to ``self``.
+ATTRIBUTE = object()
 
 
 def overridden(kind: type) -> Iterator[str]:
     """Yield a line for each public name of the library's that a policy defines and is not to be defined by it.
 
-    Names are looked for in the class, and among what its methods assign to ``self`` where the library has a method or a property.
+    Names are looked for in the class, and among what its methods assign to ``self`` where the library has a method, a property or what
+    it assigns to ``self`` itself.
 
     Args:
         kind (type): the class of a policy
@@ -33,6 +38,10 @@ def overridden(kind: type) -> Iterator[str]:
         if base not in theirs and base is not object:
             for name, value in vars(base).items():
                 known.setdefault(name, (base, value))
+            for value in vars(base).values():
+                if isinstance(value, types.FunctionType):
+                    for name in _assigned(value):
+                        known.setdefault(name, (base, ATTRIBUTE))
     for base in theirs:
         found = dict.fromkeys(vars(base))
         for one in vars(base).values():
@@ -42,9 +51,13 @@ def overridden(kind: type) -> Iterator[str]:
             if name.startswith("_") or name in OVERRIDABLE or name not in known:
                 continue
             where, value = known[name]
-            if name in vars(base) or isinstance(value, (types.FunctionType, property)):
+            if (
+                name in vars(base)
+                or value is ATTRIBUTE
+                or isinstance(value, (types.FunctionType, property))
+            ):
                 yield (
-                    f"{base.__name__}.{name} takes the place of {where.__name__}.{name}, which the library calls:"
+                    f"{base.__name__}.{name} takes the place of {where.__name__}.{name}, which the library uses:"
                     " give it another name (what a policy may define: doc/guide/overriding)"
                 )
 

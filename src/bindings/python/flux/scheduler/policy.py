@@ -37,6 +37,7 @@ from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
+from flux.scheduler.planning import Planning
 from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
@@ -51,7 +52,7 @@ from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
 from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.holdings import Holdings
-from flux.scheduler.site_policy.in_force import Rule, RulesInForce
+from flux.scheduler.site_policy.in_force import RulesInForce
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.queue_names import QueueNames
 from flux.scheduler.wait_limits import WaitLimits
@@ -115,6 +116,7 @@ class PolicyScheduler(Scheduler):
         facts (RequestFacts): what the pool says about requests
         forecasts (Forecasts): what users are told
         holdings (Holdings): what running jobs hold, on ranks that have left as well
+        planning (Planning): the plan through which jobs start
         queue_order (QueueOrder): who waits for whom
         queue_names (QueueNames): which queues a name covers
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
@@ -132,6 +134,10 @@ class PolicyScheduler(Scheduler):
 
     #: How many pending jobs, from the head of the queue, are told when they start.
     estimate_depth = 4096
+
+    #: The system attributes (RFC 14) that are kept of running jobs, such as ``("bank", "queue")``; see
+    #: `StartedJob.attributes`. A pending job has all of them.
+    keep_attributes: tuple[str, ...] = ()
 
     #: Whether it is time, or was, to read what an earlier scheduler has stored.
     _reads_state = False
@@ -152,13 +158,13 @@ class PolicyScheduler(Scheduler):
         self._run_times = RunTimeService(
             h, lambda: self._history, self._ended, self.call_at, self.now, self._errors
         )
-        self._run_times.checkpoint = self.checkpoint(
+        self._run_times.checkpoint = self._checkpoints.make(
             HISTORY_KEY, SAVE_INTERVAL_S, self._run_times.text
         )
         self.facts = RequestFacts(lambda: self.resources)
         self.holdings = Holdings(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
-        self._plan: Plan | None = None
+        self.planning = Planning(self, self.stop)
         self._config = InstanceConfig(h)
         self.admission = AdmissionControl(self._requests, self._errors.report)
         wanted = self._host.wants_forecast
@@ -173,7 +179,7 @@ class PolicyScheduler(Scheduler):
         self._queries = QueryService(
             QuerySource(
                 self,
-                parse=self.parse_request,
+                parse=self._parse_request,
                 events=lambda: self._passes.events,
                 estimate_of=self._annotator.estimate_of,
                 config=self._config,
@@ -183,7 +189,13 @@ class PolicyScheduler(Scheduler):
         )
         self.queue_names = QueueNames()
         self._rule_host = host = RuleHost(
-            self, self._requests, self._passes, self._commits, self._config
+            self,
+            self._requests,
+            self._passes,
+            self._commits,
+            self._config,
+            self._checkpoints,
+            reads_files=not self._host.takes_objects,
         )
         self._reservations = ReservationRule(host, parse, self._commits, self._errors)
         self.add_rule(self._reservations)
@@ -291,60 +303,7 @@ class PolicyScheduler(Scheduler):
             self.predictions.compare(job.predicted, job.limit, run)
         self.ended(job, run, result)
 
-    @property
-    def reads_files(self) -> bool:
-        """Whether files of the site say how things are now; not in a simulation, whose time is
-        another."""
-        return not self._host.takes_objects
-
-    # -- the pool, and the plan --------------------------------------------------------------------
-
-    def pool_can(self, operation: str) -> bool:
-        """Whether the pool has an operation that the guide does not ask of every pool.
-
-        Args:
-            operation (str): name of a method, as ``"plan"``; that one is missing is logged once
-        """
-        if self.resources.can(operation):
-            return True
-        if operation not in self._warned:
-            self._warned.add(operation)
-            name = type(self.resources).__name__
-            self.log.warning(f"pool class {name} has no {operation}(): going on without it")
-        return False
-
-    def current_plan(self) -> Plan | None:
-        """The plan through which jobs are started: with what admission rules keep from them, and
-        with the promises made. None if the pool cannot plan.
-
-        It may be changed only by the policy and by admission rules; others copy it.
-        """
-        if self._plan is None and self.pool_can("plan"):
-            self._plan = self.resources.plan()
-            self.admission.tell(AdmissionRule.enter_plan, self._plan)
-        return self._plan
-
-    def require_plan(self) -> Plan | None:
-        """The plan, for a policy that can do nothing without one.
-
-        Returns:
-            the `Plan`, or None: the pool has none, which is logged, and the scheduler is ending
-        """
-        plan = self.current_plan()
-        if plan is None:
-            self.log.critical(
-                f"{self.name} needs a pool that can plan(), which {type(self.resources).__name__} "
-                "cannot: it ends here"
-            )
-            self.stop()
-        return plan
-
-    def replan(self) -> None:
-        """The plan, with all promises in it, is void: ranks were lost, or what an admission rule
-        keeps from jobs cannot be kept beside the promises. The next pass makes a new one."""
-        self._plan = None
-        self.admission.tell(AdmissionRule.plan_void)
-        self.decision.plan_void()
+    # -- resources ---------------------------------------------------------------------------------
 
     def _update(self, update: dict[str, Any]) -> None:
         if self.running and update.get("shrink"):
@@ -356,7 +315,7 @@ class PolicyScheduler(Scheduler):
     def _ranks_changed(self, lost: bool) -> None:
         self.facts.clear()
         if lost:
-            self.replan()
+            self.planning.renew()
         self.admission.tell(AdmissionRule.ranks_changed, lost)
         self.decision.ranks_changed(lost)
 
@@ -401,12 +360,8 @@ class PolicyScheduler(Scheduler):
         self.admission.defer(job, why)
         self._passes.forecast()  # there may be nothing left to make a pass for
 
-    def site_rule(self, kind: type[Rule]) -> Rule:
-        """The rule of a class of `flux.scheduler.site_policy`, in force or not."""
-        return self._site_policy.rule(kind)
-
-    def parse_request(self, jobspec: Any) -> Any:
-        request = super().parse_request(jobspec)
+    def _parse_request(self, jobspec: Any) -> Any:
+        request = super()._parse_request(jobspec)
         return self.admission.as_queued(request, jobspec)
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
@@ -436,16 +391,17 @@ class PolicyScheduler(Scheduler):
             self.holdings.found_departed(jobid, lost.R)
         rules = self.admission.rules
         names: tuple[str, ...] = ()
-        if any(rule.wants_attributes() for rule in rules):
+        if self.keep_attributes or any(rule.wants_attributes() for rule in rules):
             names += ("jobspec",)
         if any(rule.wants_eventlog() for rule in rules):
             names += ("eventlog",)
         if names:
             by_id = {job.jobid: job for job in jobs}
-            for jobid, found in job_attributes(self.handle, sorted(by_id), names, self.log):
-                by_id[jobid].know(found)
+            for jobid, known in job_attributes(self.handle, sorted(by_id), names, self.log):
+                by_id[jobid].know(known)
         for job in jobs:
-            self.running[job.jobid] = StartedJob.found(job)
+            self.running[job.jobid] = found = StartedJob.found(job)
+            found.attributes = job.attributes.only(self.keep_attributes)
             self.admission.tell(AdmissionRule.found_running, job)
             job.drop_pool()
         self.admission.tell(AdmissionRule.ready)
@@ -492,7 +448,7 @@ class PolicyScheduler(Scheduler):
             alloc: ResourcePool = (plan or self.resources).alloc(job.jobid, job.resource_request)
             return alloc
         admission.check(job)
-        return admission.allocate(job, plan or self.current_plan(), self.resources)
+        return admission.allocate(job, plan or self.planning.current(), self.resources)
 
     def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:
         """Answer a job's request with `alloc`.
@@ -513,7 +469,7 @@ class PolicyScheduler(Scheduler):
             end = admission.latest_end(job, end)
             admission.tell(AdmissionRule.started, job, alloc)
             annotations.update(admission.annotations(job))
-        self.running[job.jobid] = StartedJob(
+        self.running[job.jobid] = started = StartedJob(
             job.jobid,
             job.userid,
             job.size,
@@ -522,6 +478,8 @@ class PolicyScheduler(Scheduler):
             end or inf,
             self._prediction(job),
         )
+        if self.keep_attributes:
+            started.attributes = job.attributes.only(self.keep_attributes)
         alloc.set_starttime(now)
         alloc.set_expiration(end)
         summary = alloc.dumps()
@@ -812,17 +770,21 @@ class PolicyScheduler(Scheduler):
     )
 
     _handle_preempt = _answered_by(
-        "sched.preempt", lambda self: self.site_rule(PreemptionRule).answers.preempt, guests=True
+        "sched.preempt",
+        lambda self: self._site_policy.rule(PreemptionRule).answers.preempt,
+        guests=True,
     )
     _handle_preemptions = _answered_by(
-        "sched.preemptions", lambda self: self.site_rule(PreemptionRule).answers.list, guests=True
+        "sched.preemptions",
+        lambda self: self._site_policy.rule(PreemptionRule).answers.list,
+        guests=True,
     )
     _handle_limits = _answered_by(
         "sched.limits", lambda self: self._site_policy.in_use, guests=True
     )
 
     _handle_shares = _answered_by(
-        "sched.shares", lambda self: self.site_rule(FairShareRule).shares, guests=True
+        "sched.shares", lambda self: self._site_policy.rule(FairShareRule).shares, guests=True
     )
 
     _handle_check_config = _answered_by("sched.check-config", lambda self: self._site_policy.check)

@@ -351,6 +351,21 @@ class PendingJob:
         return userid
 
     @property
+    def attributes(self) -> SystemAttributes:
+        """The system attributes of its jobspec. Costs parsing that, which a long queue keeps as text."""
+        return SystemAttributes.of_job(self)
+
+    @property
+    def bank(self) -> str | None:
+        """The bank that it is charged to; None: it names none. Costs as `attributes`."""
+        return self.attributes.bank
+
+    @property
+    def queue(self) -> str | None:
+        """The queue that it was submitted to; None: it names none. Costs as `attributes`."""
+        return self.attributes.queue
+
+    @property
     def size(self) -> int:
         """The cores it asks for at least; 0 if that is not known."""
         size = self._size

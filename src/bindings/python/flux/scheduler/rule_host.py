@@ -14,6 +14,7 @@ from flux.scheduler.requests import RunningJob
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import AdmissionControl, JobDeferred
+    from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.decision import Decision
     from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.host import Committer, InstanceConfig
@@ -43,11 +44,16 @@ class RuleHost:
         passes (Passes): when it decides
         commits (Committer): what it stores
         config (InstanceConfig): the configuration of the instance
+        checkpoints (Checkpoints): what is kept over a reload
+        reads_files (bool): whether files of the site say how things are now; not in a simulation, whose
+            time is another
 
     Attributes:
-        admission, facts, holdings, queue_order, running: those of the scheduler
-        now, call_at, pending, current_plan, pool_can, replan, readmit, look_again, prioritize,
-            allocate, start, refuse, give_up, start_schedule, checkpoint: its methods
+        admission, facts, holdings, planning, queue_order, running: those of the scheduler
+        now, call_at, pending, readmit, look_again, prioritize,
+            allocate, start, refuse, give_up, start_schedule: its methods
+        checkpoint: makes a checkpoint (`Checkpoints.make`)
+        reads_files (bool): as given
         handle, log: its own
         configuration: gives the configuration of the instance, as it was loaded last
         queue_names (QueueNames): which queues a name covers
@@ -60,6 +66,8 @@ class RuleHost:
         passes: Passes,
         commits: Committer,
         config: InstanceConfig,
+        checkpoints: Checkpoints,
+        reads_files: bool,
     ) -> None:
         self._scheduler = scheduler
         self._requests, self._queue = requests, requests.queue
@@ -73,12 +81,12 @@ class RuleHost:
         self.running = scheduler.running
         self.now, self.call_at = scheduler.now, scheduler.call_at
         self.pending, self.prioritize = scheduler.pending, scheduler.prioritize
-        self.current_plan, self.pool_can = scheduler.current_plan, scheduler.pool_can
-        self.replan, self.readmit = scheduler.replan, scheduler.readmit
+        self.planning, self.readmit = scheduler.planning, scheduler.readmit
         self.look_again, self.start_schedule = scheduler.look_again, scheduler.start_schedule
         self.allocate, self.start = scheduler.allocate, scheduler.start
         self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
-        self.checkpoint = scheduler.checkpoint
+        self.checkpoint = checkpoints.make
+        self.reads_files = reads_files
         #: whether a rule says in which order jobs of equal priority are
         self.orders_by_share = False
 
@@ -96,12 +104,6 @@ class RuleHost:
     def forecasts(self) -> Forecasts:
         """What users are told."""
         return self._scheduler.forecasts
-
-    @property
-    def reads_files(self) -> bool:
-        """Whether files of the site say how things are now; not in a simulation, whose time is
-        another."""
-        return self._scheduler.reads_files
 
     @property
     def events_seen(self) -> int:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+import types
 from pathlib import Path
 from typing import Any, Callable
 
@@ -67,3 +69,25 @@ def name_in_file(
     if not callable(found):
         raise ValueError(f"{option}={text!r}: no {what.lower()} {name} in {path}")
     return found  # type: ignore[no-any-return]
+
+
+def import_beside(file: str, name: str) -> types.ModuleType:
+    """Import a Python file that lies beside another: the directory of a broker module is not among
+    those that ``import`` looks in.
+
+    Args:
+        file (str): the file that imports, its ``__file__``
+        name (str): of the other, without ``.py``
+
+    Raises:
+        ImportError: there is none
+        Exception: what the file raises
+    """
+    path = Path(file).resolve().with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"{name}@{path.parent}", path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise ImportError(f"{path}: no such file, which {file} imports", name=name)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module

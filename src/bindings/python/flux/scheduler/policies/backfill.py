@@ -108,7 +108,7 @@ class Backfill(PolicyScheduler):
             if value not in ("kept", "none"):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
             self.guarantee = value
-        self.ranks = JobRanks(self, self._errors)
+        self.ranks = JobRanks(self, self._errors, check_owner=not self._host.takes_objects)
         for name in ("rank", "candidates", "predict"):
             for value in self.take_argument(name):
                 self.ranks.take(name, value)
@@ -118,7 +118,7 @@ class Backfill(PolicyScheduler):
         backlog.family_of = self.admission.family_of
         backlog.rooms = RoomIndex(lambda: self.resources.impl)
         if self.promises_all:
-            self.decision = BackfillByLatestStart(self, backlog)
+            self.decision = BackfillByLatestStart(self, backlog, self._checkpoints)
         elif self.ranks.is_used or self.ranks.has_candidates:
             self.decision = BackfillByRank(self, backlog)
         else:

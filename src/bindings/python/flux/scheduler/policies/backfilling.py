@@ -44,7 +44,7 @@ class Backfilling(Decision):
 
     def begin_pass(self) -> bool:
         """Take the plan; return whether there is one."""
-        plan = self.policy.require_plan()
+        plan = self.policy.planning.require()
         if plan is not None:
             self.plan = self.promises.plan = plan
         return plan is not None

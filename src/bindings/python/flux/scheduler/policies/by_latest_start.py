@@ -45,6 +45,7 @@ from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+    from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.host import Timer
     from flux.scheduler.policies.backfill import Backfill
     from flux.scheduler.queue import Backlog
@@ -79,9 +80,15 @@ WAIT_FOR_KNOWN_S = 5.0
 
 
 class BackfillByLatestStart(BackfillByRank):
-    """Promises every job a latest start when it comes, and starts jobs in the order of ranks."""
+    """Promises every job a latest start when it comes, and starts jobs in the order of ranks.
 
-    def __init__(self, policy: Backfill, backlog: Backlog) -> None:
+    Args:
+        policy (Backfill): whose jobs they are
+        backlog (Backlog): its queue
+        checkpoints (Checkpoints): keeps latest starts over a reload
+    """
+
+    def __init__(self, policy: Backfill, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
         #: why all promises are to be made again in a new plan, if they cannot be kept; None: they
@@ -100,7 +107,7 @@ class BackfillByLatestStart(BackfillByRank):
         self._timer: Timer | None = None
         #: whom a job goes ahead of that starts now
         self._ahead_of: PendingJob | None = None
-        self._store = policy.checkpoint(KEY, SAVE_INTERVAL_S, self.text)
+        self._store = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._stored_changes = 0
         #: job ids with the latest starts they had before the scheduler was loaded, until they come
         self._known: dict[int, float] = {}
@@ -550,7 +557,7 @@ class BackfillByLatestStart(BackfillByRank):
             self._came[job.jobid] = job
 
     def forget(self, job: PendingJob) -> None:
-        plan = self.policy.current_plan()
+        plan = self.policy.planning.current()
         if plan is not None:
             plan.cancel(job.jobid)
         self.latest.drop(job)
@@ -578,14 +585,14 @@ class BackfillByLatestStart(BackfillByRank):
         super().ranks_changed(lost)
         # The plan would count all promises again in one turn; in a new one they are a few in each.
         # Where they are bound to ranks it need not, and another binding may not be found.
-        plan = self.policy.current_plan()
+        plan = self.policy.planning.current()
         if not lost and plan is not None and plan.is_counted:
-            self.policy.replan()
+            self.policy.planning.renew()
 
     def extended(self) -> None:
         # Which promises can be kept is seen when they are made again, a few in each turn.
         self._void = "extended"
-        self.policy.replan()
+        self.policy.planning.renew()
 
     def heads(self) -> list[PendingJob]:
         return self._heads

@@ -82,7 +82,7 @@ class BackfillByRank(Backfilling):
 
     def must_begin_anew(self) -> bool:
         """Whether the plan has become void since this pass began."""
-        if self.policy.current_plan() is self.plan:
+        if self.policy.planning.current() is self.plan:
             return False
         self.again = True
         return True

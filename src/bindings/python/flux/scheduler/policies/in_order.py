@@ -99,7 +99,7 @@ class BackfillInOrder(Backfilling):
     def use_current_plan(self) -> None:
         """Go on with another plan if the one of this pass has become void, since a job that started
         or was given up has broken promises."""
-        plan = self.policy.current_plan()
+        plan = self.policy.planning.current()
         if plan is not self.plan:
             assert plan is not None, "the pool could plan when this pass began"
             self.plan = self.promises.plan = plan

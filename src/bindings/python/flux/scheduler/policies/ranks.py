@@ -68,6 +68,7 @@ class JobRanks:
     Args:
         policy (Backfill): the scheduler
         errors (ErrorReporter): where failures of a site's functions are reported, once each
+        check_owner (bool): see `flux.scheduler.site_code.read_code`
 
     Attributes:
         is_used (bool): whether jobs are asked in an order of ranks
@@ -75,12 +76,13 @@ class JobRanks:
         predicts (bool): whether run times are predicted
     """
 
-    def __init__(self, policy: Backfill, errors: ErrorReporter) -> None:
+    def __init__(self, policy: Backfill, errors: ErrorReporter, check_owner: bool) -> None:
         # Not at the top: the policy's module imports this one.
         from flux.scheduler.policies.backfill import Backfill
 
         self._policy = policy
         self._errors = errors
+        self._check_owner = check_owner
         self._formulas = {"rank": RANKS["fcfs"], "candidates": RANKS["fcfs"]}
         self._functions: dict[str, Callable[..., Any]] = {}  # of a site, by argument
         self._warned: set[str] = set()
@@ -112,7 +114,7 @@ class JobRanks:
                 raise ValueError(
                     f"{option}={value!r} is invalid: expected {', '.join(names)} or FILE:FUNCTION"
                 )
-            function = name_in_file(option, value, self._policy.reads_files)
+            function = name_in_file(option, value, self._check_owner)
             self._functions[option] = function
         if option == "predict":
             self._policy.predict = value

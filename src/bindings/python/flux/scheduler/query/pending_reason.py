@@ -59,7 +59,7 @@ class PendingReason:
         request = job.resource_request
         facts: dict[str, Any] = {}
         never = None
-        if policy.pool_can("explain"):
+        if policy.planning.pool_can("explain"):
             facts = policy.facts.explain(request)
         try:
             policy.resources.check_feasibility(request)

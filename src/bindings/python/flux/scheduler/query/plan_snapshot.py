@@ -50,7 +50,7 @@ class PlanSnapshot:
             most = min(most, AGE_PER_COST * self._took)
         if self._plan is None or not 0 <= now - self.made < most:
             began = source.stopwatch()
-            plan = source.policy.current_plan()
+            plan = source.policy.planning.current()
             self._plan = None if plan is None else plan.copy()
             self._took = source.stopwatch() - began
             self._seen = seen

@@ -9,12 +9,12 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import AdmissionControl
     from flux.scheduler.decision import Decision
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.order import QueueOrder
+    from flux.scheduler.planning import Planning
     from flux.scheduler.request_facts import RequestFacts
     from flux.scheduler.requests import PendingJob
 
@@ -29,6 +29,7 @@ class QueriedPolicy(Protocol):
     admission: AdmissionControl
     decision: Decision
     facts: RequestFacts
+    planning: Planning
     queue_order: QueueOrder
     started_jobs: dict[str, int]
     loaded_at: float
@@ -43,10 +44,6 @@ class QueriedPolicy(Protocol):
     def by_queue(self) -> bool: ...
 
     def now(self) -> float: ...
-
-    def pool_can(self, operation: str) -> bool: ...
-
-    def current_plan(self) -> Plan | None: ...
 
     def pending(self, jobid: int) -> PendingJob | None: ...
 

@@ -127,7 +127,7 @@ class ReservationManager:
         entry.window = reservation.window_at(self._host.now())
         self.active.pin(entry)
         if not self.future.enter(entry):
-            self._host.replan()
+            self._host.planning.renew()
         if self._open and not self.tick():
             self._wake()  # what was promised or estimated may be so no longer
         return entry
@@ -183,7 +183,7 @@ class ReservationManager:
         self.active.dismiss(entry)
         self.refill()  # others may have waited for what it gives back
         # A promise from the end of its window on would come due when nothing else happens.
-        self._host.replan()
+        self._host.planning.renew()
         self._wake()
         return entry
 
@@ -208,7 +208,7 @@ class ReservationManager:
         """A job has started. Where it is one inside a window which it outlives, that may break
         promises of what the window gives back: these are void."""
         if self.active.outlives_window(jobid) and self.future.breaks_a_promise():
-            self._host.replan()
+            self._host.planning.renew()
 
     def extended(self, jobid: int, expiration: float) -> None:
         """A running job has a new end.
@@ -274,7 +274,7 @@ class ReservationManager:
         # promised of these is void, and has to be before anyone is refused because of it.
         short = changed and not self.future.mend()
         if short or (surprise and self.future.breaks_a_promise()):
-            self._host.replan()
+            self._host.planning.renew()
         if changed:
             self._wake()
         return changed
@@ -299,7 +299,7 @@ class ReservationManager:
         if entry.window is None:
             log.info(f"reservation {entry.name} is over")
         elif not self.future.enter(entry):
-            self._host.replan()
+            self._host.planning.renew()
 
     # -- resources ---------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class ReservationManager:
             if entry.active:
                 surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
         if not self.future.mend() or (surprise and self.future.breaks_a_promise()):
-            self._host.replan()
+            self._host.planning.renew()
 
     def _wake(self) -> None:
         self._changed()

@@ -144,7 +144,7 @@ class ReservationService:
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
         scheduler, manager = self._host, self._manager
-        if not scheduler.pool_can("plan"):
+        if not scheduler.planning.pool_can("plan"):
             raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
         if len(manager.entries) >= MAX_RESERVATIONS:
             raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")

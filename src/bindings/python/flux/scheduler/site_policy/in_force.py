@@ -262,7 +262,7 @@ class RulesInForce:
             if not isinstance(rule, TableRule):
                 rule.pool_made()
                 if type(rule).enter_plan is not AdmissionRule.enter_plan:
-                    self._host.replan()
+                    self._host.planning.renew()
             for job in jobs:
                 self._errors.guard(f"{rule.name}: found_running", rule.found_running, job)
             self._host.tell_pending(rule)

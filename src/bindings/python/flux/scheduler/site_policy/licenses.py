@@ -171,7 +171,7 @@ class LicenseRule(TableRule):
         if self.host.decision.promises_in_order:
             self._planned = {name: one.usable for name, one in entries.items() if one.plan}
         # The plan is made anew, with the tokens that there are now.
-        self.host.replan()
+        self.host.planning.renew()
         for timer in self._timers:
             timer.cancel()
         self._timers = []
@@ -276,7 +276,7 @@ class LicenseRule(TableRule):
     def _has_time(self, job: PendingJob) -> bool:
         """Whether it is known when there are licences for a job, so that it may be promised that
         time."""
-        plan = self.host.current_plan()
+        plan = self.host.planning.current()
         request = job.resource_request
         tokens = getattr(request, "tokens", None)
         if plan is None or plan.tokens is None or not tokens:
@@ -294,7 +294,7 @@ class LicenseRule(TableRule):
         for name, count in tokens.items():
             if self._free(name) < count:
                 return self._sentence(name, count)
-        plan = self.host.current_plan()
+        plan = self.host.planning.current()
         if plan is not None and plan.tokens is not None:
             now = self.host.now()
             if not plan.tokens.fits(tokens, now, now + length_of(request), now, job.jobid):

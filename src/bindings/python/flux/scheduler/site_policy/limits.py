@@ -236,7 +236,7 @@ class LimitRule(TableRule):
         if head is not None and head is not job and head < job:
             kept = self._least_of(head)
         if use.certain:
-            plan = self.host.current_plan()
+            plan = self.host.planning.current()
             end = self.host.now() + (getattr(job.resource_request, "duration", 0.0) or inf)
             for jobid, other in list(use.certain.items()):
                 if plan is None or not plan.has(jobid):

@@ -170,7 +170,7 @@ class PlacementRule(TableRule):
         if names is not None and not groups:
             raise ValueError("groups={}: expected at least one")
         level = Level(groups, prefix)
-        if groups and self.host.pool_can("ranks_matching"):
+        if groups and self.host.planning.pool_can("ranks_matching"):
             self._find(level)
         return level
 
@@ -217,10 +217,10 @@ class PlacementRule(TableRule):
                 job.resource_request = _anywhere(job.resource_request)
         self._jobs.clear()
         self._engage()
-        if self.host.pool_can("pack_by"):
+        if self.host.planning.pool_can("pack_by"):
             self._make_groups()
             # What was promised was for groups as they were.
-            self.host.replan()
+            self.host.planning.renew()
 
     def _make_groups(self) -> bool:
         """Find the groups of all levels; whether any has changed."""

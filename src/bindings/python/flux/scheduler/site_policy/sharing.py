@@ -171,7 +171,7 @@ class SharingRule(TableRule):
         #: whether ranks are claimed at all
         self._claiming = any(rule.mode in CLAIMING for rule in entries.values())
         # The plan is made anew, with the claims that there are now.
-        self.host.replan()
+        self.host.planning.renew()
 
     def configured(self) -> None:
         self.ready()
@@ -403,7 +403,7 @@ class SharingRule(TableRule):
                 job = self.host.pending(jobid)
                 if job is not None and getattr(job.resource_request, "claimant", None) is not None:
                     job.resource_request = job.resource_request.with_claimant(claimant)
-            self.host.replan()
+            self.host.planning.renew()
         self._ask_again()
 
     def _ask_again(self) -> None:

@@ -321,14 +321,14 @@ class BorrowedTime:
         return True
 
     def _drop_rest(self, borrower: Borrower) -> None:
-        plan = self._host.current_plan()
+        plan = self._host.planning.current()
         if borrower.rest is not None and plan is not None:
             plan.cancel(borrower.rest[0])
         borrower.rest = None
 
     def lift_rest(self, borrower: Borrower) -> Callable[[], None]:
         """Take out of the plan for a moment what is kept for a borrower; returns what puts it back."""
-        plan, rest = self._host.current_plan(), borrower.rest
+        plan, rest = self._host.planning.current(), borrower.rest
         if rest is None or plan is None:
             return lambda: None
         there = plan
@@ -388,7 +388,7 @@ class BorrowedTime:
         borrower.timer = None
         if self.borrowers.get(borrower.victim.jobid) is not borrower or not borrower.stored:
             return
-        plan = self._host.current_plan()
+        plan = self._host.planning.current()
         if plan is None or not self._may_end(borrower, plan):
             self.give_back(borrower, "others have made room")
         elif borrower.state == RUNS:
@@ -588,7 +588,7 @@ class BorrowedTime:
     def review(self) -> None:
         """See what has become of the promises since. Asked before anything else is promised. Costs a
         look-up for each borrower."""
-        plan = self._host.current_plan()
+        plan = self._host.planning.current()
         if plan is None:
             return
         for taker, gone in self._gone.items():

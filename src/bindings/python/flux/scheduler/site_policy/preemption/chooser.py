@@ -146,7 +146,7 @@ class Chooser:
         if standing.in_reservation:
             return nothing("it waits for its reservation")
         host = self._host
-        if not host.pool_can("plan"):
+        if not host.planning.pool_can("plan"):
             return nothing("the pool of this scheduler cannot plan")
         if host.admission.is_deferred(job.jobid):
             cause = host.admission.why(job)
@@ -176,7 +176,7 @@ class Chooser:
         classes: dict[str, PreemptionClass],
     ) -> Choice:
         host, now = self._host, self._host.now()
-        plan = host.current_plan()
+        plan = host.planning.current()
         assert plan is not None, "the pool can plan"
         grace = max(one.grace for one in classes.values())
         start = plan.promises().get(job.jobid, (None, inf))[0]

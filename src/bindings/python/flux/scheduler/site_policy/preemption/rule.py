@@ -323,7 +323,7 @@ class PreemptionRule(TableRule):
         if not self.borrowed:
             return False
         self.borrowed.review()
-        plan = self.host.current_plan()
+        plan = self.host.planning.current()
         return plan is not None and self.borrowed.stays(job, plan)
 
     def ranks_changed(self, lost: bool) -> None:
@@ -608,7 +608,7 @@ class PreemptionRule(TableRule):
     def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
         """Whether no promise is broken that would be kept otherwise, if the victims do not end: the
         decision is tried and taken back."""
-        plan, pool = self.host.current_plan(), self.host.resources
+        plan, pool = self.host.planning.current(), self.host.resources
         if plan is None or not self.host.decision.looks_past_heads:
             return True
         promised = plan.promises().get(job.jobid)
@@ -638,7 +638,7 @@ class PreemptionRule(TableRule):
                 else:
                     plan.reserve(job.jobid, job.resource_request, promised[0])
             except InsufficientResources:
-                self.host.replan()
+                self.host.planning.renew()
         return kept
 
     def _is_promised(self, preemption: Preemption) -> bool:
@@ -649,7 +649,7 @@ class PreemptionRule(TableRule):
     def _breaks_a_promise(self, preemption: Preemption, prepare: Callable[[], None]) -> bool:
         """Whether a promise that can be kept now cannot be if something is prepared and what is free
         of a preemption's ranks is kept. What was prepared is not taken back."""
-        plan, pool = self.host.current_plan(), self.host.resources
+        plan, pool = self.host.planning.current(), self.host.resources
         if plan is None or not self.host.decision.looks_past_heads:
             return False
         held: list[int | None] = []
@@ -815,7 +815,7 @@ class PreemptionRule(TableRule):
         Returns:
             False: the job would not fit even if all ended
         """
-        plan = self.host.current_plan()
+        plan = self.host.planning.current()
         if plan is None:
             return True
         kept = preemption.placeholders
@@ -909,9 +909,9 @@ class PreemptionRule(TableRule):
         self.counts.served(preemption)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
         # Where it started later than the plan was told, it ends later, too.
-        plan = self.host.current_plan() if self.host.decision.looks_past_heads else None
+        plan = self.host.planning.current() if self.host.decision.looks_past_heads else None
         if plan is not None and plan.breaks_a_promise():
-            self.host.replan()
+            self.host.planning.renew()
 
     def _give_up(self, preemption: Preemption, why: str, cause: str) -> None:
         """The job does not start on what was kept for it."""
@@ -1049,7 +1049,7 @@ class PreemptionRule(TableRule):
         host = self.host
         self._out_of_turn = True
         try:
-            alloc = host.allocate(job, host.current_plan())
+            alloc = host.allocate(job, host.planning.current())
         except InfeasibleRequest as exc:
             host.refuse(job, exc)
         except JobDeferred as why:

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Of jobs of equal priority, those of the bank go first that has started fewest jobs, ever."""
+
+from flux.scheduler.policies import Backfill
+
+
+class FewestFirst(Backfill):
+    def __init__(self, h, *args):
+        super().__init__(h, *args)
+        self.started = {}
+        self.stored = self.checkpoint("banks", lambda: self.started, self.started.update)
+
+    def order(self, job):
+        return (-job.priority, self.started.get(job.bank, 0))
+
+    def start(self, job, alloc, **annotations):
+        self.started[job.bank] = self.started.get(job.bank, 0) + 1
+        self.stored.changed()
+        super().start(job, alloc, **annotations)
+
+
+def mod_main(h, *args):
+    FewestFirst(h, *args).run()

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What doc/guide/overriding says that a policy may call, beside what other files test."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from flux.scheduler import import_beside
+from flux.scheduler.misspelled import OVERRIDABLE
+from flux.scheduler.policies import Backfill
+from flux.scheduler.testing import FakeInstance
+
+DOC = Path(__file__).resolve().parents[3] / "doc"
+
+
+def in_bank(instance, bank, **keys):
+    return instance.submit(bank=bank, queue="batch", **keys)
+
+
+def test_every_name_that_it_may_call_is_there():
+    page = (DOC / "guide" / "overriding.rst").read_text(encoding="utf-8")
+    calls = page[page.index("What it may call") :]
+    names = re.findall(r"^   \* - (.*)$", calls, re.M)
+    instance = FakeInstance()
+    policy = instance.load(Backfill)
+    job = instance.submit(nodes=1)
+    job = instance.submit(nodes=1)
+    instance.run_until_idle()
+    pending = policy.pending(job.id)
+    found = 0
+    for text in " ".join(names).split("``")[1::2]:
+        first = text.partition("(")[0]
+        where = pending if first.startswith("job.") else policy
+        for part in first.removeprefix("self.").removeprefix("job.").split("."):
+            assert hasattr(where, part), text
+            where = getattr(where, part)
+        found += 1
+    assert found >= 40
+    public = {
+        name
+        for base in Backfill.__mro__
+        if base.__module__.startswith("flux.scheduler")
+        for name in vars(base)
+        if not name.startswith("_")
+    }
+    # What is neither called nor defined by an author, in all.
+    assert len([name for name in public - OVERRIDABLE if f"``{name}" not in page]) <= 20
+
+
+def test_jobs_have_their_banks_and_queues_also_when_they_run_and_after_a_reload():
+    class Mine(Backfill):
+        keep_attributes = ("bank", "queue")
+
+    instance = FakeInstance(nodes=1)
+    policy = instance.load(Mine)
+    first, second = (in_bank(instance, bank, nodes=1, duration=50) for bank in ("a", "b"))
+    instance.run_until_idle()
+    pending = policy.pending(second.id)
+    assert (pending.bank, pending.queue) == ("b", "batch")
+    assert pending.attributes.get("bank") == "b"
+    for _ in range(2):
+        running = policy.running[first.id]
+        assert (running.bank, running.queue) == ("a", "batch")
+        instance.unload()
+        policy = instance.load(Mine)
+        instance.run_until_idle()
+
+
+def test_a_running_job_keeps_no_attributes_that_nobody_wants():
+    instance = FakeInstance(nodes=1)
+    policy = instance.load(Backfill)
+    job = in_bank(instance, "a", nodes=1)
+    instance.run_until_idle()
+    assert policy.running[job.id].bank is None
+
+
+def test_state_of_a_policy_is_kept_over_a_reload():
+    banks = str(DOC / "examples" / "banks.py")
+    instance = FakeInstance(nodes=1)
+    instance.load(banks)
+    for bank in ("a", "a", "b"):
+        job = in_bank(instance, bank, nodes=1, duration=10)
+        instance.advance(20)
+        assert job.state == "inactive", bank
+    instance.unload()
+    policy = instance.load(banks)
+    assert policy.started == {"a": 2, "b": 1}
+    blocker = in_bank(instance, "c", nodes=1, duration=10)
+    instance.run_until_idle()
+    often, seldom = in_bank(instance, "a", nodes=1), in_bank(instance, "b", nodes=1)
+    instance.advance(15)
+    assert [job.state for job in (blocker, often, seldom)] == ["inactive", "pending", "running"]
+    assert json.loads(instance.kvs.values["checkpoint.sched-banks"])["a"] == 2
+
+
+@pytest.mark.parametrize("stored", ["5", "[]" * 2, '{"a": 1}'])
+def test_state_that_cannot_be_loaded_costs_itself(stored):
+    class Mine(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.loaded = None
+            self.checkpoint("mine", lambda: self.loaded, self.load)
+
+        def load(self, value):
+            self.loaded = value["b"]
+
+    instance = FakeInstance(nodes=1, check_errors=False)
+    instance.kvs.values["checkpoint.sched-mine"] = stored
+    policy = instance.load(Mine)
+    job = instance.submit(nodes=1)
+    instance.run_until_idle()
+    assert job.state == "running" and policy.loaded is None
+    assert len([line for line in instance.errors if "checkpoint.sched-mine" in line]) == 1
+
+
+def test_a_policy_may_import_a_file_beside_it(tmp_path):
+    (tmp_path / "helper.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass Level:\n    value: int = 7\n"
+    )
+    (tmp_path / "mine.py").write_text(
+        "from flux.scheduler import import_beside\nfrom flux.scheduler.policies import Fifo\n"
+        "helper = import_beside(__file__, 'helper')\n"
+        "class Mine(Fifo):\n    level = helper.Level().value\n"
+    )
+    assert FakeInstance().load(str(tmp_path / "mine.py")).level == 7
+    with pytest.raises(ImportError, match="absent.py: no such file"):
+        import_beside(str(tmp_path / "mine.py"), "absent")
