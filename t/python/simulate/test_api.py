@@ -1,5 +1,9 @@
 """What notebooks use: flux.simulate."""
 
+import concurrent.futures
+import datetime
+import heapq
+import json
 import math
 import os
 import re
@@ -10,7 +14,10 @@ import types
 import pytest
 from command_runner import TOP, first_scheduler, flux, rows
 
+from flux.resource import InsufficientResources
+from flux.scheduler import Scheduler
 from flux.simulate import OptionError, Runs, Trace, simulate, study
+from flux.simulate.workload.text import digest
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +89,74 @@ def test_seeds_and_sweeps():
     assert (first["nodes"], last["nodes"], last["seed"]) == ("128", "256", 2)
 
 
+class Missing:
+    """As pandas.NA: what it is compared with makes it neither true nor false."""
+
+    def __ne__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+def test_a_table_in_memory():
+    day = datetime.datetime(2024, 1, 1)
+    hour = datetime.timedelta(hours=1)
+    rows = [
+        {"submit": day, "run": hour, "limit": 2 * hour, "nodes": 4.0, "user": "a, b"},
+        {"submit": day + hour, "run": hour, "limit": math.nan, "nodes": 2.0, "user": None},
+        {"submit": day + hour, "run": hour, "limit": Missing(), "nodes": 2.0},
+    ]
+    frame = types.SimpleNamespace(to_dict=lambda how: rows if how == "records" else None)
+    for table in (rows, frame):
+        trace = Trace(table, nodes=4)
+        assert [
+            (job.submit, job.run, job.limit, job.size, job.user) for job in trace.workload().jobs
+        ] == [(0, 3600, 7200, 4, "a, b"), (3600, 3600, 0, 2, None), (3600, 3600, 0, 2, None)]
+    assert simulate(rows, "sched-fifo")[0].figures["started"] == 3
+    (path,) = trace.files
+    assert os.path.exists(path)
+    del trace
+    assert not os.path.exists(path), "it is there for as long as its trace"
+
+
+class ByNumber(Scheduler):
+    """A policy that a notebook defines: first come, first served."""
+
+    def schedule(self):
+        while self._queue:
+            job = self._queue[0]
+            try:
+                alloc = self.resources.alloc(job.jobid, job.resource_request)
+            except InsufficientResources:
+                return
+            job.request.success(alloc)
+            heapq.heappop(self._queue)
+
+
+class Raises(ByNumber):
+    def schedule(self):
+        raise ValueError("no way")
+
+
+def test_a_class_is_a_policy(tmp_path):
+    trace = Trace("sample", jobs=60)
+    mine, fifo, bad = simulate(
+        trace, [ByNumber, "sched-fifo", Raises], output=str(tmp_path / "out")
+    )
+    assert mine.policy == "ByNumber" and mine.figures == fifo.figures
+    assert "ValueError: no way" in bad.failed and "test_api.py" in bad.failed
+    made_of = json.loads((tmp_path / "out" / "ByNumber" / "provenance.json").read_text())
+    assert made_of["scheduler"]["sha256"] == digest(__file__)
+
+
+def test_from_another_thread():
+    """Only the main one is told of signals."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        runs = pool.submit(simulate, Trace("sample", jobs=20), "sched-fifo").result()
+    assert runs[0].figures["started"] == 20
+
+
 def test_a_policy_that_fails_is_in_the_runs(tmp_path):
     (tmp_path / "waits.py").write_text(first_scheduler("return"))
     found = simulate(Trace("sample", jobs=20), ["sched-fifo", str(tmp_path / "waits.py")])
@@ -108,6 +183,10 @@ def test_files_and_a_report(runs, tmp_path):
         (lambda: Trace("sample", nodes=[1, 1]), "nodes: expected values, each of them once"),
         (lambda: Trace("sample", format="bogus").workload(), "format 'bogus'"),
         (lambda: simulate("sample", "no-such"), "no-such: module not found"),
+        (lambda: Trace(3), "a trace of type int: expected a file, a DataFrame, or a list of dicts"),
+        (lambda: simulate("sample", int), "int: expected a class derived from flux.scheduler"),
+        (lambda: simulate("sample", ByNumber, engine="instance"), "a whole instance loads files"),
+        (lambda: simulate("sample", ByNumber, parallel="flux"), "cannot be sent to another node"),
         (lambda: simulate("sample", engine="fast"), "engine 'fast'"),
         (lambda: simulate("sample", engine="lean", jobtap=["x.py"]), "need a whole instance"),
         (lambda: simulate("sample", engine="instance", grain="event-end"), "grain needs the lean"),

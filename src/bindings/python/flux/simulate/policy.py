@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """What a call names: policies, a module and its arguments with lists of values taken apart, and jobtap plugins."""
 
+import hashlib
 import itertools
 import json
+import linecache
 import os
 import shlex
+import types
 
 from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.text import digest
 from flux_engine import paths
 from flux_engine.modules import modpath
 
@@ -17,12 +21,14 @@ class Policy:
     Attributes:
         name (str): module and arguments, for titles
         slug (str): the same as a directory's name
-        path (str): the module's file
+        path (str): the module's file, or what a notebook calls the cell of a class
         args (list of str): its arguments
+        entry (type or None): the class, if it is none of a module's
     """
 
-    def __init__(self, module, path, args):
+    def __init__(self, module, path, args, entry=None):
         self.path = path
+        self.entry = entry
         self.args = list(args)
         self.name = " ".join([module, *self.args])
         text = self.name.replace("=", "-")
@@ -31,18 +37,44 @@ class Policy:
     def __repr__(self):
         return f"Policy({self.name!r})"
 
+    def digest(self):
+        """SHA-256 of the module's file, or of a notebook's cell, in hexadecimal."""
+        if os.path.isfile(self.path):
+            return digest(self.path)
+        return hashlib.sha256("".join(linecache.getlines(self.path)).encode()).hexdigest()
+
+
+def of_class(entry):
+    """The policy that a class of this program is.
+
+    Raises:
+        OptionError: it is no scheduler
+    """
+    from flux.scheduler import Scheduler
+
+    if not issubclass(entry, Scheduler):
+        raise OptionError(
+            f"{entry.__name__}: expected a class derived from flux.scheduler.Scheduler"
+        )
+    functions = (one for one in vars(entry).values() if isinstance(one, types.FunctionType))
+    path = next((one.__code__.co_filename for one in functions), "")
+    return Policy(entry.__name__, path, [], entry)
+
 
 def parse(texts):
     """The policies that ``--scheduler`` values stand for.
 
     A value is a module's name or file and its arguments; ``name=a,b,c`` stands for three policies. A
-    backslash keeps a comma.
+    backslash keeps a comma. A class of this program is one, too.
 
     Raises:
         OptionError: a module is not there, or two policies are the same
     """
     found = []
     for text in texts:
+        if isinstance(text, type):
+            found.append(of_class(text))
+            continue
         words = shlex.split(text.replace("\\,", "\0"))
         if not words:
             raise OptionError("--scheduler: expected the name or file of a module")

@@ -2,6 +2,7 @@
 """Running the policies of a call: each in a process of its own, side by side."""
 
 import collections
+import contextlib
 import json
 import math
 import multiprocessing
@@ -10,6 +11,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 import traceback
 
@@ -76,6 +78,7 @@ def make_engine(workload, policy, settings, outcome):
             "config": {"queues": workload.queues, **settings.config},
             "running": workload.running,
             "down": workload.down,
+            "entry": policy.entry,
         }
     engine = Engine(
         workload.machine,
@@ -264,7 +267,7 @@ def write(outcome, summary, policy, settings, directory):
 
 def provenance_of(settings, policy):
     """What a result was made of: whoever has the same gets the same."""
-    scheduler = {"path": policy.path, "args": policy.args, "sha256": digest(policy.path)}
+    scheduler = {"path": policy.path, "args": policy.args, "sha256": policy.digest()}
     named = {path: digest(path) for arg in policy.args for path in [_file_of(arg)] if path}
     if named:
         scheduler["files"] = named
@@ -441,6 +444,25 @@ class Progress:
         self.stream.flush()
 
 
+@contextlib.contextmanager
+def ending(interrupt):
+    """Have SIGINT call ``interrupt(signum, frame)``, and SIGTERM end this process. Outside of the main thread, where nobody is told of
+    signals, all stays as it is."""
+
+    def terminate(signum, frame):
+        raise SystemExit(128 + signum)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGINT, interrupt), signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former[0])
+        signal.signal(signal.SIGTERM, former[1])
+
+
 def run_all(tasks, at_once=None, progress=None):
     """Run `tasks` side by side.
 
@@ -474,14 +496,10 @@ def run_all(tasks, at_once=None, progress=None):
                 except ProcessLookupError:
                     pass
 
-    def terminate(signum, frame):
-        raise SystemExit(128 + signum)
-
-    former = signal.signal(signal.SIGINT, interrupt)
-    former_term = signal.signal(signal.SIGTERM, terminate)
     sys.stdout.flush()
     sys.stderr.flush()
-    try:
+    with contextlib.ExitStack() as left, ending(interrupt):
+        left.callback(_end, running)
         while running or (waiting and not interrupted):
             while waiting and len(running) < at_once and not interrupted:
                 index = waiting.pop()
@@ -511,11 +529,12 @@ def run_all(tasks, at_once=None, progress=None):
                 results[index] = value
                 if kind == "done" and progress is not None:
                     progress.finished(tasks[index], value)
-    finally:
-        signal.signal(signal.SIGINT, former)
-        signal.signal(signal.SIGTERM, former_term)
-        for pipe, (_, child) in running.items():
-            child.terminate()
-            child.join()
-            pipe.close()
     return results, bool(interrupted)
+
+
+def _end(running):
+    """End the processes that still run."""
+    for pipe, (_, child) in running.items():
+        child.terminate()
+        child.join()
+        pipe.close()

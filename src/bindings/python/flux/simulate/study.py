@@ -367,8 +367,9 @@ def simulate(
     """Run policies on a trace, each in a process of its own.
 
     Args:
-        trace (Trace or str): the jobs, or a file of them
-        schedulers (str or list of str): a module's name or file and its arguments, each; ``NAME=a,b`` is two policies
+        trace (Trace, str or table): the jobs, or a file or DataFrame of them
+        schedulers (str, type, or list of them): a module's name or file and its arguments, each, where ``NAME=a,b`` is two policies; or a
+            class of this program, derived from `flux.scheduler.Scheduler`
         seeds (int): so many workloads of each: of the model, or the trace with submissions shaken
         engine (str): ``lean`` (the default) or ``instance``, a whole embedded instance
         grain (str): ``batch``: a pass for all events of an instant; ``event-end``, ``event-submit``: one for each
@@ -390,7 +391,7 @@ def simulate(
         KeyboardInterrupt: it was interrupted
     """
     trace = trace if isinstance(trace, Trace) else Trace(trace)
-    policies = policy.parse([schedulers] if isinstance(schedulers, str) else list(schedulers))
+    policies = policy.parse([schedulers] if isinstance(schedulers, (str, type)) else schedulers)
     steps = None
     if script is not None:
         from flux.simulate.script import Script
@@ -399,6 +400,9 @@ def simulate(
     settings = settings_of(
         engine, grain, forecast, steps, jobtap, failures=failures, config=trace.config
     )
+    classes = [one.name for one in policies if one.entry is not None]
+    if classes and settings.engine == "instance":
+        raise OptionError(f"{classes[0]}: a whole instance loads files: write the class into one")
     files = [*trace.files, script, *(plugin_of(text)[0] for text in jobtap)]
 
     def describe(case):

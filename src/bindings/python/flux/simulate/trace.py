@@ -109,7 +109,8 @@ class Trace:
     """Jobs, and the machine they run on.
 
     Args:
-        files (str): traces, which are one workload together; ``"sample"`` is the one that comes along
+        files (str, pandas.DataFrame or list of dict): traces, which are one workload together; ``"sample"`` is the one that comes along. A
+            table has the columns of a file (doc/guide/comparing.rst, *Columns of a table*)
         model (str): jobs from a model instead: ``lublin[:PARAMETER=VALUE,...]``
         format (str): of the files: ``auto``, ``swf``, ``sacct``, ``flux``, ``accounting``, ``batsim``, ``csv``
         R (dict or str): the machine as a resource set (RFC 20), or its file
@@ -157,10 +158,7 @@ class Trace:
     ):
         if bool(files) == bool(model):
             raise OptionError("give files of a trace, or a model")
-        self.files = [
-            sample_path() if path == SAMPLE and not os.path.exists(path) else os.fspath(path)
-            for path in files
-        ]
+        self.files = [self._file(one) for one in files]
         self.config = read_config(config) if isinstance(config, str) else config or {}
         self._config_name = config if isinstance(config, str) else "of the configuration"
         self.R = R
@@ -192,6 +190,13 @@ class Trace:
             "status": tuple(status),
             **{key: value for key, value in swept.items() if key not in self._swept},
         }
+
+    def _file(self, one):
+        if not isinstance(one, (str, os.PathLike)):
+            from flux.simulate.workload.table import file_of
+
+            return file_of(one, self)
+        return sample_path() if one == SAMPLE and not os.path.exists(one) else os.fspath(one)
 
     def _machine(self):
         from flux_engine.resource import sources

@@ -97,9 +97,9 @@ def tune(
     """Look for the candidate that is best for a trace, and judge it on jobs that did not choose it.
 
     Args:
-        trace (Trace or str): the jobs, or a file of them; with one value for each option
-        candidates (list of str): modules and their arguments; ``NAME=a,b`` is two
-        against (str): what they are compared with
+        trace (Trace, str or table): the jobs, or a file or DataFrame of them; with one value for each option
+        candidates (list of str or type): modules and their arguments, where ``NAME=a,b`` is two; classes, as for `simulate`
+        against (str or type): what they are compared with
         figure (str): what is to be small, a name of `FIGURES`
         splits (int): into how many the trace is cut
         versions (int): how often each split that judges is run, with submissions shaken

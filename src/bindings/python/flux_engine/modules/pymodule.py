@@ -48,8 +48,12 @@ class ModuleTask(Task):
         self.running = False
         (kernel.module_handle or Flux)(self)
 
+    def load(self):
+        """The entry point: ``mod_main`` or a BrokerModule class."""
+        return _load_entry(self.path)
+
     def _main(self):
-        entry = _load_entry(self.path)
+        entry = self.load()
         handle = self.handle
         if self.kernel.module_handle is None:
             from _flux.module import module_handle

@@ -8,12 +8,13 @@ import os
 import pickle
 import selectors
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 
+from flux.simulate import run
 from flux.simulate.live import flux_command
+from flux.simulate.workload.record import OptionError
 
 #: Seconds between two looks at how far the jobs are.
 LOOK_EVERY = 0.25
@@ -27,9 +28,15 @@ def run_as_jobs(tasks, progress=None):
     The working directory, or that of the results, has to be on a file system that all nodes share.
 
     Raises:
+        OptionError: a policy is a class
         ValueError: the instance takes no jobs
         OSError: that directory cannot be written to
     """
+    for task in tasks:
+        if task.policy.entry is not None:
+            raise OptionError(
+                f"{task.policy.name}: a class cannot be sent to another node: write it into a file, and name that"
+            )
     places = [os.path.dirname(task.directory) for task in tasks if task.directory]
     base = os.path.abspath(os.path.commonpath(places)) if places else os.getcwd()
     os.makedirs(base, exist_ok=True)
@@ -90,21 +97,15 @@ class _Runs:
                     submit.stdin.write(b"interrupt\n")
                     submit.stdin.flush()
 
-            def terminate(signum, frame):
-                raise SystemExit(128 + signum)
-
-            former = signal.signal(signal.SIGINT, interrupt)
-            former_term = signal.signal(signal.SIGTERM, terminate)
             try:
-                self._follow(submit.stdout)
+                with run.ending(interrupt):
+                    self._follow(submit.stdout)
             finally:
                 # It cancels what still runs, and ends.
                 with contextlib.suppress(OSError):
                     submit.stdin.close()
                 code = submit.wait()
                 submit.stdout.close()
-                signal.signal(signal.SIGINT, former)
-                signal.signal(signal.SIGTERM, former_term)
             errors.seek(0)
             said = errors.read().strip().splitlines() or [f"exit code {code}"]
         if self.left and not self.interrupted:

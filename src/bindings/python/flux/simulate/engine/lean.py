@@ -55,6 +55,7 @@ class LeanEngine:
         actions (list): (seconds, ``function(engine)``) to be done at a time, in order
         running (list): (Job, R, start, end in seconds since the epoch) of jobs that run already
         down (str): idset of ranks that are not to be used
+        entry (type): the scheduler's class, where no file is to be executed; `path` is then the file that it is from
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class LeanEngine:
         log_level=4,
         running=(),
         down="",
+        entry=None,
     ):
         if grain not in GRAINS:
             raise ValueError(f"grain {grain!r}: expected one of {', '.join(GRAINS)}")
@@ -80,6 +82,7 @@ class LeanEngine:
         self.machine = machine
         self.jobs = jobs
         self.path = path
+        self.entry = entry
         self.args = list(args)
         self.name = name or os.path.basename(path).removesuffix(".py")
         self.epoch = epoch
@@ -168,7 +171,9 @@ class LeanEngine:
         from flux.scheduler.testing.watchdog import Watchdog
 
         while True:
-            self.task = Scheduler(self.kernel, self.name, self.path, self.args, self.forecast)
+            self.task = Scheduler(
+                self.kernel, self.name, self.path, self.args, self.forecast, self.entry
+            )
             with contextlib.ExitStack() as stack:
                 if self.is_watched:
                     watchdog = Watchdog(self._place_of_scheduler, self._stuck, self.path)
@@ -181,7 +186,7 @@ class LeanEngine:
                 if self._next_event() is not None and not self.interrupted:
                     self.ended_at = self.now
                 return
-            self.path, self.args = self._reload
+            self.path, self.args, self.entry = self._reload
             self._reload = None
 
     def _unload(self):
@@ -196,7 +201,8 @@ class LeanEngine:
 
     def reload(self, path=None, args=None):
         """End the scheduler and load it again, or another one."""
-        self._reload = (path or self.path, self.args if args is None else list(args))
+        args = self.args if args is None else list(args)
+        self._reload = (path or self.path, args, None if path else self.entry)
         self.task.reactor_stop(0)
 
     def at(self, seconds, function):

@@ -179,13 +179,18 @@ class Scheduler(ModuleTask):
         kernel (Loop): the kernel
         name, path, args: as for `ModuleTask`
         forecast (bool): whether the scheduler is to estimate and explain
+        entry (type): the scheduler's class, where no file is to be executed
     """
 
-    def __init__(self, kernel, name, path, args, forecast=False):
+    def __init__(self, kernel, name, path, args, forecast=False, entry=None):
         kernel.module_handle = ForecastHandle if forecast else DirectHandle
         super().__init__(kernel, name, path, args)
+        self.entry = entry
         kernel.task = self
         kernel.add_service(name, self)
+
+    def load(self):
+        return self.entry or super().load()
 
     def run(self):
         """Execute the module's file; returns when its reactor ends."""

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""A table of jobs in memory, a DataFrame or a list of dicts, as a file that a reader of traces can read."""
+
+import csv
+import datetime
+import os
+import shutil
+import tempfile
+import weakref
+
+from flux.simulate.workload.record import OptionError
+
+
+def file_of(data, owner):
+    """Write a table as CSV; the file is there for as long as `owner` is.
+
+    Args:
+        data (pandas.DataFrame or list of dict): columns as in a file; what is not there may be None, NaN or NaT
+        owner (object): who reads it
+
+    Raises:
+        OptionError: it is neither
+    """
+    rows = data.to_dict("records") if hasattr(data, "to_dict") else data
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise OptionError(
+            f"a trace of type {type(data).__name__}: expected a file, a DataFrame, or a list of dicts"
+        )
+    directory = tempfile.mkdtemp(prefix="flux-simulate-")
+    weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
+    path = os.path.join(directory, "table.csv")
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(dict.fromkeys(key for row in rows for key in row)))
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({key: _text(value) for key, value in row.items()})
+    return path
+
+
+def _text(value):
+    try:
+        if value is None or value != value:
+            return ""
+    except TypeError:
+        return ""  # pandas.NA is neither
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    return value
