@@ -100,8 +100,17 @@ def test_what_is_not_dated_is_no_release(copy):
     news = copy / "NEWS.md"
     news.write_text(f"# News\n\n## {VERSION} (not released)\n")
     assert "NEWS.md" in run(sys.executable, copy / METADATA, "--final").stdout
-    news.write_text(f"# News\n\n## {VERSION} (2026-11-22)\n")
-    assert "NEWS.md" not in run(sys.executable, copy / METADATA, "--final").stdout
+    day = re.search(r"^date-released: (.*)$", (copy / "CITATION.cff").read_text(), re.M).group(1)
+    news.write_text(f"# News\n\n## {VERSION} ({day})\n")
+    said = run(sys.executable, copy / METADATA, "--final").stdout
+    assert "NEWS.md: not" not in said
+    log = copy / "debian" / "changelog"
+    log.write_text(log.read_text().replace("UNRELEASED", "unstable", 1))
+    assert (
+        run(sys.executable, copy / METADATA, "--final").stdout == f"version {VERSION} everywhere\n"
+    )
+    news.write_text(f"# News\n\n## {VERSION} (1999-12-31)\n")
+    assert "date-released is not the date" in run(sys.executable, copy / METADATA, "--final").stdout
 
 
 @pytest.fixture
