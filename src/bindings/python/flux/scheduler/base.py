@@ -40,7 +40,6 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
-from flux.resource.pool.masks import quote
 from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import host, messages
@@ -54,8 +53,9 @@ from flux.scheduler.pools import (
     apply_update,
     make_pool,
 )
-from flux.scheduler.queue import PendingQueue
+from flux.scheduler.queue import ComparableOrder, PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJob
+from flux.scheduler.responder import Responder
 
 #: Collections of the middle generation between two full ones. A full one walks every pending job,
 #: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.
@@ -142,18 +142,20 @@ class Scheduler(BrokerModule):
         self._errors = host.ErrorReporter(self.log)
         self._host = host.HostCapabilities(h)
         # What comes as objects was read before it came.
-        self._limits = None
+        limits = None
         if not self._host.takes_objects:
-            self._limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
+            limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
+        self._responder = Responder(h, self._errors, limits)
         self._clock = host.Clock(h)
         self._timers = host.Timers(h, self._clock, self._errors)
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
-        self._some_order: Any = None  # that of a job, with which others are compared
         self._requests = Requests(
-            self._backlog, self._checked_order if ordered else None, self._success_failed
+            self._backlog, ComparableOrder(self.order) if ordered else None, self._success_failed
         )
-        self._requests.order_failed = self._order_failed
+        self._requests.order_failed = lambda job, error: self._errors.report(
+            f"{job.name} keeps its place in the queue: {error}"
+        )
         self._requests.will_not_run = self._give_back
         keep = host.NullCommitter if self._host.takes_objects else host.Committer
         self._commits = keep(h, self.log, self.now, self._kvs_lost)
@@ -235,30 +237,6 @@ class Scheduler(BrokerModule):
             a number, or anything that compares with what this returns for other jobs
         """
         return -job.priority
-
-    def _checked_order(self, job: PendingJob) -> Any:
-        """What `order` says of a job, if that can be sorted among the others.
-
-        Raises:
-            TypeError: it cannot
-        """
-        order = self.order(job)
-        try:
-            if self._some_order is None:
-                self._some_order = order
-            comparable = order == order and (
-                order < self._some_order or self._some_order < order or order == self._some_order
-            )
-        except TypeError:
-            comparable = False
-        if comparable:
-            return order
-        if self._some_order is order:
-            self._some_order = None
-        raise TypeError(f"order() returned {quote(order)}, which cannot be sorted among others")
-
-    def _order_failed(self, job: PendingJob, error: Exception) -> None:
-        self._errors.report(f"{job.name} keeps its place in the queue: {error}")
 
     def reorder(self) -> None:
         """Sort the queue again, asking for the `order` of every job. Costs a sort of the queue. No
@@ -735,7 +713,7 @@ class Scheduler(BrokerModule):
     @request_handler("sched.alloc", prefix=False)
     def _handle_alloc(self, msg: Any) -> None:
         try:
-            jobid, payload = messages.read_alloc(msg, self._limits)
+            jobid, payload = messages.read_alloc(msg, self._responder.limits)
         except Exception as exc:  # nobody can be answered without an id
             self._errors.report(f"alloc: malformed request: {exc}")
             return
@@ -826,11 +804,10 @@ class Scheduler(BrokerModule):
         if final:
             self._lost_at_hello.pop(jobid, None)
         if self.log.level >= LOG_DEBUG:
-            self._errors.guard("free", self._log_free, jobid, R, final)
-
-    def _log_free(self, jobid: int, R: Any, final: bool) -> None:
-        what = ResourcePool(R).dumps() if isinstance(R, dict) else R.dumps()
-        self.log.debug(f"free: {host.name_of(jobid)}: {what}{' (final)' if final else ''}")
+            pool = ResourcePool(R) if isinstance(R, dict) else R
+            what = f"free: {host.name_of(jobid)}"
+            end = " (final)" if final else ""
+            self._errors.guard("free", lambda: self.log.debug(f"{what}: {pool.dumps()}{end}"))
 
     # -- requests with an answer -------------------------------------------------------------------
 
@@ -843,18 +820,18 @@ class Scheduler(BrokerModule):
             self.released()
             self._request_schedule()
 
-        self._serve(msg, serve)
+        self._responder.serve(msg, serve)
 
     @request_handler("feasibility.check", prefix=False)
     def _handle_feasibility(self, msg: Any) -> None:
         def serve() -> None:
-            self._check_size(msg)
+            self._responder.check_size(msg)
             payload = messages.object_of(msg)
             if "jobspec" not in payload:
                 raise ValueError("jobspec: missing")
             self.feasibility_check(msg, payload["jobspec"])
 
-        self._serve(msg, serve)
+        self._responder.serve(msg, serve)
 
     @request_handler("sched.resource-status", prefix=False)
     def _handle_resource_status(self, msg: Any) -> None:
@@ -867,7 +844,7 @@ class Scheduler(BrokerModule):
             }
             self.handle.respond(msg, status)
 
-        self._serve(msg, serve)
+        self._responder.serve(msg, serve)
 
     @request_handler("sched.quiescent", prefix=False)
     def _handle_quiescent(self, msg: Any) -> None:
@@ -875,36 +852,4 @@ class Scheduler(BrokerModule):
 
     @request_handler("stats-get", allow_guest=True)
     def _handle_stats(self, msg: Any) -> None:
-        self._serve_if_sees_all(msg, lambda: self.handle.respond(msg, self.stats_get()))
-
-    def _serve_if_sees_all(self, msg: Any, serve: Callable[[], Any]) -> None:
-        """As `_serve`; whoever may not see all is refused, as flux-core does it."""
-        if messages.sees_all(msg):
-            self._serve(msg, serve)
-        else:
-            self._refuse(msg, "Request requires owner credentials", errno.EPERM)
-
-    def _check_size(self, msg: Any) -> None:
-        """Raise a ValueError if a message is larger than what is read of a jobspec."""
-        if self._limits is not None:
-            self._limits.check(msg)
-
-    def _serve(self, msg: Any, serve: Callable[[], Any]) -> None:
-        """Call `serve`; answer `msg` with an error if it raises."""
-        try:
-            serve()
-        except ValueError as exc:  # the caller's mistake
-            self._refuse(msg, str(exc))
-        except BlockingIOError as exc:  # more is asked at once than is answered
-            self._refuse(msg, str(exc.strerror), errno.EAGAIN)
-        except RecursionError:  # so is this
-            self._refuse(msg, f"{msg.topic}: the payload is nested too deeply")
-        except Exception as exc:
-            self._errors.report(msg.topic, trace=True)
-            self._refuse(msg, f"{type(exc).__name__}: {exc}")
-
-    def _refuse(self, msg: Any, text: str, errnum: int = errno.EINVAL) -> None:
-        try:
-            self.handle.respond_error(msg, errnum, text)
-        except Exception as exc:
-            self._errors.report(f"{msg.topic}: cannot answer: {exc}")
+        self._responder.serve_if_sees_all(msg, lambda: self.handle.respond(msg, self.stats_get()))

@@ -93,9 +93,12 @@ def _answered_by(
     @request_handler(topic, prefix=False, allow_guest=True)
     def handle(self: PolicyScheduler, msg: Any) -> None:
         def begin() -> None:
-            self._answering.answer(msg, question(self), self._check_size, self._serve)
+            self._answering.answer(
+                msg, question(self), self._responder.check_size, self._responder.serve
+            )
 
-        serve = self._serve if guests else self._serve_if_sees_all
+        responder = self._responder
+        serve = responder.serve if guests else responder.serve_if_sees_all
         serve(msg, begin)
 
     return handle
@@ -694,7 +697,7 @@ class PolicyScheduler(Scheduler):
         """Go on in the host of a forked process, which the handle belongs to by now: as in a
         simulation, nothing is stored, told or read."""
         self._host.takes_objects = True
-        self._limits = None
+        self._responder.limits = None
         self._annotator.is_wanted = False
         self._passes.move(self.handle)
         self._timers.move(self.handle)
@@ -758,7 +761,7 @@ class PolicyScheduler(Scheduler):
             self.admission.tell(AdmissionRule.config_changed, self._config.get())
             self.handle.respond(msg, None)
 
-        self._serve(msg, serve)
+        self._responder.serve(msg, serve)
 
     _handle_explain = _answered_by("sched.explain", lambda self: self._queries.explain, guests=True)
     _handle_when = _answered_by("sched.when", lambda self: self._queries.when, guests=True)
@@ -795,8 +798,8 @@ class PolicyScheduler(Scheduler):
 
     @request_handler("sched.reserve", prefix=False)
     def _handle_reserve(self, msg: Any) -> None:
-        self._serve(msg, lambda: self._reservations.service.reserve(msg))
+        self._responder.serve(msg, lambda: self._reservations.service.reserve(msg))
 
     @request_handler("sched.unreserve", prefix=False)
     def _handle_unreserve(self, msg: Any) -> None:
-        self._serve(msg, lambda: self._reservations.service.unreserve(msg))
+        self._responder.serve(msg, lambda: self._reservations.service.unreserve(msg))

@@ -14,6 +14,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
+from flux.resource.pool.masks import quote
 from flux.scheduler.ordered_jobs import JobGroup, OrderedJobs, entry_of
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.walk import Walk
@@ -63,6 +64,39 @@ def in_steps(
         parts.append(sorted(map(key, jobs[at : at + SORTED_PER_STEP])))
         yield
     return (entry[-1] for entry in heapq.merge(*parts))
+
+
+class ComparableOrder:
+    """An order of a policy's own, which is checked: a value that cannot be sorted among the others would
+    spoil the queue.
+
+    Args:
+        order: gives the order of a job
+    """
+
+    def __init__(self, order: Callable[[PendingJob], Any]) -> None:
+        self._order = order
+        self._some: Any = None  # that of a job, with which others are compared
+
+    def __call__(self, job: PendingJob) -> Any:
+        """Return the order of a job.
+
+        Raises:
+            TypeError: it cannot be sorted among others
+        """
+        order = self._order(job)
+        try:
+            if self._some is None:
+                self._some = order
+            some = self._some
+            comparable = order == order and (order < some or some < order or order == some)
+        except TypeError:
+            comparable = False
+        if comparable:
+            return order
+        if self._some is order:
+            self._some = None
+        raise TypeError(f"order() returned {quote(order)}, which cannot be sorted among others")
 
 
 class PendingQueue:

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Requests with an answer: what is wrong with one is answered, and goes no further."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.scheduler import messages
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import ErrorReporter
+
+
+class Responder:
+    """Serves requests.
+
+    Args:
+        handle: the Flux handle
+        errors (ErrorReporter): where bugs are reported
+        limits (SizeLimits): of what is read; None: what comes was read before
+    """
+
+    def __init__(
+        self, handle: Any, errors: ErrorReporter, limits: messages.SizeLimits | None
+    ) -> None:
+        self._handle = handle
+        self._errors = errors
+        self.limits = limits
+
+    def serve(self, msg: Any, serve: Callable[[], Any]) -> None:
+        """Call `serve`; answer `msg` with an error if it raises."""
+        try:
+            serve()
+        except ValueError as exc:  # the caller's mistake
+            self.refuse(msg, str(exc))
+        except BlockingIOError as exc:  # more is asked at once than is answered
+            self.refuse(msg, str(exc.strerror), errno.EAGAIN)
+        except RecursionError:  # the caller's mistake as well
+            self.refuse(msg, f"{msg.topic}: the payload is nested too deeply")
+        except Exception as exc:
+            self._errors.report(msg.topic, trace=True)
+            self.refuse(msg, f"{type(exc).__name__}: {exc}")
+
+    def serve_if_sees_all(self, msg: Any, serve: Callable[[], Any]) -> None:
+        """As `serve`; whoever may not see all is refused, as flux-core does it."""
+        if messages.sees_all(msg):
+            self.serve(msg, serve)
+        else:
+            self.refuse(msg, "Request requires owner credentials", errno.EPERM)
+
+    def refuse(self, msg: Any, text: str, errnum: int = errno.EINVAL) -> None:
+        """Answer with an error."""
+        try:
+            self._handle.respond_error(msg, errnum, text)
+        except Exception as exc:
+            self._errors.report(f"{msg.topic}: cannot answer: {exc}")
+
+    def check_size(self, msg: Any) -> None:
+        """Raise a ValueError if a message is larger than what is read of a jobspec."""
+        if self.limits is not None:
+            self.limits.check(msg)
