@@ -68,6 +68,7 @@ TABLES = [
         "limits": {"bank": {"per": "bank", "max": {"nodes": 3}}},
         "licenses": {"matlab": 2},
     },
+    {"budgets": {"bank": {"per": "bank", "period": "day", "max": {"core-hours": 0.5}}}},
 ]
 
 
@@ -124,6 +125,8 @@ class SiteRules:
             for what, limited in limit["max"].items():
                 if used[what] > limited:
                     return f"job {jobid}: limit {name}: {used[what]} of {limited} {what} ({bank})"
+        if "budgets" in tables and most is not None:
+            return "it depends on what was used"
         if "sharing" in tables:
             if most is not None:
                 return "it depends on where it is put"

@@ -67,8 +67,6 @@ def test_without_a_half_life_nothing_is_forgotten():
     usage.change(("a",), 3.0, 0.0)
     usage.add(("a",), 5.0, 10.0)
     assert usage.of(("a",), 100.0) == 305.0
-    usage.drop([("a",)], 100.0)
-    assert usage.of(("a",), 110.0) == 30.0
 
 
 def test_use_is_stored_in_parts_and_read_again():

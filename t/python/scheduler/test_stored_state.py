@@ -26,15 +26,17 @@ DAMAGED = [
     '{"version": 1, "through": 1, "used": [[["", 1], NaN]]}',
     '{"version": 1, "through": 1, "used": [[["", []], 1]]}',
     '{"version": 1, "through": 1, "used": [[5, 1]]}',
+    '{"version": 1, "through": 1, "used": [[[], 1], [["all"], 1]]}',
 ]
 TABLES = {
     "preemption": {"low": {"queues": ["low"], "rank": 0}},
     "queues": {"low": {}, "high": {}},
     "fairshare": {"half-life": "1d"},
+    "budgets": {"all": {"per": "user", "period": "day", "max": {"core-hours": 1000}}},
 }
 
 
-@pytest.mark.parametrize("key", ["history", "promises", "preemptions", "fairshare"])
+@pytest.mark.parametrize("key", ["history", "promises", "preemptions", "fairshare", "budgets"])
 @pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:40])
 def test_a_damaged_value_costs_what_was_stored(key, text):
     instance = FakeInstance(nodes=2, config=TABLES, check_errors=False)

@@ -35,10 +35,11 @@ FIELDS = {
     "sched.explain.jobs": Fields(
         "id name queue priority verdict reason t_estimate t_estimate_kind unit needed total matching up"
         " large_enough free available excluded rules limit reservation placement latest_start rank"
-        " expected_run t_latest fits fairshare",
+        " expected_run t_latest fits fairshare budget",
         "behind behind_more preemption borrowers",
     ),
     "sched.explain.jobs.limit": Fields("name what max needs", "whose used t_again", "job"),
+    "sched.explain.jobs.budget": Fields("name what max needs t_again", "whose taken"),
     "sched.explain.jobs.fairshare": Fields("", "place of", "bank user"),
     "sched.when": Fields("now made verdict start ranks reason t_latest", "unplanned"),
     "sched.windows": Fields("now made until kinds levels"),
@@ -48,8 +49,11 @@ FIELDS = {
         "name state start end nodes held short ranks every zone at_end note configured group",
         owner="in_the_way",
     ),
-    "sched.limits": Fields("now limits licenses"),
+    "sched.limits": Fields("now limits budgets licenses"),
     "sched.limits.limits": Fields("limit per queues soft max", "whose used waiting"),
+    "sched.limits.budgets": Fields(
+        "budget per queues period end max", "whose used running waiting"
+    ),
     "sched.limits.licenses": Fields("name total reserved plan age stale", "used waiting elsewhere"),
     "sched.shares": Fields("now half_life shares"),
     "sched.shares.shares": Fields("bank user shares part", "used used_part pending running"),

@@ -305,6 +305,11 @@ class Explain(Subcommand):
             when = context.time(one["t_again"], now)
             after = f", when {one['job']} ends" if one.get("job") else ""
             lines.append(f"  limit {one['name']}: again about {when}{after}")
+        if (job.get("budget") or {}).get("t_again"):
+            one = job["budget"]
+            lines.append(
+                f"  budget {one['name']}: begins anew at {context.time(one['t_again'], now)}"
+            )
         if job.get("preemption"):
             lines.append(f"  could start now by ending {job['preemption']['text']}")
         if job.get("borrowers"):
@@ -753,6 +758,22 @@ class Limits(Subcommand):
         if rows:
             head: tuple[str, ...] = ("LIMIT", "WHOSE", "NODES", "CORES", "GPUS", "JOBS", "WAITING")
             tables.append((head, rows, head[2:]))
+        rows = []
+        for one in answer.get("budgets", ()):
+            taken = [
+                "-"
+                if most is None
+                else f"{one['used'][what] + one['running'][what]:.1f}/{most:g}"
+                if "used" in one
+                else f"?/{most:g}"
+                for what, most in one["max"].items()
+            ]
+            whose = one.get("whose") or "all"
+            until = context.time(one["end"], answer["now"])
+            rows.append((one["budget"], whose, *taken, until, one.get("waiting")))
+        if rows:
+            head = ("BUDGET", "WHOSE", "NODE-HOURS", "CORE-HOURS", "GPU-HOURS", "UNTIL", "WAITING")
+            tables.append((head, rows, head[2:]))
         licenses = answer.get("licenses", ())
         rows = [
             (one["name"], one.get("used"), one["total"], one["reserved"], one.get("waiting"))
@@ -766,7 +787,7 @@ class Limits(Subcommand):
             head = ("LICENCE", "USED", "TOTAL", "RESERVED", "WAITING")
             tables.append((head, rows, head[1:]))
         for name, entries in answer.items():  # those of a site's own rules
-            if name not in ("now", "limits", "licenses") and entries:
+            if name not in ("now", "limits", "budgets", "licenses") and entries:
                 keys = tuple(entries[0])
                 rows = [tuple(one.get(key) for key in keys) for one in entries]
                 tables.append((tuple(key.upper() for key in keys), rows, keys[1:]))

@@ -12,6 +12,7 @@ it costs nothing.
 - `tables` is the one reader of the tables, `fields` helps to read what is in one;
 - `limits` with `limit` are limits on what jobs hold at a time; `counts` is what can be limited,
   `holdings` what jobs hold, also where ranks have left the instance;
+- `budgets` are limits on what jobs use in a period; `scope` says whose jobs a limit or a budget is for;
 - `licenses` are counts of what is on no node, `elsewhere` reads how many are used by others;
 - `sharing` says who may be on a node together;
 - `placement` puts jobs into one rack, or into as few as can be;
@@ -22,6 +23,7 @@ it costs nothing.
 
 from __future__ import annotations
 
+from flux.scheduler.site_policy.budgets import BudgetRule
 from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.licenses import LicenseRule
 from flux.scheduler.site_policy.limits import LimitRule
@@ -31,10 +33,11 @@ from flux.scheduler.site_policy.sharing import SharingRule
 from flux.scheduler.site_policy.table_rule import TableRule
 
 #: The rules of this package, in the order in which they are asked, after the reservations: limit,
-#: licence, sharing, preemption, placement, fair share. The first that keeps a job from starting is the reason
+#: budget, licence, sharing, preemption, placement, fair share. The first that keeps a job from starting is the reason
 #: that its user is told.
 RULES: tuple[type[TableRule], ...] = (
     LimitRule,
+    BudgetRule,
     LicenseRule,
     SharingRule,
     PreemptionRule,

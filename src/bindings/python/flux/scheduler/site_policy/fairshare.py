@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 from flux.resource.pool.masks import popcount
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
-from flux.scheduler.run_time_service import ask_for_ended_jobs
 from flux.scheduler.site_policy.counts import user_id, user_name
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.holdings import NOTHING, Holding
 from flux.scheduler.site_policy.table_rule import TableRule
-from flux.scheduler.site_policy.usage import SAVE_INTERVAL_S, Usage
+from flux.scheduler.site_policy.usage import KeptUsage
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
@@ -41,9 +40,6 @@ KEY = "checkpoint.sched-fairshare"
 HALF_LIFE_S = 7 * 86400.0
 PERIOD_S = 300.0
 LEAST_PERIOD_S = 1.0
-
-#: What is asked of a job that ended while no scheduler was there.
-ATTRIBUTES = ["userid", "bank", "ncores", "nnodes", "t_run", "t_inactive"]
 
 #: A bank ("": none) and a user of it.
 Association = Tuple[str, Optional[int]]
@@ -100,10 +96,7 @@ class FairShareRule(TableRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self._usage = Usage()
-        self._checkpoint = host.checkpoint(
-            KEY, SAVE_INTERVAL_S, lambda: self._usage.text(self.host.now())
-        )
+        self._usage = KeptUsage(host, errors, KEY, self._learn, _is_association)
         self._weights = Weights()
         self._banks: dict[str, float] = {}
         self._users: dict[int | None, float] = {}
@@ -116,9 +109,6 @@ class FairShareRule(TableRule):
         self._in_force = False
         #: when the order is found anew; None: no job waits
         self._timer: Timer | None = None
-        #: when ``job-list`` was asked what has ended before, and the jobs that ran then
-        self._asked_at = inf
-        self._found: set[int] = set()
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -130,8 +120,8 @@ class FairShareRule(TableRule):
         was_in_force, self._in_force = self._in_force, bool(entries)
         if was_in_force:
             self._usage.cease(now)
-        elif entries and not self._usage.through:
-            self._restore()
+        elif entries:
+            self._usage.begin()
         self._usage.set_half_life(entries.get("half-life", HALF_LIFE_S), now)
         self._weights = entries.get("weights", Weights())
         self._banks = entries.get("banks", {})
@@ -150,33 +140,11 @@ class FairShareRule(TableRule):
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         return ("jobspec",)
 
-    def _restore(self) -> None:
-        """Take what was used until an earlier scheduler has stored it, and ask what has been since."""
-        self._checkpoint.read(self._usage.restore)
-        if self._usage.through and self.host.reads_files:
-            self._asked_at = self.host.now()
-            ask_for_ended_jobs(
-                self.host.handle,
-                self._usage.through,
-                ATTRIBUTES,
-                self._learn,
-                self.host.call_at,
-                self.host.now,
-                self.errors,
-            )
-
-    def _learn(self, jobs: list[dict[str, Any]]) -> None:
-        """Count jobs that have ended while no scheduler was there, from what it had counted."""
-        now = self.host.now()
-        for job in jobs:
-            begin, end = job.get("t_run"), job.get("t_inactive")
-            if not begin or not end or begin > self._asked_at or job["id"] in self._found:
-                continue  # it did not run, or was seen
-            seconds = end - max(begin, self._usage.through)
-            if seconds > 0:
-                rate = self._weights.rate(job.get("nnodes", 0), job.get("ncores", 0), 0)
-                self._usage.add((job.get("bank") or "", job["userid"]), rate * seconds, now)
-        self._found.clear()
+    def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
+        """Count a job that ended while no scheduler was there."""
+        rate = self._weights.rate(job.get("nnodes", 0), job.get("ncores", 0), 0)
+        association = (job.get("bank") or "", job["userid"])
+        self._usage.add(association, rate * (until - since), self.host.now())
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -194,17 +162,16 @@ class FairShareRule(TableRule):
             self._runs(job.jobid, association, inf)
 
     def found_running(self, job: RunningJob) -> None:
-        self._found.add(job.jobid)
         userid = job.userid if isinstance(job.userid, int) else None
-        since = max(self.host.running[job.jobid].start, self._usage.through)
-        self._runs(job.jobid, (job.attributes.bank or "", userid), since)
+        association = (job.attributes.bank or "", userid)
+        self._runs(job.jobid, association, self._usage.found(job.jobid))
 
     def _runs(self, jobid: int, association: Association, since: float) -> None:
         holds = self.host.holdings.of(jobid)
         rate = self._rate(holds)
         self._running[jobid] = (association, holds, rate)
         self._usage.change(association, rate, self.host.now(), since)
-        self._checkpoint.changed()
+        self._usage.changed()
 
     def _rate(self, holds: Holding) -> float:
         return self._weights.rate(popcount(holds.ranks), holds.cores, holds.gpus)
@@ -219,7 +186,7 @@ class FairShareRule(TableRule):
         self._usage.change(association, rate - before, self.host.now())
         if not final:
             self._running[jobid] = (association, holds, rate)
-        self._checkpoint.changed()
+        self._usage.changed()
 
     # -- the order ---------------------------------------------------------------------------------
 
@@ -351,6 +318,10 @@ class FairShareRule(TableRule):
                 shares.append(Owned(entry, userid if at else None))
                 yield
         return answer
+
+
+def _is_association(key: tuple[Any, ...]) -> bool:
+    return len(key) == 2 and isinstance(key[0], str) and (key[1] is None or type(key[1]) is int)
 
 
 def _by_share(used: float, share: float) -> float:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
-from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, user_id
+from flux.scheduler.site_policy.counts import DIMENSIONS, Amount
 from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.scope import Scope, read_scope
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
@@ -18,39 +19,32 @@ if TYPE_CHECKING:
 #: Where the number of jobs is in `DIMENSIONS`.
 JOBS = DIMENSIONS.index("jobs")
 
-#: Whose jobs are counted together.
-PER = ("user", "bank", "queue", "user+queue", "bank+queue", "instance")
-
 
 class Limit(NamedTuple):
     """One limit, as its table has it.
 
     Attributes:
         name (str): its name
-        per (str): one of `PER`
-        queues, users, banks (tuple): whose jobs it is for; empty: all
-        exempt_users, exempt_banks (tuple): whose jobs it is not for
+        scope (Scope): whose jobs it is for
         most (tuple): most of each of `DIMENSIONS`; None: no limit
         soft (bool): jobs over it go behind all others, but may run
         deny (bool): a job that alone is more than the limit is denied
         strict (bool): later jobs of a key leave alone what the first of them waits for
-        in_reservations (bool): jobs that name a reservation count
         bounds (tuple): those of `most` that there are, each with its place in `DIMENSIONS`
     """
 
     name: str
-    per: str
-    queues: tuple[str, ...]
-    users: tuple[int, ...]
-    banks: tuple[str, ...]
-    exempt_users: tuple[int, ...]
-    exempt_banks: tuple[str, ...]
+    scope: Scope
     most: tuple[int | None, ...]
     soft: bool
     deny: bool
     strict: bool
-    in_reservations: bool
     bounds: tuple[tuple[int, int], ...]
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it names."""
+        return self.scope.queues
 
 
 def read_limit(name: str, value: Any) -> Limit:
@@ -60,45 +54,27 @@ def read_limit(name: str, value: Any) -> Limit:
         ValueError: what is wrong, beginning with its key
     """
     table = Fields(value)
-    per = table.choice("per", PER)
+    scope = read_scope(table)
     most = table.table("max")
     if most is None:
         raise ValueError("max is missing: expected a table such as {nodes=64}")
-    exempt = table.table("exempt")
     mosts = tuple(most.whole(dimension) for dimension in DIMENSIONS)
     limit = Limit(
         name,
-        per,
-        queues=table.names("queues"),
-        users=_user_ids(table, "users", "users"),
-        banks=table.names("banks"),
-        exempt_users=() if exempt is None else _user_ids(exempt, "users", "exempt.users"),
-        exempt_banks=() if exempt is None else exempt.names("banks"),
+        scope,
         most=mosts,
         soft=table.flag("soft"),
         deny=table.flag("deny"),
         strict=table.choice("order", ("pass", "strict"), "pass") == "strict",
-        in_reservations=table.flag("in-reservations", True),
         bounds=tuple((at, one) for at, one in enumerate(mosts) if one is not None),
     )
-    for left in (most, exempt, table):
-        if left is not None:
-            left.end()
+    most.end()
+    table.end()
     if all(one is None for one in limit.most):
         raise ValueError(f"max: expected one of {', '.join(DIMENSIONS)}")
     if limit.soft and (limit.deny or limit.strict):
         raise ValueError("soft: a job over a soft limit may run: no deny, no order='strict'")
     return limit
-
-
-def _user_ids(table: Fields, key: str, path: str) -> tuple[int, ...]:
-    ids = []
-    for name in table.names(key):
-        try:
-            ids.append(user_id(name))
-        except ValueError as exc:
-            raise ValueError(f"{path}: {exc}") from None
-    return tuple(ids)
 
 
 class Use:
@@ -137,8 +113,7 @@ class Use:
     def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
         self.limit = limit
         self.key = key
-        parts = limit.per.split("+")
-        self.userid: int | None = key[parts.index("user")] if "user" in parts else None
+        self.userid = limit.scope.user_of(key)
         self.ranks = RankCounts()
         self.used = [0, 0, 0, 0]
         self.waiting: dict[Hashable, Amount] = {}

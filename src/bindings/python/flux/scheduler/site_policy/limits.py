@@ -23,7 +23,7 @@ from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
-from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, least_of, user_name
+from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, least_of
 from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
 from flux.scheduler.site_policy.limit import Limit, Use, read_limit
 from flux.scheduler.site_policy.table_rule import TableRule
@@ -110,32 +110,17 @@ class LimitRule(TableRule):
         self._too_much.clear()
 
     def needs(self, entries: dict[str, Limit]) -> tuple[str, ...]:
-        for limit in entries.values():
-            if limit.per not in ("user", "instance") or not limit.in_reservations:
-                return ("jobspec",)
-            if limit.queues or limit.banks or limit.exempt_banks:
-                return ("jobspec",)
-        return ()
+        return ("jobspec",) if any(one.scope.needs_jobspec for one in entries.values()) else ()
 
     # -- whose job it is ---------------------------------------------------------------------------
 
     def _uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Use, ...]:
         """Where a job counts."""
-        queue, bank = attributes.queue, attributes.bank or ""
         uses = []
         for limit in self._limits:
-            if limit.queues and not self.host.queue_names.any_covers(limit.queues, queue):
+            key = limit.scope.key_of(userid, attributes, self.host.queue_names)
+            if key is None:
                 continue
-            if limit.users and userid not in limit.users or userid in limit.exempt_users:
-                continue
-            if limit.banks and bank not in limit.banks or bank in limit.exempt_banks:
-                continue
-            if not limit.in_reservations and attributes.reservation is not None:
-                continue
-            # A virtual queue is another name of its parent, and counts as that.
-            place = self.host.queue_names.parent(queue) or queue or ""
-            whose = {"user": userid, "bank": bank, "queue": place}
-            key = tuple(whose[part] for part in limit.per.split("+") if part in whose)
             use = self._uses.get((limit.name, key))
             if use is None:
                 use = self._uses[limit.name, key] = Use(limit, key)
@@ -308,17 +293,7 @@ class LimitRule(TableRule):
 
     def whose(self, use: Use) -> str:
         """Whose jobs are counted, for people; empty: everybody's."""
-        parts = []
-        for what, value in zip(use.limit.per.split("+"), use.key):
-            if what == "user":
-                parts.append(user_name(value))
-            elif what == "bank":
-                parts.append(f"bank {value}" if value else "no bank")
-            elif value:
-                parts.append(f"queue {value}")
-            else:
-                parts.append("no queue")
-        return ", ".join(parts)
+        return use.limit.scope.whose(use.key)
 
     # -- what the pool offers ----------------------------------------------------------------------
 
@@ -640,13 +615,13 @@ class LimitRule(TableRule):
         order = {limit.name: number for number, limit in enumerate(self._limits)}
         uses = sorted(self._uses.values(), key=lambda use: (order[use.limit.name], str(use.key)))
         for use in uses:
-            parts = use.limit.per.split("+")
-            if not (caller.sees_all or use in own or parts in (["queue"], ["instance"])):
+            per = use.limit.scope.per
+            if not (caller.sees_all or use in own or per in ("queue", "instance")):
                 continue
             waiting = sum(self.host.admission.waiting(self, key) for key in use.waiting)
             entry = {
                 "limit": use.limit.name,
-                "per": use.limit.per,
+                "per": per,
                 "whose": self.whose(use),
                 "queues": list(use.limit.queues),
                 "soft": use.limit.soft,

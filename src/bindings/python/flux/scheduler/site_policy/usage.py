@@ -11,7 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator
 from math import inf, isfinite, log
-from typing import Any
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.scheduler.run_time_service import ask_for_ended_jobs
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.site_policy.table_rule import SitePolicyHost
 
 #: The version of what is stored, and how often it is written, seconds.
 VERSION = 1
@@ -19,6 +25,9 @@ SAVE_INTERVAL_S = 600.0
 
 #: Entries that are written as one part of the checkpoint.
 ENTRIES_PER_PART = 256
+
+#: What is asked of a job that ended while no scheduler was there.
+ATTRIBUTES = ["userid", "bank", "queue", "ncores", "nnodes", "t_run", "t_inactive"]
 
 #: An entry of a key without running jobs that is less than this, in units times seconds, is forgotten.
 NEGLIGIBLE = 1.0
@@ -74,11 +83,9 @@ class Usage:
             self._entries[key] = self._at(key, now)
         self.half_life = half_life
 
-    def drop(self, keys: Any, now: float) -> None:
-        """Nothing was used by these keys so far; jobs of theirs that run go on."""
-        for key in keys:
-            amount, rate, _ = self._entries[key]
-            self._entries[key] = (0.0, rate, now)
+    def forget(self, key: tuple[Any, ...]) -> None:
+        """Nothing is to be known of a key any more."""
+        self._entries.pop(key, None)
 
     def forget_negligible(self, now: float) -> None:
         """Forget the keys of which next to nothing is left.  O(keys)."""
@@ -118,6 +125,10 @@ class Usage:
             yield (", " if at else "") + json.dumps(part)[1:-1]
         yield "]}"
 
+    def is_key(self, key: tuple[Any, ...]) -> bool:
+        """Whether what was read can be a key."""
+        return True
+
     def restore(self, stored: Any) -> None:
         """Take the amounts that `text` gave, parsed.
 
@@ -131,6 +142,79 @@ class Usage:
         used = {tuple(key): (float(amount), 0.0, through) for key, amount in stored["used"]}
         if not isfinite(through) or not all(isfinite(one[0]) for one in used.values()):
             raise ValueError("expected finite numbers")
-        hash(tuple(used))
+        if not all(map(self.is_key, used)):
+            raise ValueError("expected other keys")
         self.through = through
         self._entries.update(used)
+
+
+class KeptUsage(Usage):
+    """Usage that is kept in the KVS, and told of jobs that ended while no scheduler was there, which
+    ``job-list`` knows.
+
+    Args:
+        host (SitePolicyHost): the scheduler
+        errors (ErrorReporter): where trouble is reported
+        key (str): where it is stored
+        learn: ``learn(job, since, until)``, called for such a job, with what ``job-list`` has of it
+            (`ATTRIBUTES`), and between which times it is not counted yet, seconds since the epoch
+        is_key: whether a tuple can be a key
+    """
+
+    def __init__(
+        self,
+        host: SitePolicyHost,
+        errors: ErrorReporter,
+        key: str,
+        learn: Callable[[dict[str, Any], float, float], None],
+        is_key: Callable[[tuple[Any, ...]], bool],
+    ) -> None:
+        super().__init__()
+        self._host = host
+        self._errors = errors
+        self._learn_job = learn
+        self._is_key = is_key
+        self._checkpoint = host.checkpoint(key, SAVE_INTERVAL_S, lambda: self.text(host.now()))
+        #: when ``job-list`` was asked, and the jobs that ran then
+        self._asked_at = inf
+        self._found: set[int] = set()
+
+    def is_key(self, key: tuple[Any, ...]) -> bool:
+        return self._is_key(key)
+
+    def begin(self) -> None:
+        """Jobs are counted from now on: take what an earlier scheduler has stored."""
+        if self.through:
+            return
+        self._checkpoint.read(self.restore)
+        if self.through and self._host.reads_files:
+            self._asked_at = self._host.now()
+            ask_for_ended_jobs(
+                self._host.handle,
+                self.through,
+                ATTRIBUTES,
+                self._learn,
+                self._host.call_at,
+                self._host.now,
+                self._errors,
+            )
+
+    def found(self, jobid: int) -> float:
+        """A job was found running; returns from when on it is to be counted, seconds since the epoch."""
+        self._found.add(jobid)
+        return max(self._host.running[jobid].start, self.through)
+
+    def changed(self) -> None:
+        """Jobs have come or gone: it is stored, soon or later."""
+        self._checkpoint.changed()
+
+    def _learn(self, jobs: list[dict[str, Any]]) -> None:
+        for job in jobs:
+            begin, end = job.get("t_run"), job.get("t_inactive")
+            if not begin or not end or begin > self._asked_at or job["id"] in self._found:
+                continue  # it did not run, or was seen
+            since = max(begin, self.through)
+            if end > since:
+                self._learn_job(job, since, end)
+        self._found.clear()
+        self.changed()

@@ -1,0 +1,537 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Budgets: how many node-hours, core-hours and GPU-hours the jobs of a user, a bank or a queue may use
+in a period: ``[budgets.NAME]``.
+
+A job takes from its budget what it holds by its R, for as long as it holds it. It may start if what was
+used in the period, what running jobs will use of it if they run to their limits, and what it would
+itself, is within the budget: so none has to be ended when a budget is used up. What a job uses after
+the end of the period is of the next one.
+
+As a limit a budget is checked twice: against the least that a request can take, and then exactly, against
+what the pool offers. A job that a budget does not let start is deferred: nothing is promised to it, and
+nobody waits behind it. It comes back when a job of its key has ended before its limit, or with the next period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from datetime import datetime, timedelta, timezone, tzinfo
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
+
+from flux.resource.pool.masks import popcount
+from flux.scheduler.admission import Deferral
+from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.disclosure import Owned, Reason
+from flux.scheduler.reservations.times import local_zone_name, zone_named
+from flux.scheduler.site_policy.counts import least_of
+from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
+from flux.scheduler.site_policy.scope import Scope, read_scope
+from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.usage import KeptUsage
+
+if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.query.answering import Caller
+    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+
+#: Where what was used is stored.
+KEY = "checkpoint.sched-budgets"
+
+#: What is counted, and as what of a `Holding`.
+DIMENSIONS = ("node-hours", "core-hours", "gpu-hours")
+
+PERIODS = ("day", "week", "month", "quarter", "year")
+
+#: Numbers for each of `DIMENSIONS`; of what a job holds: nodes, cores and GPUs.
+Amounts = Tuple[float, float, float]
+
+HOUR_S = 3600.0
+
+
+class Budget(NamedTuple):
+    """One budget, as its table has it.
+
+    Attributes:
+        name (str): its name
+        scope (Scope): whose jobs it is for
+        period (str): one of `PERIODS`
+        zone (str): name of the time zone by whose calendar periods begin
+        most (tuple): most of each of `DIMENSIONS`, in hours; None: any number
+    """
+
+    name: str
+    scope: Scope
+    period: str
+    zone: str
+    most: tuple[float | None, ...]
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it names."""
+        return self.scope.queues
+
+
+def read_budget(name: str, value: Any) -> Budget:
+    """Read the table of one budget.
+
+    Raises:
+        ValueError: what is wrong, beginning with its key
+    """
+    table = Fields(value)
+    scope = read_scope(table)
+    period = table.choice("period", PERIODS)
+    zone = table.text("zone") or local_zone_name()
+    _zone(zone)
+    most = table.table("max")
+    if most is None:
+        raise ValueError("max is missing: expected a table such as {node-hours=10000}")
+    mosts = tuple(most.number(dimension) for dimension in DIMENSIONS)
+    most.end()
+    table.end()
+    if all(one is None for one in mosts):
+        raise ValueError(f"max: expected one of {', '.join(DIMENSIONS)}")
+    return Budget(name, scope, period, zone, mosts)
+
+
+def _zone(name: str) -> tzinfo:
+    """The zone of a name; UTC needs no zone files.
+
+    Raises:
+        ValueError: there is none
+    """
+    return timezone.utc if name == "UTC" else zone_named(name)
+
+
+def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
+    """Begin and end of the period that a time is in, seconds since the epoch.
+
+    Args:
+        period (str): one of `PERIODS`; weeks begin on Monday
+        zone (tzinfo): by whose calendar
+        when (float): seconds since the epoch
+    """
+    day = datetime.fromtimestamp(when, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    if period == "day":
+        end = day + timedelta(days=1)
+    elif period == "week":
+        day -= timedelta(days=day.weekday())
+        end = day + timedelta(days=7)
+    else:
+        months = {"month": 1, "quarter": 3, "year": 12}[period]
+        first = day.month - 1 - (day.month - 1) % months
+        day = day.replace(day=1, month=first + 1)
+        after = first + months
+        end = day.replace(year=day.year + after // 12, month=after % 12 + 1)
+    return day.timestamp(), end.timestamp()
+
+
+class Account:
+    """What the jobs of one key take from a budget in the period under way.
+
+    Attributes:
+        budget (Budget): which
+        key (tuple): whose jobs
+        begin, end (float): of the period, seconds since the epoch
+        holds (list): what its running jobs hold, of each of `DIMENSIONS`
+        ends (list): the sum over these of what each holds times its end or, if that is earlier, the
+            end of the period
+        wanted (list): what its pending jobs take in a period at most
+        waiting (dict): by the keys of deferrals, what such jobs hold at least, and their time limit
+    """
+
+    __slots__ = ("begin", "budget", "end", "ends", "holds", "key", "waiting", "wanted")
+
+    def __init__(self, budget: Budget, key: tuple[Any, ...], now: float) -> None:
+        self.budget = budget
+        self.key = key
+        self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
+        self.holds = [0.0, 0.0, 0.0]
+        self.ends = [0.0, 0.0, 0.0]
+        self.wanted = [0.0, 0.0, 0.0]
+        self.waiting: dict[Hashable, tuple[Amounts, float]] = {}
+
+    def stored_as(self, at: int) -> tuple[Any, ...]:
+        """The key of what was used of one of `DIMENSIONS`."""
+        return (self.budget.name, self.begin, at, *self.key)
+
+    def to_come(self, at: int, now: float) -> float:
+        """What its running jobs will use in the period from now on, if they run to their limits."""
+        return max(0.0, self.ends[at] - now * self.holds[at])
+
+    def needs(self, rate: float, limit: float, now: float) -> float:
+        """What a job that starts now uses in the period, if it runs to its limit."""
+        return rate * max(0.0, min(now + limit, self.end) - now)
+
+
+class Known:
+    """What is kept of a job that a budget is for.
+
+    Attributes:
+        accounts (list): which it takes from
+        least (tuple): what it holds at least, of each of `DIMENSIONS`
+        limit (float): seconds that it may run
+        waits (bool): it is pending
+        holds (Holding): what it holds
+        end (float): when it has to end, seconds since the epoch
+    """
+
+    __slots__ = ("accounts", "end", "holds", "least", "limit", "userid", "waits")
+
+    def __init__(self, accounts: list[Account], userid: int, least: Amounts, limit: float) -> None:
+        self.accounts = accounts
+        self.userid = userid
+        self.least = least
+        self.limit = limit
+        self.waits = False
+        self.holds = NOTHING
+        self.end = inf
+
+    @property
+    def rates(self) -> Amounts:
+        """What it holds, of each of `DIMENSIONS`."""
+        return amounts_of(self.holds)
+
+
+def amounts_of(holds: Holding) -> Amounts:
+    """Nodes, cores and GPUs of what a job holds."""
+    return popcount(holds.ranks), holds.cores, holds.gpus
+
+
+class BudgetRule(TableRule):
+    """Keeps a job waiting as long as it could take its user, bank or queue over a budget."""
+
+    name = "budget"
+    table = "budgets"
+    lists = "budgets"
+
+    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+        super().__init__(host, errors)
+        self._budgets: list[Budget] = []
+        self._accounts: dict[tuple[Any, ...], Account] = {}
+        self._jobs: dict[int, Known] = {}
+        self._usage = KeptUsage(
+            host, errors, KEY, self._learn, lambda key: len(key) >= 3 and isinstance(key[0], str)
+        )
+        self._timer: Timer | None = None
+
+    # -- the table ---------------------------------------------------------------------------------
+
+    def parse(self, key: str, value: Any) -> Budget:
+        return read_budget(key, value)
+
+    def configure(self, entries: dict[str, Budget]) -> None:
+        if self._timer is not None:
+            self._usage.cease(self.host.now())
+            self._timer.cancel()
+            self._timer = None
+        if entries:
+            self._usage.begin()
+        self._budgets = list(entries.values())
+        self._accounts.clear()
+        self._jobs.clear()
+        self._forget_past()
+        if entries:
+            self._await_next_period()
+
+    def needs(self, entries: dict[str, Budget]) -> tuple[str, ...]:
+        return ("jobspec",) if any(one.scope.needs_jobspec for one in entries.values()) else ()
+
+    # -- periods -----------------------------------------------------------------------------------
+
+    def _await_next_period(self) -> None:
+        now = self.host.now()
+        ends = [period_of(one.period, _zone(one.zone), now)[1] for one in self._budgets]
+        self._timer = self.host.call_at(min(ends), self._next_period)
+
+    def _next_period(self) -> None:
+        """A period has ended: what is used from its end on is of the next."""
+        self._await_next_period()
+        now = self.host.now()
+        for account in self._accounts.values():
+            if now < account.end:
+                continue
+            for at in range(len(DIMENSIONS)):
+                self._usage.forget(account.stored_as(at))
+            fresh = Account(account.budget, account.key, now)
+            account.begin, account.end = fresh.begin, fresh.end
+            account.holds, account.ends = fresh.holds, fresh.ends
+            for known in self._jobs.values():
+                if account in known.accounts and not known.waits:
+                    self._count(account, known, known.rates, account.begin)
+        self._forget_past()
+        self._usage.changed()
+        self.host.readmit(self)
+        self.host.look_again()
+
+    def _forget_past(self) -> None:
+        """Forget what was used of budgets that are gone, or in periods that are over."""
+        now = self.host.now()
+        begins = {one.name: period_of(one.period, _zone(one.zone), now)[0] for one in self._budgets}
+        for key in self._usage.keys():
+            if self._budgets and begins.get(key[0]) != key[1]:
+                self._usage.forget(key)
+
+    # -- whose job it is ---------------------------------------------------------------------------
+
+    def _accounts_of(self, userid: int, attributes: SystemAttributes) -> list[Account]:
+        """The accounts that a job takes from."""
+        found = []
+        for budget in self._budgets:
+            key = budget.scope.key_of(userid, attributes, self.host.queue_names)
+            if key is not None:
+                account = self._accounts.get((budget.name, key))
+                if account is None:
+                    account = Account(budget, key, self.host.now())
+                    self._accounts[budget.name, key] = account
+                found.append(account)
+        return found
+
+    def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
+        """Count a job that ended while no scheduler was there."""
+        attributes = SystemAttributes({name: job.get(name) for name in ("queue", "bank")})
+        for account in self._accounts_of(job["userid"], attributes):
+            seconds = until - max(since, account.begin)
+            for at, rate in enumerate((job.get("nnodes", 0), job.get("ncores", 0))):
+                if seconds > 0:
+                    self._usage.add(account.stored_as(at), rate * seconds, self.host.now())
+
+    # -- a job that waits --------------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        userid = -1 if job.userid is None else job.userid
+        accounts = self._accounts_of(userid, attributes)
+        if not accounts:
+            return
+        request = job.resource_request
+        limit = getattr(request, "duration", 0.0) or inf
+        known = self._jobs[job.jobid] = Known(accounts, userid, self._least(request), limit)
+        known.waits = True
+        self._want(known, 1)
+
+    def _least(self, request: Any) -> Amounts:
+        """What a request takes at least; of nodes, what it asks for, and one."""
+        ranks = self.host.facts.ranks_of(request) if hasattr(request, "shape") else 0
+        least = least_of(request, self.host.resources, ranks)
+        return max(1, least.nodes, getattr(request, "nnodes", 1)), least.cores, least.gpus
+
+    def _want(self, known: Known, sign: int) -> None:
+        """A job waits or, with `sign` -1, waits no more."""
+        for account in known.accounts:
+            seconds = min(known.limit, account.end - account.begin)
+            for at, rate in enumerate(known.least):
+                account.wanted[at] += sign * rate * seconds
+
+    def _left(self, account: Account, at: int) -> float:
+        """How much of one of `DIMENSIONS` is left, in units times seconds."""
+        most = account.budget.most[at]
+        if most is None:
+            return inf
+        now = self.host.now()
+        used = self._usage.of(account.stored_as(at), now)
+        return most * HOUR_S - used - account.to_come(at, now)
+
+    def _over(self, known: Known, rates: Amounts) -> tuple[Account, int] | None:
+        """Of which account, and in which of `DIMENSIONS`, too little is left for a job that would hold so
+        much; None: of none."""
+        now = self.host.now()
+        for account in known.accounts:
+            for at, rate in enumerate(rates):
+                if rate and account.needs(rate, known.limit, now) > self._left(account, at) + 1e-6:
+                    return account, at
+        return None
+
+    def check(self, job: PendingJob) -> Deferral | None:
+        known = self._jobs.get(job.jobid)
+        return None if known is None else self._deferral(job, known, known.least)
+
+    def _deferral(self, job: PendingJob, known: Known, rates: Amounts) -> Deferral | None:
+        found = self._over(known, rates)
+        if found is None:
+            return None
+        account, at = found
+        shape = getattr(job.resource_request, "shape", None)
+        length = 0 if known.limit == inf else int(known.limit).bit_length()
+        key = (account.budget.name, account.key, rates, shape, length)
+        account.waiting[key] = (rates, known.limit)
+        return Deferral(self._sentence(account, at, known, rates), account.end, key)
+
+    def _sentence(self, account: Account, at: int, known: Known, rates: Amounts) -> Reason:
+        budget, what = account.budget, DIMENSIONS[at]
+        most = budget.most[at]
+        assert most is not None
+        taken = most - self._left(account, at) / HOUR_S
+        needs = account.needs(rates[at], known.limit, self.host.now()) / HOUR_S
+        whose = budget.scope.whose(account.key)
+        has = f"{whose} has taken {taken:.1f}" if whose else f"{taken:.1f} are taken"
+        return Reason(
+            f"budget {budget.name}: {has} of {most:g} {what} of this {budget.period}; "
+            f"needs {needs:.1f}",
+            f"budget {budget.name}: too much of {most:g} {what} of this {budget.period} is taken; "
+            f"needs {needs:.1f}",
+            userid=budget.scope.user_of(account.key),
+        )
+
+    def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:
+        known = self._jobs.get(job.jobid)
+        if known is None:
+            return None
+        return self._deferral(job, known, amounts_of(holding_of(self.host.resources, job.jobid)))
+
+    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
+        known = self._jobs.get(job.jobid)
+        if known is None:
+            return None
+        rates = amounts_of(holding_of(pool, jobid))
+        found = self._over(known, rates)
+        return None if found is None else self._sentence(*found, known, rates)
+
+    def keeps_promise(self, job: PendingJob) -> bool:
+        # Nothing can keep it from starting if all that wait may start in this period.
+        known = self._jobs.get(job.jobid)
+        return known is None or all(
+            account.wanted[at] <= self._left(account, at)
+            for account in known.accounts
+            for at in range(len(DIMENSIONS))
+        )
+
+    def forget(self, jobid: int) -> None:
+        known = self._jobs.pop(jobid, None)
+        if known is not None and known.waits:
+            self._want(known, -1)
+
+    # -- a job that runs ---------------------------------------------------------------------------
+
+    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+        known = self._jobs.get(job.jobid)
+        if known is not None:
+            self._want(known, -1)
+            known.waits = False
+            self._runs(job.jobid, known, self.host.now() + known.limit, inf)
+
+    def found_running(self, job: RunningJob) -> None:
+        userid = job.userid if isinstance(job.userid, int) else -1
+        accounts = self._accounts_of(userid, job.attributes)
+        since = self._usage.found(job.jobid)
+        if accounts:
+            known = self._jobs[job.jobid] = Known(accounts, userid, (0, 0, 0), inf)
+            self._runs(job.jobid, known, self.host.running[job.jobid].end, since)
+
+    def _runs(self, jobid: int, known: Known, end: float, since: float) -> None:
+        known.holds = self.host.holdings.of(jobid)
+        known.end = end
+        for account in known.accounts:
+            self._count(account, known, known.rates, max(since, account.begin))
+        self._usage.changed()
+
+    def _count(self, account: Account, known: Known, rates: Amounts, since: float = inf) -> None:
+        """A running job holds so much more (or less) from now on, and has done so since a time."""
+        now = self.host.now()
+        for at, rate in enumerate(rates):
+            if rate:
+                account.holds[at] += rate
+                account.ends[at] += rate * min(known.end, account.end)
+                self._usage.change(account.stored_as(at), rate, now, since)
+
+    def freed(self, jobid: int, R: Any, final: bool) -> None:
+        known = self._jobs.get(jobid)
+        if known is None or known.waits:
+            return
+        before = known.rates
+        known.holds = NOTHING if final else known.holds.left_of(R)
+        nodes, cores, gpus = (one - two for one, two in zip(known.rates, before))
+        for account in known.accounts:
+            self._count(account, known, (nodes, cores, gpus))
+            self._let_in(account)
+        if final:
+            del self._jobs[jobid]
+        self._usage.changed()
+
+    def extended(self, jobid: int, expiration: float) -> bool:
+        known = self._jobs.get(jobid)
+        if known is not None and not known.waits:
+            before, known.end = known.end, expiration or inf
+            for account in known.accounts:
+                later = min(known.end, account.end) - min(before, account.end)
+                for at, rate in enumerate(known.rates):
+                    account.ends[at] += rate * later
+                self._let_in(account)
+        return False
+
+    def _let_in(self, account: Account) -> None:
+        """Have jobs come back that wait for a budget: of those that need the same, as many as there is
+        enough left for."""
+        admission, now = self.host.admission, self.host.now()
+        for key, (rates, limit) in list(account.waiting.items()):
+            rooms = [
+                self._left(account, at) // account.needs(rate, limit, now)
+                for at, rate in enumerate(rates)
+                if rate and account.budget.most[at] is not None and now < account.end
+            ]
+            room = min(rooms, default=1.0)
+            if room >= 1 and admission.waiting(self, key):
+                self.host.readmit(self, key, int(min(room, 1e9)))
+            if not admission.waiting(self, key):
+                del account.waiting[key]
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def why(self, job: PendingJob) -> str | None:
+        known = self._jobs.get(job.jobid)
+        found = self._over(known, known.least) if known is not None and known.waits else None
+        if known is None or found is None:
+            return None
+        return self._sentence(*found, known, known.least)
+
+    def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
+        """The budget that keeps `job` from starting: ``name``, ``whose``, ``what``, ``taken``, ``max`` and
+        ``needs`` in hours, and when the next period begins, ``t_again``."""
+        known = self._jobs.get(job.jobid)
+        found = self._over(known, known.least) if known is not None else None
+        if known is None or found is None:
+            return {}
+        account, at = found
+        most = account.budget.most[at]
+        assert most is not None
+        fields = {
+            "name": account.budget.name,
+            "whose": account.budget.scope.whose(account.key),
+            "what": DIMENSIONS[at],
+            "taken": most - self._left(account, at) / HOUR_S,
+            "max": most,
+            "needs": account.needs(known.least[at], known.limit, self.host.now()) / HOUR_S,
+            "t_again": account.end,
+        }
+        return {"budget": Owned(fields, account.budget.scope.user_of(account.key))}
+
+    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        own = {
+            id(account) for known in self._jobs.values() if known.userid == caller.userid
+            for account in known.accounts
+        }  # fmt: skip
+        yield None
+        now = self.host.now()
+        accounts = self._accounts.values()
+        for account in sorted(accounts, key=lambda one: (one.budget.name, str(one.key))):
+            budget = account.budget
+            everybodys = budget.scope.per in ("queue", "instance")
+            if not (caller.sees_all or id(account) in own or everybodys):
+                continue
+            used = [self._usage.of(account.stored_as(at), now) / HOUR_S for at in range(3)]
+            to_come = [account.to_come(at, now) / HOUR_S for at in range(3)]
+            entry = {
+                "budget": budget.name,
+                "per": budget.scope.per,
+                "whose": budget.scope.whose(account.key),
+                "queues": list(budget.queues),
+                "period": budget.period,
+                "end": account.end,
+                "used": dict(zip(DIMENSIONS, used)),
+                "running": dict(zip(DIMENSIONS, to_come)),
+                "max": dict(zip(DIMENSIONS, budget.most)),
+                "waiting": sum(self.host.admission.waiting(self, key) for key in account.waiting),
+            }
+            yield Owned(entry, budget.scope.user_of(account.key))

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Budgets: ``[budgets.NAME]``."""
+
+from datetime import datetime, timezone
+
+import pytest
+from each_policy import POLICIES, under
+from peers import R, Rig, jobspec
+from test_history import JobList
+
+from flux.scheduler.policies import Backfill, Fifo
+from flux.scheduler.site_policy.budgets import period_of, read_budget
+
+HOUR, DAY = 3600.0, 86400.0
+BANK = {"per": "bank", "period": "day", "zone": "UTC", "max": {"node-hours": 8}}
+
+
+def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **budgets):
+    rig = rig or Rig(R(4, 4))
+    rig.wait((2 * HOUR - rig.now % DAY) % DAY)  # the day begins at two o'clock
+    rig.instance.config = {"budgets": budgets or {"bank": BANK}}
+    rig.load(policy, *args, name="sched-site")
+    return rig
+
+
+def submit(rig, jobid, hours, bank="red", nodes=1, userid=0, **keys):
+    more = {"duration": hours * HOUR} if hours else {}
+    spec = jobspec(1, nodes=nodes, exclusive=True, bank=bank, **more, **keys)
+    rig.info.jobspecs[jobid] = spec
+    rig.alloc(jobid, spec, userid=userid)
+    rig.settle()
+
+
+def report(rig, name="bank"):
+    answer = rig.ask("sched.limits")[1]["budgets"]
+    (found,) = [one for one in answer if (one["budget"], one["whose"]) == (name, "bank red")]
+    return found
+
+
+def reason(rig, jobid):
+    return rig.ask("sched.explain", {"id": jobid})[1]["jobs"][0]["reason"]
+
+
+def check(rig, hours):
+    rig.sched._requests._check()
+    rig.sched.admission._check()
+    found = report(rig)
+    assert found["used"]["node-hours"] + found["running"]["node-hours"] == pytest.approx(
+        hours, abs=0.01
+    )
+    assert not rig.logged(3)
+
+
+@pytest.mark.parametrize(
+    "change, fault",
+    [
+        ({"period": "hour"}, "period='hour': expected 'day' or 'week'"),
+        ({"max": {}}, "max: expected one of node-hours, core-hours, gpu-hours"),
+        ({"max": {"nodes": 1}}, "max.nodes: unknown key"),
+        ({"max": {"node-hours": -1}}, "max.node-hours=-1: expected a number, 0 or more"),
+        ({"zone": "Nowhere/Land"}, "time zone 'Nowhere/Land' is not known"),
+        ({"per": "us"}, "per='us': expected 'user' or"),
+        ({"exempt": {"banks": 1}}, "exempt.banks=1: expected a list of names"),
+        ({"color": 1}, "color: unknown key"),
+    ],
+)
+def test_faults_of_the_table(change, fault):
+    with pytest.raises(ValueError, match=fault):
+        read_budget("one", {**BANK, **change})
+
+
+@pytest.mark.parametrize(
+    "period, when, begin, end",
+    [
+        ("day", "2026-11-24T13:30", "2026-11-24", "2026-11-25"),
+        ("week", "2026-11-24T13:30", "2026-11-23", "2026-11-30"),
+        ("week", "2026-11-23T00:00", "2026-11-23", "2026-11-30"),
+        ("month", "2026-12-31T23:59", "2026-12-01", "2027-01-01"),
+        ("month", "2024-02-29T12:00", "2024-02-01", "2024-03-01"),
+        ("quarter", "2026-11-24T13:30", "2026-10-01", "2027-01-01"),
+        ("quarter", "2026-03-31T23:59", "2026-01-01", "2026-04-01"),
+        ("year", "2026-11-24T13:30", "2026-01-01", "2027-01-01"),
+    ],
+)
+def test_periods_of_the_calendar(period, when, begin, end):
+    def seconds(text):
+        return datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp()
+
+    assert period_of(period, timezone.utc, seconds(when)) == (seconds(begin), seconds(end))
+
+
+@POLICIES
+def test_a_job_waits_that_could_exceed_it_and_nobody_behind_it(policy, args):
+    rig = load(policy, args)
+    submit(rig, 1, 5)
+    submit(rig, 2, 4)  # 9 of 8
+    submit(rig, 3, 3)
+    submit(rig, 4, 4, bank="blue")
+    assert sorted(rig.started()) == [1, 3, 4]
+    assert (
+        reason(rig, 2)
+        == "budget bank: bank red has taken 8.0 of 8 node-hours of this day; needs 4.0"
+    )
+    rig.wait(HOUR)
+    rig.free(1)  # it gives back four of its five hours
+    rig.settle()
+    assert sorted(rig.started()) == [1, 2, 3, 4]
+    check(rig, 8)
+
+
+def test_what_jobs_do_beyond_its_end_is_of_the_next_period():
+    rig = load()
+    rig.wait(20 * HOUR)  # two hours are left
+    submit(rig, 1, 6, nodes=3)  # six node-hours of this day, twelve of the next
+    submit(rig, 2, 6)
+    assert rig.started() == [1, 2]
+    check(rig, 8)
+    rig.wait(2 * HOUR + 1)
+    check(rig, 16)  # over the budget of the new day already: what runs is not ended
+    submit(rig, 3, 1)
+    assert rig.started() == [1, 2]
+    rig.free(1)
+    rig.settle()
+    check(rig, 5)
+    assert rig.started() == [1, 2, 3]
+
+
+@under("fifo", "easy", "conservative", "promise-all", "short-waits")
+def test_all_come_back_with_the_next_period(policy, args):
+    rig = load(policy, args)
+    rig.sched.estimate_depth = 0
+    for jobid in (1, 2, 3):
+        submit(rig, jobid, 8)
+    assert rig.started() == [1]
+    rig.wait(8 * HOUR)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1]
+    assert reason(rig, 2).endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
+    rig.wait(14 * HOUR)
+    assert rig.started() == [1, 2]
+    rig.sched.admission._check()
+    assert not rig.logged(3)
+
+
+def test_a_job_without_a_time_limit_takes_the_rest_of_the_period():
+    rig = load(bank={**BANK, "max": {"node-hours": 30}})
+    submit(rig, 1, None)
+    submit(rig, 2, None)
+    assert rig.started() == [1]
+    check(rig, 22)
+    rig.wait(13 * HOUR)  # nine hours are left, and 22 of 30 node-hours are taken
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    check(rig, 22)
+
+
+def test_more_time_for_a_running_job_counts():
+    rig = load()
+    submit(rig, 1, 2)
+    rig.expire(1, rig.now + 6 * HOUR)
+    rig.settle()
+    check(rig, 6)
+    submit(rig, 2, 3)
+    assert rig.started() == [1]
+    rig.expire(1, rig.now + 5 * HOUR)
+    rig.settle()
+    assert rig.started() == [1, 2]
+
+
+def test_shared_nodes_are_counted_as_the_pool_gives_them():
+    """Four tasks: on how many nodes they will be is known when the pool has chosen."""
+    rig = load(bank={**BANK, "max": {"node-hours": 3, "core-hours": 100}})
+    spec = jobspec(3, cores=3, bank="red", duration=2 * HOUR)
+    rig.alloc(1, spec)
+    rig.settle()
+    assert rig.started() == []
+    assert reason(rig, 1).endswith("needs 6.0")
+    rig.alloc(2, jobspec(1, bank="red", duration=HOUR))
+    rig.settle()
+    assert rig.started() == [2]
+    check(rig, 1)
+
+
+def test_parts_that_come_back_early_are_not_counted_any_more():
+    rig = load()
+    submit(rig, 1, 4, nodes=2)
+    rig.wait(HOUR)
+    whole = rig.success(1)["R"]
+    part = {**whole, "execution": {**whole["execution"]}}
+    part["execution"]["R_lite"] = [{**whole["execution"]["R_lite"][0], "rank": "0"}]
+    part["execution"]["nodelist"] = ["n0"]
+    rig.free(1, part, final=False)
+    rig.settle()
+    check(rig, 5)
+
+
+@pytest.mark.parametrize("waiting, kind", [(1, "promised"), (3, "planned")])
+def test_a_promise_is_one_only_if_the_budget_will_let_the_job_start(waiting, kind):
+    rig = load(Backfill, (), bank={**BANK, "max": {"node-hours": 20}})
+    submit(rig, 1, 1, nodes=4, bank="blue")
+    for jobid in range(2, 2 + waiting):
+        submit(rig, jobid, 2, nodes=4)
+    rig.wait(5)
+    assert rig.annotations(2)["sched"]["t_estimate_kind"] == kind
+
+
+def test_it_goes_on_over_a_reload():
+    rig = Rig(R(4, 4))
+    rig.list = rig.instance.services["job-list"] = JobList(rig.instance)
+    load(rig=rig)
+    submit(rig, 1, 3)
+    submit(rig, 2, 4)
+    submit(rig, 3, 1)
+    rig.wait(HOUR)
+    rig.free(3)
+    rig.settle()
+    check(rig, 8)
+    rig.info.R[1] = rig.success(1)["R"]
+    rig.manager.running.append({"id": 1, "priority": 16, "userid": 0, "t_submit": rig.now})
+    rig.unload()
+    rig.wait(HOUR)
+    # The second has ended meanwhile, after two of its four hours.
+    rig.list.add(2, 2 * HOUR, userid=0, bank="red", cleanup=0.0, nnodes=1)
+    rig.load(Fifo, "queue-depth=unlimited", name="sched-site")
+    rig.settle()
+    check(rig, 1 + 2 + 3)
+    submit(rig, 4, 3)
+    submit(rig, 5, 2)
+    assert rig.started()[-1] == 5
+
+
+def test_a_budget_that_comes_later_counts_what_runs():
+    rig = load()
+    rig.reconfigure({})
+    submit(rig, 1, 4)
+    submit(rig, 2, 8)
+    assert rig.started() == [1, 2]
+    rig.wait(HOUR)
+    rig.reconfigure({"budgets": {"bank": BANK}})
+    check(rig, 12)
+    submit(rig, 3, 1)
+    assert rig.started() == [1, 2]
+    rig.reconfigure({"budgets": {"bank": {**BANK, "exempt": {"banks": ["red"]}}}})
+    assert rig.started() == [1, 2, 3]
+
+
+def test_answers():
+    rig = load(Backfill, (), bank={**BANK, "max": {"node-hours": 8, "gpu-hours": 1}})
+    submit(rig, 1, 8, userid=500)
+    submit(rig, 2, 8, userid=500)
+    rig.wait(5)
+    (job,) = rig.ask("sched.explain", {"id": 2})[1]["jobs"]
+    assert job["rules"][0]["rule"] == "budget"
+    budget = job["budget"]
+    assert (budget["whose"], budget["what"], budget["max"]) == ("bank red", "node-hours", 8)
+    assert budget["t_again"] % DAY == 0 and budget["needs"] == pytest.approx(8)
+    assert report(rig)["waiting"] == 1
+    rig.client.userid, rig.client.rolemask = 600, 2
+    assert rig.ask("sched.limits")[1]["budgets"] == []
