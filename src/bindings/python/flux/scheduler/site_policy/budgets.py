@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: Where what was used is stored.
 KEY = "checkpoint.sched-budgets"
@@ -208,7 +208,7 @@ class BudgetRule(TableRule):
     table = "budgets"
     lists = "budgets"
 
-    def __init__(self, host: SitePolicyHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self._budgets: list[Budget] = []
         self._accounts: dict[tuple[Any, ...], Account] = {}

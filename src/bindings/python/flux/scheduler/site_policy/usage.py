@@ -17,7 +17,7 @@ from flux.scheduler.run_time_service import ask_for_ended_jobs
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.site_policy.table_rule import SitePolicyHost
+    from flux.scheduler.rule_host import RuleHost
 
 #: The version of what is stored, and how often it is written, seconds.
 VERSION = 1
@@ -153,7 +153,7 @@ class KeptUsage(Usage):
     ``job-list`` knows.
 
     Args:
-        host (SitePolicyHost): the scheduler
+        host (RuleHost): the scheduler
         errors (ErrorReporter): where trouble is reported
         key (str): where it is stored
         learn: ``learn(job, since, until)``, called for such a job, with what ``job-list`` has of it
@@ -163,7 +163,7 @@ class KeptUsage(Usage):
 
     def __init__(
         self,
-        host: SitePolicyHost,
+        host: RuleHost,
         errors: ErrorReporter,
         key: str,
         learn: Callable[[dict[str, Any], float, float], None],
