@@ -231,12 +231,10 @@ class CompiledMoves(PromiseMoves):
         for profile in profiles:
             profile.released(released[profile.watch.number])
         places, spans = ffi.unpack(places, count), ffi.unpack(spans, 2 * count)
-        starts, ends = spans[::2], spans[1::2]
-        pop = promises.pop
-        for place, start, end in zip(places, starts, ends):
-            jobid = row[place]
-            old = pop(jobid)
-            promises[jobid] = CountedPromise(start, end, old.request, old.demand)
+        starts = spans[::2]
+        for place, start, end in zip(places, starts, spans[1::2]):
+            promise = promises[row[place]]
+            promise.start, promise.end = start, end
         return done, list(zip(places, starts))
 
     def _tell(self, jobid: int, promise: CountedPromise) -> None:

@@ -59,7 +59,7 @@ class CountedStrategy(Strategy):
         new = object.__new__(type(self))
         new.__dict__.update(
             self.__dict__,
-            promises=self.promises.copy(),
+            promises={jobid: one.copy() for jobid, one in self.promises.items()},
             _profiles={},
             _demands=self._demands.copy(),
             _ends=self._ends[:],

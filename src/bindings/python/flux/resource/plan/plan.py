@@ -327,6 +327,18 @@ class Plan:
         """
         return self._strategy.promises[jobid].start
 
+    def due(self, now: float) -> list[int]:
+        """Ids of the jobs whose promised starts have come by a time; not of open promises.
+        O(promises)."""
+        promises = self._strategy.promises.items()
+        return [jobid for jobid, one in promises if one.start <= now and not one.is_open]
+
+    def next_start(self, after: float) -> float:
+        """The first start of a promise after a time, in seconds since the epoch; infinity: there is
+        none. O(promises)."""
+        promises = self._strategy.promises.values()
+        return min([one.start for one in promises if one.start > after], default=inf)
+
     def ranks_of(self, jobid: int) -> int | None:
         """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet. O(1).
 

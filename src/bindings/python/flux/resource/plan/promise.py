@@ -39,7 +39,7 @@ class Promise:
 
 
 class CountedPromise(Promise):
-    """A promise that is a number of units. Never changed.
+    """A promise that is a number of units; its span changes when it moves.
 
     Attributes:
         demand (CountedDemand): which units, and how many.
@@ -60,6 +60,10 @@ class CountedPromise(Promise):
         self.request = request
         self.is_open = is_open
         self.demand = demand
+
+    def copy(self) -> CountedPromise:
+        """An independent promise of the same."""
+        return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
 
 
 class BoundPromise(Promise):

@@ -23,8 +23,7 @@ class PromiseMoves(ABC):
     """Moves promises, and changes the timelines that they are counted in with them.
 
     Args:
-        promises (dict): job id to the promises, in the order in which they were made; one that moves
-            is then the one that was made last
+        promises (dict): job id to the promises, in the order in which they were made
         profiles (dict): where these are counted, by the kind of units; they were made with this
             object
 
@@ -112,8 +111,7 @@ class PlainMoves(PromiseMoves):
             return start
         end = earlier + length_of(promise.request)
         profile.move(start, promise.end, earlier, end, count)
-        del self._promises[jobid]
-        self._promises[jobid] = CountedPromise(earlier, end, promise.request, promise.demand)
+        promise.start, promise.end = earlier, end
         return earlier
 
     def advance_in_turn(
@@ -127,9 +125,9 @@ class PlainMoves(PromiseMoves):
                 break
             if self._profiles[promise.demand.kind].maybe_overdrawn:
                 break
-            start = self.advance(jobid, now)
+            before, start = promise.start, self.advance(jobid, now)
             count += 1
-            if start < promise.start:
+            if start < before:
                 moved.append((count - 1, start))
                 if start <= now:
                     break

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
@@ -41,15 +40,12 @@ class PromiseBook:
         self._jobs: list[PendingJob] = []  # in the order of the queue
         self._ids: list[int] = []  # of these
         self._by_id: dict[int, PendingJob] = {}
-        self._times: dict[int, float] = {}  # infinity: the promise is open
         # Mask of ranks to the jobs that could want these, in order; None: it is to be made.
         self._by_ranks: dict[int, list[PendingJob]] | None = None
         #: ids of the jobs whose promise is open
         self.open_ids: set[int] = set()
-        # A heap of (time, job id), with entries of promises that have moved or gone; and the ids of
-        # those whose time had come when it was looked at last.
-        self._coming: list[tuple[float, int]] = []
-        self._come: set[int] = set()
+        # No promise has come due since it was looked before this, seconds since the epoch.
+        self._first = math.inf
         #: grows when a job has no promise any more
         self.drops = drops
 
@@ -60,7 +56,7 @@ class PromiseBook:
         return iter(self._jobs)
 
     def __contains__(self, job: PendingJob) -> bool:
-        return job.jobid in self._times
+        return job.jobid in self._by_id
 
     @property
     def in_order(self) -> list[PendingJob]:
@@ -73,8 +69,7 @@ class PromiseBook:
         Raises:
             KeyError: it was promised nothing
         """
-        when = self._times[job.jobid]
-        return None if when == math.inf else when
+        return None if job.jobid in self.open_ids else self.plan.start_of(job.jobid)
 
     def after(self, job: PendingJob) -> list[PendingJob]:
         """The jobs with a promise that come after `job` in the queue."""
@@ -108,11 +103,10 @@ class PromiseBook:
         if when is None:
             self.plan.hold(job.jobid, job.resource_request)
             self.open_ids.add(job.jobid)
-            self._come.discard(job.jobid)
         else:
             self.plan.reserve(job.jobid, job.resource_request, when)
             self.open_ids.discard(job.jobid)
-            self._comes_due(job.jobid, when)
+            self._first = min(self._first, when)
         if job not in self:
             if self._changed is not None:
                 self._changed(job, True)
@@ -121,7 +115,6 @@ class PromiseBook:
             self._ids.insert(place, job.jobid)
             self._by_id[job.jobid] = job
             self._by_ranks = None
-        self._times[job.jobid] = math.inf if when is None else when
 
     def advance(self, job: PendingJob) -> float | None:
         """Let a promise move to the earliest time that keeps all others.
@@ -133,12 +126,10 @@ class PromiseBook:
             InsufficientResources: it cannot be kept any more, since a running job was given more
                 time, or ended late, or ranks were lost
         """
-        when = self.when(job)
-        if when is not None:
-            before, when = when, self.plan.advance(job.jobid)
-            if when != before:
-                self._times[job.jobid] = when
-                self._comes_due(job.jobid, when)
+        if job.jobid in self.open_ids:
+            return None
+        when = self.plan.advance(job.jobid)
+        self._first = min(self._first, when)
         return when
 
     def advance_following(
@@ -163,18 +154,15 @@ class PromiseBook:
             pairs = takewhile(lambda pair: pair[0] is pair[1], zip(behind, pending))
             behind = [other for other, _ in pairs]
         count, moves = self.plan.advance_in_turn(self._ids[first : first + len(behind)])
-        moved = [(behind[place], when) for place, when in moves]
-        for other, when in moved:
-            self._times[other.jobid] = when
-            self._comes_due(other.jobid, when)
-        return behind[:count], moved
+        if moves:
+            self._first = min(self._first, min([when for _, when in moves]))
+        return behind[:count], [(behind[place], when) for place, when in moves]
 
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more: it has started, or the promise is revoked."""
         if job in self:
-            del self._times[job.jobid], self._by_id[job.jobid]
+            del self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
-            self._come.discard(job.jobid)
             place = bisect_left(self._jobs, job)
             del self._jobs[place], self._ids[place]
             self._by_ranks = None
@@ -216,33 +204,18 @@ class PromiseBook:
         )
 
     def next_after(self, now: float) -> float | None:
-        """When the first promise after `now` comes due; None: none does. O(log promises) for each that
-        came due or moved."""
-        self._advance(now)
-        return self._coming[0][0] if self._coming else None
+        """When the first promise after `now` comes due; None: none does. O(promises)."""
+        when = self.plan.next_start(now)
+        return None if when == math.inf else when
 
     def due(self, now: float) -> list[PendingJob]:
-        """The jobs whose promised time has come, in order."""
-        self._advance(now)
-        return sorted([self._by_id[jobid] for jobid in self._come])
-
-    def _comes_due(self, jobid: int, when: float) -> None:
-        """A promise is for another time."""
-        self._come.discard(jobid)
-        heapq.heappush(self._coming, (when, jobid))
-
-    def _advance(self, now: float) -> None:
-        """Take those promises from the heap that have come due, and entries that mean nothing."""
-        heap, times = self._coming, self._times
-        if len(heap) > 2 * len(times) + 64:
-            heap[:] = {(when, jobid) for jobid, when in times.items() if when < math.inf}
-            heapq.heapify(heap)
-        for jobid in [one for one in self._come if times[one] > now]:
-            self._comes_due(jobid, times[jobid])  # the clock was set back
-        while heap and (heap[0][0] <= now or times.get(heap[0][1]) != heap[0][0]):
-            when, jobid = heapq.heappop(heap)
-            if times.get(jobid) == when:
-                self._come.add(jobid)
+        """The jobs whose promised time has come, in order, if one has since this was asked last.
+        O(promises) then."""
+        if self._first > now:
+            return []
+        self._first = self.plan.next_start(now)
+        jobs = self._by_id
+        return sorted([jobs[jobid] for jobid in self.plan.due(now) if jobid in jobs])
 
 
 class LatestStarts:
