@@ -11,6 +11,7 @@ import heapq
 import math
 import os
 import sys
+from array import array
 
 from flux.simulate.engine import peers
 from flux.simulate.engine.loop import Loop, Scheduler
@@ -101,8 +102,8 @@ class LeanEngine:
         #: whether another scheduler is to be loaded when this one has ended
         self._reload = None
         #: indices of the jobs that come by the clock, in order, and when; others follow another job
-        self._coming = [index for index, job in enumerate(jobs) if job.after is None]
-        self._times = [jobs[index].submit + epoch for index in self._coming]
+        self._coming = array("q", (index for index, job in enumerate(jobs) if job.after is None))
+        self._times = array("d", (jobs[index].submit + epoch for index in self._coming))
         self._times.append(math.inf)
         self._followers = followers(jobs)
         #: followers whose users think before they submit them

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+from array import array
 
 from flux.scheduler.attributes import printable
 from flux.scheduler.command.new_file import new_file, replace_file
@@ -128,14 +129,17 @@ def write_schedule(outcome, path):
     """``schedule.json``: Batsim's totals."""
     workload = outcome.workload
     jobs = workload.jobs
-    ended = [i for i in outcome.started() if outcome.end[i] == outcome.end[i]]
-    waits = [outcome.start[i] - outcome.submit[i] for i in ended]
-    turnarounds = [outcome.end[i] - outcome.submit[i] for i in ended]
-    slowdowns = [
-        turnaround / (outcome.end[i] - outcome.start[i])
-        for i, turnaround in zip(ended, turnarounds)
-        if outcome.end[i] > outcome.start[i]
-    ]
+    ended = array("q", (i for i in outcome.started() if outcome.end[i] == outcome.end[i]))
+    waits = array("d", (outcome.start[i] - outcome.submit[i] for i in ended))
+    turnarounds = array("d", (outcome.end[i] - outcome.submit[i] for i in ended))
+    slowdowns = array(
+        "d",
+        (
+            turnaround / (outcome.end[i] - outcome.start[i])
+            for i, turnaround in zip(ended, turnarounds)
+            if outcome.end[i] > outcome.start[i]
+        ),
+    )
     span = outcome.last
     computing = math.fsum(outcome.size[i] * outcome.run_of(i) for i in outcome.started())
     computing += math.fsum(

@@ -4,6 +4,8 @@
 import bisect
 import heapq
 import math
+from array import array
+from itertools import repeat
 
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, count_units
 from flux_engine.formats import states
@@ -56,15 +58,28 @@ def jain(values):
     return math.fsum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
+def _waits(outcome, indices):
+    """The waits of jobs, ascending; as an array, since a million floats are 32 MB in a list."""
+    return array("d", sorted(outcome.start[i] - outcome.submit[i] for i in indices))
+
+
+def _slowdowns(outcome, indices):
+    """The bounded slowdowns of jobs, ascending."""
+    return array(
+        "d",
+        sorted(
+            bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i))
+            for i in indices
+        ),
+    )
+
+
 def figures(outcome):
     """The table's figures of an outcome, as {name: number}."""
     workload = outcome.workload
     jobs = workload.jobs
     started = outcome.started()
-    waits = sorted(outcome.start[i] - outcome.submit[i] for i in started)
-    slowdowns = sorted(
-        bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i)) for i in started
-    )
+    waits, slowdowns = _waits(outcome, started), _slowdowns(outcome, started)
     how = outcome.how
     last_submit = jobs[-1].submit if jobs else 0.0
     sweep = Sweep(outcome)
@@ -162,6 +177,39 @@ def out_of_order(outcome):
     return found
 
 
+def _events(outcome):
+    """What happens to the jobs that were not refused, and to others, by time.
+
+    They are merged from columns: a list of all events of a million jobs takes 300 MB.
+
+    Returns:
+        (float, iterator): when the last is, and (seconds, kind, index or units) of each, where a kind is 0 end, 1 withdrawal,
+        2 submission, 3 start, 4 units of jobs that are in no trace
+    """
+    submit, start, end = outcome.submit, outcome.start, outcome.end
+    taken = array("q", (i for i, how in enumerate(outcome.how) if how != REJECTED))
+    columns = (
+        (0, end, (i for i in taken if end[i] == end[i] and start[i] == start[i])),
+        (1, end, (i for i in taken if end[i] == end[i] and start[i] != start[i])),
+        (2, submit, (i for i in taken if submit[i] == submit[i])),
+        (3, start, (i for i in taken if start[i] == start[i])),
+    )
+    others = []
+    for begin, over, held in outcome.others.values():
+        count = count_units(held)
+        others.append((max(begin, 0.0), 4, count))
+        if over is not None:
+            others.append((over, 4, -count))
+    others.sort()
+    last = others[-1][0] if others else 0.0
+    streams = [others]
+    for kind, times, indices in columns:
+        order = array("q", sorted(indices, key=times.__getitem__))
+        streams.append(zip(map(times.__getitem__, order), repeat(kind), order))
+        last = max(last, times[order[-1]]) if order else last
+    return last, heapq.merge(*streams)
+
+
 class Sweep:
     """The machine over time, up to the last submission.
 
@@ -177,27 +225,7 @@ class Sweep:
         jobs, units = workload.jobs, workload.units
         self.used = self.lost = 0.0
         horizon = jobs[-1].submit if jobs else 0.0
-        events = []
-        for index, submit in enumerate(outcome.submit):
-            start, end = outcome.start[index], outcome.end[index]
-            if outcome.how[index] == REJECTED or (
-                jobs[index].after is not None and submit != submit
-            ):
-                continue
-            events.append((submit, 2, index))
-            if start == start:
-                events.append((start, 3, index))
-                if end == end:
-                    events.append((end, 0, index))
-            elif end == end:
-                events.append((end, 1, index))  # withdrawn
-        for begin, end, held in outcome.others.values():
-            count = count_units(held)
-            events.append((max(begin, 0.0), 4, count))
-            if end is not None:
-                events.append((end, 4, -count))
-        events.sort()
-        end_of_all = events[-1][0] if events else 0.0
+        end_of_all, events = _events(outcome)
         step = end_of_all / STEPS if end_of_all > 0 else 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
         gone = bytearray(len(jobs))
@@ -289,16 +317,13 @@ def classes(outcome):
 
 def distribution(outcome):
     """Waits at evenly spread shares of the jobs, ascending."""
-    waits = sorted(outcome.start[i] - outcome.submit[i] for i in outcome.started())
+    waits = _waits(outcome, outcome.started())
     return [quantile(waits, i / QUANTILES) for i in range(QUANTILES + 1)] if waits else []
 
 
 def slowdown_distribution(outcome):
     """Bounded slowdowns at evenly spread shares of the jobs, ascending."""
-    values = sorted(
-        bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i))
-        for i in outcome.started()
-    )
+    values = _slowdowns(outcome, outcome.started())
     return [quantile(values, i / QUANTILES) for i in range(QUANTILES + 1)] if values else []
 
 
@@ -402,10 +427,7 @@ def _largest_users(work):
 
 
 def _means(outcome, indices):
-    waits = sorted(outcome.start[i] - outcome.submit[i] for i in indices)
-    slowdowns = [
-        bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i)) for i in indices
-    ]
+    waits, slowdowns = _waits(outcome, indices), _slowdowns(outcome, indices)
     return {
         "jobs": len(indices),
         "wait": mean(waits),

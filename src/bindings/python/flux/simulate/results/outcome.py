@@ -153,8 +153,7 @@ class Outcome:
 
     def started(self):
         """Indices of the jobs that started, in order of submission."""
-        start = self.start
-        return [index for index in range(len(start)) if start[index] == start[index]]
+        return array("q", (index for index, when in enumerate(self.start) if when == when))
 
     def run_of(self, index):
         """Seconds that a job held its resources; up to now, if it has not ended."""
