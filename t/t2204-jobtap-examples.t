@@ -97,6 +97,23 @@ test_expect_success 'submit-policy: what is left out is filled in, what is too m
 	flux job eventlog $id >log && grep "jobspec-update.*duration.*1200" log && test_must_fail grep guest log &&
 	test_must_fail flux jobtap load -r submit-policy.$so submit-policy.py duration=-1 2>err && grep "expected seconds" err
 '
+test_expect_success 'power: by node, by core, or as the job says' '
+	flux jobtap load power.py node=650 core=6.5 &&
+	for job in "-N2 -n2 -c1|1300" "-n3 -c1|20" "-N1 --setattr=system.licenses.watts=77|77"; do
+		id=$(flux submit ${job%|*} true) && event $id clean &&
+		flux job info $id jobspec >spec && flux job eventlog $id >log &&
+		grep -E "watts\"?[:=] ?${job#*|}[^0-9]" spec log || return 1
+	done &&
+	test_must_fail flux jobtap load -r power.$so power.py node=x 2>err && grep "expected watts" err
+'
+test_expect_success 'queue-access: who is named may submit; a wrong table is refused' '
+	flux jobtap remove all && flux jobtap load queue-access.py &&
+	printf "[policy.access]\nallow-user = [\"$(id -un)\"]\n[queues.debug]\n" >access.toml &&
+	flux config load access.toml && flux queue start --all &&
+	id=$(flux submit -q debug true) && event $id clean &&
+	printf "[queues.debug.policy.access]\nallow-group = [7]\n" >bad.toml && test_must_fail flux config load bad.toml 2>err &&
+	grep "allow-group" err && flux config load empty.toml && flux jobtap remove all
+'
 test_expect_success 'alloc-bypass, alloc-check and priority-bank' '
 	flux jobtap load alloc-check.py && flux jobtap load alloc-bypass.py &&
 	flux module remove sched-simple &&

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The example plugins that come with the instance."""
 
+import pwd
+
 import pytest
 from jobs_instance import JobsInstance
 
@@ -150,3 +152,85 @@ def test_priority_bank(inst):
     }
     with pytest.raises(OSError, match="expected an object of integers"):
         inst.rpc("job-manager.priority-bank.weights", {"weights": {"physics": -1}})
+
+
+# -- queue-access -------------------------------------------------------------------------------------
+
+ACCESS = {
+    "queues": {
+        "open": {},
+        "debug": {"policy": {"access": {"allow-user": ["daemon"], "allow-group": ["bin"]}}},
+        "quick": {"parent": "debug"},
+        "slow": {"parent": "debug", "policy": {"access": {"allow-user": ["bin"]}}},
+    }
+}
+
+
+@pytest.fixture
+def guarded(inst, monkeypatch):
+    """Where the plugin alone guards queues, as on a real Flux; users and groups are those that each Unix has."""
+    from flux_embedded.services.job_ingest import completion
+
+    monkeypatch.setattr(completion.Completion, "_check_access", lambda *args: None)
+    inst.rpc("config.load", ACCESS)
+    load(inst, "queue-access.py")
+    return inst
+
+
+def submits(inst, userid, queue):
+    inst.handle.task.userid, inst.handle.task.rolemask = userid, 2
+    return inst.submit(**({"queue": queue} if queue else {}))
+
+
+@pytest.mark.parametrize(
+    "user, queue, may",
+    [
+        ("nobody", "open", True),
+        ("daemon", "debug", True),
+        ("bin", "debug", True),  # by its group
+        ("nobody", "debug", False),
+        ("daemon", "quick", True),
+        ("nobody", "quick", False),
+        ("bin", "slow", True),
+        ("daemon", "slow", False),
+    ],
+)
+def test_who_may_submit_to_a_queue(guarded, user, queue, may):
+    userid = pwd.getpwnam(user).pw_uid
+    if may:
+        assert submits(guarded, userid, queue)
+    else:
+        with pytest.raises(OSError, match=f"user {user} may not submit to queue {queue}"):
+            submits(guarded, userid, queue)
+
+
+def test_the_owner_may_and_a_user_without_a_name_may_not(guarded):
+    assert guarded.submit(queue="debug")
+    with pytest.raises(OSError, match="user 64321 may not submit to queue debug"):
+        submits(guarded, 64321, "debug")
+
+
+def test_nobody_moves_a_job_to_a_queue_that_is_not_theirs(guarded):
+    userid = pwd.getpwnam("nobody").pw_uid
+    id = submits(guarded, userid, "open")
+    update = {"id": id, "updates": {"attributes.system.queue": "debug"}}
+    with pytest.raises(OSError, match="user nobody may not submit to queue debug"):
+        guarded.rpc("job-manager.update", update)
+
+
+def test_a_new_configuration_counts_at_once_and_a_wrong_one_not_at_all(guarded):
+    userid = pwd.getpwnam("nobody").pw_uid
+    inst, task = guarded, guarded.handle.task
+    owner = task.userid, task.rolemask
+    wrong = {"queues": {"debug": {"policy": {"access": {"allow-user": [7]}}}}}
+    with pytest.raises(OSError, match="allow-user"):
+        inst.rpc("config.load", wrong)
+    with pytest.raises(OSError, match="may not submit"):
+        submits(inst, userid, "debug")
+    task.userid, task.rolemask = owner
+    inst.rpc("config.load", {"queues": {"debug": {}}})
+    assert submits(inst, userid, "debug")
+    task.userid, task.rolemask = owner
+    inst.rpc("config.load", {"policy": {"access": {"allow-user": ["daemon"]}}})
+    with pytest.raises(OSError, match="user nobody may not submit to this instance"):
+        submits(inst, userid, None)
