@@ -5,9 +5,10 @@
     flux start flux python t/campaign/guests.py [--seed N] [--seconds N] [--json]
 
 A client with the credentials of a guest sends requests of every topic, in sizes from a byte to 50 MB and in shapes that cost
-a reader most, and floods of them. Meanwhile the owner asks every 50 ms, as the job manager would. Three bounds are
-checked: the longest time that the owner waits, the memory that the scheduler keeps afterwards, and that nothing
-which names a job or a bank of the owner (names at random) is in an answer to the guest. The exit status is 1 if one is exceeded.
+a reader most, and floods of them. Meanwhile the owner pings the scheduler every 50 ms, and has jobs start one after the
+other. Three bounds are checked: the longest wait of a ping and of a job for its resources, the memory that the scheduler keeps
+afterwards, and that nothing which names a job or a bank of the owner (names at random) is in an answer to the guest. The exit
+status is 1 if one is exceeded.
 """
 
 import argparse
@@ -31,12 +32,18 @@ MAX_STALL_S = 0.25
 TRANSPORT_S_PER_BYTE = 0.75 / 50e6
 MAX_KEPT = 20 << 20
 PING_S = 0.05
-#: Seconds in which a request is answered.
-ANSWER_SECONDS = 30.0
+#: Seconds in which a guest is answered, however many others ask, and the owner in any case.
+ANSWER_SECONDS = 300.0
+OWNER_SECONDS = 30.0
 SIZES = (1, 1000, 100000, 1000000, 10000000, 50000000)
-#: Requests of one flood, and seconds in which one is read and refused.
-FLOOD = 5000
+#: Requests of one flood, and seconds in which one is read and refused; guests of a crowd, and what each of them asks.
+FLOOD = 2000
 READ_S = 50e-6
+CROWD, OF_EACH = 20, 40
+#: Licences for which a job has to wait.
+LICENCES = 5000000
+#: What comes from several clients, or many times.
+MASSES = ("flood", "disconnect", "crowd")
 TOPICS = (
     "sched.when sched.explain sched.windows sched.plan sched.stats sched.reservations sched.limits sched.preempt"
     " sched.preemptions sched.reserve sched.unreserve sched.alloc sched.free sched.cancel sched.prioritize sched.expiration"
@@ -74,7 +81,7 @@ SHAPES = {
     ),
     "hosts": lambda size, chance: in_jobspec(
         json.dumps(
-            {"hostlist": [f"d{n}[0-{chance.randrange(1 << 40)}]" for n in range(size // 20)]}
+            {"hostlist": [f"d{n}[0-{chance.choice((20000, 1048574))}]" for n in range(size // 20)]}
         )
     ),
     "number": lambda size, chance: in_jobspec("9" * size),
@@ -85,29 +92,28 @@ SHAPES = {
 
 
 def trials(chance):
-    """Topics, shapes and sizes, for ever: floods first, then each topic with each shape, the sizes by chance."""
-    for shape in ("flood", "disconnect"):
-        for topic in ("sched.when", "sched.windows"):
-            yield topic, shape, 0
+    """Topics, shapes and sizes, for ever: the worst first, then each topic with each shape, the sizes by chance."""
+    for topic in ("sched.when", "sched.windows", "sched.limits"):
+        yield topic, "flood", 0
+    yield "sched.when", "disconnect", 0
+    for shape in SHAPES:
+        yield "sched.when", shape, 1000000
+    yield "sched.windows", "crowd", 0
     while True:
-        some = [(topic, shape) for topic in TOPICS for shape in (*SHAPES, "flood", "disconnect")]
+        some = [(topic, shape) for topic in TOPICS for shape in (*SHAPES, *MASSES)]
         chance.shuffle(some)
         for topic, shape in some:
             # Most of what costs a scheduler anything comes with a jobspec.
             if topic != "sched.when" and chance.random() < 0.7:
                 topic = "sched.when"
-            yield (
-                topic,
-                shape,
-                0
-                if shape in ("flood", "disconnect")
-                else chance.choices(SIZES, (2, 4, 4, 4, 2, 1))[0],
-            )
+            size = 0 if shape in MASSES else chance.choices(SIZES, (2, 4, 4, 4, 2, 1))[0]
+            yield topic, shape, size
 
 
-def plain(topic):
+def plain(topic, licence):
+    """A payload that is answered, as far as a guest's is."""
     return {
-        "sched.when": {"jobspec": jobspec()},
+        "sched.when": {"jobspec": jobspec(licenses={licence: LICENCES})},
         "sched.explain": {"all": True},
         "sched.preempt": {"id": 1, "dry_run": True},
     }.get(topic, {})
@@ -118,7 +124,35 @@ def send(h, topic, payload):
     return h.rpc(topic, payload, flags=flags)
 
 
-def attack(seed, seconds, canaries, only):
+def answers(h, futures, canaries):
+    """What comes for requests: how often each result, and each canary that an answer names."""
+    results = collections.Counter()
+    leaks = {}
+
+    def came(future):
+        try:
+            text = json.dumps(future.get(), ensure_ascii=False)
+            result = "answered"
+        except OSError as exc:
+            text, result = exc.strerror or "", errno.errorcode.get(exc.errno, str(exc.errno))
+        results[result] += 1
+        for name in canaries:
+            if name in text:
+                leaks.setdefault(f"LEAK of {name}", text[:500])
+        nonlocal left
+        left -= 1
+        if not left:
+            h.reactor_stop()
+
+    left = len(futures)
+    for future in futures:
+        future.then(came)
+    h.reactor_run()
+    results.update({f"{what}: {text}": 1 for what, text in leaks.items()})
+    return results
+
+
+def attack(seed, seconds, canaries, licence, only):
     """What the guest does; prints a line of JSON for each trial."""
     h = flux.Flux()
     chance = random.Random(seed)
@@ -129,34 +163,28 @@ def attack(seed, seconds, canaries, only):
         if only and shape not in only:
             continue
         print(json.dumps({"begins": [topic, shape, size]}), flush=True)
-        results = {}
-        if shape == "disconnect":
-            other = flux.Flux()
-            for _ in range(500):
-                send(other, topic, plain(topic))
-            del other
-        elif shape == "flood":
-            futures = [send(h, topic, plain(topic)) for _ in range(FLOOD)]
+        if shape in MASSES:
+            clients, each = {
+                "flood": ([h], FLOOD),
+                "disconnect": ([flux.Flux()], 500),
+                "crowd": (list(map(guest, range(10000, 10000 + CROWD))), OF_EACH),
+            }[shape]
+            payload = json.dumps(plain(topic, licence))
+            open_ = [(one, [send(one, topic, payload) for _ in range(each)]) for one in clients]
         else:
-            futures = [send(h, topic, SHAPES[shape](size, chance))]
+            open_ = [(h, [send(h, topic, SHAPES[shape](size, chance))])]
+        results = collections.Counter()
         if shape != "disconnect" and topic not in UNANSWERED:
-            while futures:
-                # One that is waited for has file descriptors.
-                future = futures.pop()
-                try:
-                    text = json.dumps(future.wait_for(ANSWER_SECONDS).get(), ensure_ascii=False)
-                    result = "answered"
-                except OSError as exc:
-                    text, result = (
-                        exc.strerror or "",
-                        errno.errorcode.get(exc.errno, str(exc.errno)),
-                    )
-                results[result] = results.get(result, 0) + 1
-                found = [name for name in canaries if name in text]
-                if found:
-                    results["leak"] = f"{found}: {text[:500]}"
-        futures = []
+            for one, futures in open_:
+                results.update(answers(one, futures, canaries))
+        open_ = clients = one = None
         print(json.dumps({"ended": [topic, shape, size], "results": results}), flush=True)
+
+
+def guest(userid):
+    """A client with the credentials of this guest."""
+    os.environ["FLUX_HANDLE_USERID"] = str(userid)
+    return flux.Flux()
 
 
 # -- the owner's side ------------------------------------------------------------------------------
@@ -194,34 +222,90 @@ def module_of(h):
     raise SystemExit("no scheduler answers")
 
 
-def submit(h, bank, count):
-    """Jobs of the owner of which the guest is to learn nothing."""
-    ids = []
-    for _ in range(count):
-        spec = JobspecV1.from_command(["sleep", "600"], num_tasks=1)
+class Machine:
+    """An instance in private mode with jobs of the owner, of which the guest is to learn nothing, neither names nor
+    how many licences they use.
+
+    Args:
+        h: the owner's handle
+
+    Attributes:
+        licence (str): its name
+        canaries (list): texts that are to be in no answer
+    """
+
+    def __init__(self, h):
+        self._h = h
+        self._former = h.rpc("config.get").get()
+        bank, self.licence = (f"{kind}{uuid.uuid4().hex[:12]}" for kind in ("canary", "licence"))
+        used, free = random.randrange(LICENCES, 9999999), random.randrange(1000000, LICENCES)
+        changed = {"access": {"private-mode": True}, "licenses": {self.licence: used + free}}
+        h.rpc("config.load", {**self._former, **changed}).get()
+        # The first runs, a core is left, and the others wait for licences.
+        self._ids = [self._submit(bank, count) for count in (used, *[used + free] * 39)]
+        self.canaries = [bank, str(used)]
+        for one in self._ids:
+            self.canaries += [str(one), str(JobID(one).f58), str(JobID(one).f58plain)]
+        self.canaries = [one for one in self.canaries if len(one) > 6]
+
+    def _submit(self, bank, licences):
+        spec = JobspecV1.from_command(["true"])
         spec.duration = 3600
         spec.setattr("system.bank", bank)
-        ids.append(int(flux.job.submit(h, spec)))
-    return ids
+        spec.setattr("system.licenses", {self.licence: licences})
+        spec.setattr("system.exec.test.run_duration", "3600s")
+        return int(flux.job.submit(self._h, spec))
+
+    def close(self):
+        """Leave the instance as it was."""
+        for one in self._ids:
+            flux.job.cancel(self._h, one)
+        self._h.rpc("config.load", self._former).get()
+
+
+class Starts(threading.Thread):
+    """Has jobs of the owner start, one after the other.
+
+    Attributes:
+        waits (deque): seconds from a job's priority to its resources
+    """
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.waits = collections.deque()
+        self._ends = threading.Event()
+        self.start()
+
+    def run(self):
+        h = flux.Flux()
+        spec = JobspecV1.from_command(["true"])
+        spec.duration = 1
+        spec.setattr("system.exec.test.run_duration", "0.001s")
+        while not self._ends.wait(PING_S):
+            id = flux.job.submit(h, spec, urgency=31)
+            times = {event.name: event.timestamp for event in flux.job.event_watch(h, id)}
+            self.waits.append(times["alloc"] - times["priority"])
+
+    def stop(self):
+        """Returns whether the last one has ended."""
+        self._ends.set()
+        self.join(OWNER_SECONDS)
+        return not self.is_alive()
 
 
 def run(seed, seconds, only):
     """The campaign; returns its figures."""
     h = flux.Flux()
     module = module_of(h)
-    bank = f"canary{uuid.uuid4().hex[:12]}"
-    ids = submit(h, bank, 40)
-    canaries = [bank] + [
-        text for one in ids for text in (str(one), str(JobID(one).f58), str(JobID(one).f58plain))
-    ]
-    canaries = [one for one in canaries if len(one) > 6]
+    machine = Machine(h)
     pid = process_of(h, module)
 
     def ask():
         began = time.monotonic()
-        h.rpc("sched.resource-status").get()
+        h.rpc("sched.resource-status").wait_for(OWNER_SECONDS).get()
         return time.monotonic() - began
 
+    at = None
     ask()
     call = [
         sys.executable,
@@ -231,63 +315,74 @@ def run(seed, seconds, only):
         f"--seed={seed}",
     ]
     call += [f"--only={','.join(only)}"] if only else []
-    figures = {}
-    worst = {}
+    shapes = {}
+    leaks = {}  # by topic, one
+    waits = {}  # by trial, the longest that was under way with it: of a ping, of a start
     before = None
-    at = None
+
+    def waited(kind, took):
+        if at:
+            longest = waits.setdefault(tuple(at), {"ping": 0.0, "start": 0.0})
+            longest[kind] = max(longest[kind], took)
+
+    starts = Starts()
+    end = time.monotonic() + seconds + ANSWER_SECONDS
     with subprocess.Popen(
         call, env={**os.environ, **GUEST}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as guest:
-        guest.stdin.write(json.dumps(canaries))
+        guest.stdin.write(json.dumps([machine.canaries, machine.licence]))
         guest.stdin.close()
         said = collections.deque()
         reader = threading.Thread(target=lambda: said.extend(guest.stdout), daemon=True)
         reader.start()
         while reader.is_alive() or said:
-            took = ask()
-            if at:  # what was under way while the owner waited
-                worst[tuple(at)] = max(worst.get(tuple(at), 0.0), took)
+            try:
+                took = ask()
+                if time.monotonic() > end:
+                    raise TimeoutError(f"a guest has waited for {ANSWER_SECONDS:.0f} s")
+            except OSError as exc:
+                guest.kill()
+                sys.exit(f"VIOLATION no answer, {at}: {exc}")
+            waited("ping", took)
+            while starts.waits:
+                waited("start", starts.waits.popleft())
             while said:
                 line = json.loads(said.popleft())
                 at = line.get("begins") or line["ended"]
-                worst[tuple(at)] = max(worst.get(tuple(at), 0.0), took)
+                waited("ping", took)
                 if "results" in line:
-                    entry = figures.setdefault(at[1], {"requests": 0, "stall": 0.0, "by": None})
-                    entry["requests"] += (
-                        sum(n for n in line["results"].values() if isinstance(n, int)) or 1
-                    )
-                    if "leak" in line["results"]:
-                        entry["leak"] = f"{at}: {line['results']['leak']}"
-            if before is None and len(worst) > 4:
+                    results = line["results"]
+                    leaks.update((at[0], one) for one in results if one.startswith("LEAK"))
+                    shape = shapes.setdefault(at[1], collections.Counter())
+                    shape.update(requests=max(1, sum(results.values())))
+            if before is None and len(waits) > 4:
                 before = memory_of(pid)  # what the first requests have it read in is no matter
             time.sleep(PING_S)
         failed = guest.wait()
-    too_long = [
-        f"a wait of {took:.3f} s for {shape} of {size} bytes to {topic}"
-        for (topic, shape, size), took in worst.items()
-        if took
-        > MAX_STALL_S + TRANSPORT_S_PER_BYTE * size + (FLOOD * READ_S if shape == "flood" else 0)
-    ]
-    for (topic, shape, size), took in worst.items():
-        entry = figures.setdefault(shape, {"requests": 0, "stall": 0.0, "by": None})
-        if took > entry["stall"]:
-            entry.update(stall=round(took, 3), by=f"{topic} of {size} bytes")
+    wrong = [] if starts.stop() else [f"a job has not started in {OWNER_SECONDS} s"]
+    longest = {"ping": 0.0, "start": 0.0}
+    for (topic, shape, size), found in waits.items():
+        bound = MAX_STALL_S + TRANSPORT_S_PER_BYTE * size
+        bound += FLOOD * READ_S if shape in MASSES else 0.0
+        entry = shapes.setdefault(shape, collections.Counter())
+        for kind, took in found.items():
+            longest[kind] = max(longest[kind], took)
+            if took > entry[kind]:
+                entry[kind] = round(took, 3)
+            if took > bound:
+                wrong.append(f"a {kind} took {took:.3f} s: {shape} of {size} bytes to {topic}")
     kept = []
     for _ in range(10):
         ask()
         kept.append(memory_of(pid))
         time.sleep(0.2)
-    for one in ids:
-        flux.job.cancel(h, one)
-    return {
-        "module": module,
-        "stall": max((one["stall"] for one in figures.values()), default=0.0),
-        "kept": min(kept) - (before or min(kept)),
-        "too_long": too_long,
-        "leaks": [one["leak"] for one in figures.values() if "leak" in one],
-        "guest": failed,
-        "shapes": figures,
-    }
+    machine.close()
+    kept = min(kept) - (before or min(kept))
+    wrong += [f"{kept} bytes are kept"] if kept > MAX_KEPT else []
+    wrong += [f"{topic}: {one}" for topic, one in leaks.items()] + (
+        [f"the guest ended with {failed}"] if failed else []
+    )
+    return {"module": module, **longest, "kept": kept, "leaks": len(leaks), "shapes": shapes}, wrong
 
 
 def main():
@@ -300,23 +395,20 @@ def main():
     options = parser.parse_args()
     only = [one for one in options.only.split(",") if one]
     if options.attack:
-        attack(options.seed, options.seconds, json.load(sys.stdin), only)
+        attack(options.seed, options.seconds, *json.load(sys.stdin), only)
         return 0
-    found = run(options.seed, options.seconds, only)
+    found, wrong = run(options.seed, options.seconds, only)
     if options.json:
         print(json.dumps(found, indent=1))
     else:
         for shape, one in sorted(found["shapes"].items()):
             print(
-                f"{shape:<12}{one['requests']:>8} requests  longest wait {one['stall']:.3f} s ({one['by']})"
+                f"{shape:<12}{one['requests']:>8} requests; longest ping {one['ping']:.3f} s, start {one['start']:.3f} s"
             )
         print(
-            f"{found['module']}: longest wait {found['stall']:.3f} s, kept {found['kept'] / 1e6:.1f} MB, {len(found['leaks'])} leaks"
+            f"{found['module']}: longest ping {found['ping']:.3f} s, start {found['start']:.3f} s,"
+            f" kept {found['kept'] / 1e6:.1f} MB, {found['leaks']} leaks"
         )
-    wrong = list(found["too_long"])
-    wrong += [f"{found['kept']} bytes are kept"] if found["kept"] > MAX_KEPT else []
-    wrong += [f"a leak: {one}" for one in found["leaks"]]
-    wrong += [f"the guest ended with {found['guest']}"] if found["guest"] else []
     for text in wrong:
         print(f"VIOLATION {text}", file=sys.stderr)
     return 1 if wrong else 0

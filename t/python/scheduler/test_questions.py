@@ -13,6 +13,7 @@ from flux.scheduler.query.answering import (
     ANSWER_SECONDS_PER_TURN,
     MAX_OPEN,
     MAX_OPEN_OF_GUEST,
+    MAX_OPEN_OF_GUESTS,
     MAX_TURNS_OF_READING,
     Answering,
     Caller,
@@ -201,8 +202,11 @@ def test_so_many_are_open_and_no_more():
         ask(9999)
     with pytest.raises(BlockingIOError, match="of yours are not answered yet"):
         ask(9999)
-    ask(9998)
-    for _ in range(MAX_OPEN - MAX_OPEN_OF_GUEST - 1):
+    for number in range(MAX_OPEN_OF_GUESTS - MAX_OPEN_OF_GUEST):
+        ask(10000 + number)
+    with pytest.raises(BlockingIOError, match=f"{MAX_OPEN_OF_GUESTS} questions"):
+        ask(9998)
+    for _ in range(MAX_OPEN - MAX_OPEN_OF_GUESTS):
         ask(0, 1)
     with pytest.raises(BlockingIOError, match=f"{MAX_OPEN} questions"):
         ask(0, 1)

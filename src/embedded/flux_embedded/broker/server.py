@@ -250,6 +250,11 @@ class ConnectorService(Service):
     @request("config-reload")
     def config_reload(self, msg):
         where = "error parsing [access] configuration"
-        kinds = {"allow-guest-user": bool, "allow-root-owner": bool}
+        kinds = {
+            "allow-guest-user": bool,
+            "private-mode": bool,
+            "allow-root-owner": bool,
+            "roles": dict,
+        }
         policy.check_types((msg.body or {}).get("access"), kinds, where, keys=kinds)
         self.respond(msg)

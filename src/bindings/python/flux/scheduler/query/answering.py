@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import errno
+import heapq
+import itertools
 import json
 from collections import deque
 from collections.abc import Generator
@@ -27,8 +29,9 @@ ANSWER_SECONDS_PER_TURN = 0.001
 #: questions there may be some of the job manager.
 MAX_TURNS_OF_READING = 256
 
-#: Questions that may be open at a time: of one guest, and of all. The owner and admins have the rest.
+#: Questions that may be open at a time: of one guest, of all guests, and of all users.
 MAX_OPEN_OF_GUEST = 32
+MAX_OPEN_OF_GUESTS = 512
 MAX_OPEN = 1024
 
 #: An answer that is made in steps, between which the scheduler may do other work; a step that yields
@@ -164,8 +167,12 @@ class Answering:
         self._handle = handle
         self._stopwatch = stopwatch
         self._config = config
-        # By user, the one whose turn it is first; none is empty.
-        self._open: dict[int, deque[_Question]] = {}
+        # What can be worked on, by user, the one whose turn it is first; none is empty.
+        self._ready: dict[int, deque[_Question]] = {}
+        self._resting: list[tuple[float, int, _Question]] = []  # a heap: until when, number
+        self._numbers = itertools.count()
+        self._count = 0  # of all these
+        self._of_user: dict[int, int] = {}  # by user; none is 0
         self._timer = handle.timer_watcher_create(0.0, self._turn)
         self._armed = False
         self._rests = False  # whether the timer is armed for later than at once
@@ -203,16 +210,9 @@ class Answering:
             serve(msg, lambda: self._handle.respond(msg, answer))
 
         self._came = True
+        # Most that come in a flood are refused: before anything else is done for them.
+        self._check_open(msg.userid, sees_all(msg))
         caller = Caller(msg, self._config is not None and is_private(self._config.get()))
-        own = len(self._open.get(caller.userid, ()))
-        if not caller.sees_all and own >= MAX_OPEN_OF_GUEST:
-            raise BlockingIOError(
-                errno.EAGAIN, f"{own} questions of yours are not answered yet: try again later"
-            )
-        if sum(map(len, self._open.values())) >= MAX_OPEN:
-            raise BlockingIOError(
-                errno.EAGAIN, f"{MAX_OPEN} questions are not answered yet: try again later"
-            )
 
         def steps() -> Steps:
             check(msg)
@@ -221,6 +221,18 @@ class Answering:
             return shown
 
         self.begin(steps(), done, failed, caller.userid, msg)
+
+    def _check_open(self, userid: int, sees_all: bool) -> None:
+        """Raise a BlockingIOError if a user may ask no more for now."""
+        own = self._of_user.get(userid, 0)
+        if not sees_all and own >= MAX_OPEN_OF_GUEST:
+            raise BlockingIOError(
+                errno.EAGAIN, f"{own} questions of yours are not answered yet: try again later"
+            )
+        if self._count >= (MAX_OPEN if sees_all else MAX_OPEN_OF_GUESTS):
+            raise BlockingIOError(
+                errno.EAGAIN, f"{self._count} questions are not answered yet: try again later"
+            )
 
     def begin(
         self,
@@ -239,30 +251,44 @@ class Answering:
             userid: who asks
             msg (Message): the request
         """
-        self._open.setdefault(userid, deque()).append(_Question(steps, done, failed, msg))
+        self._count += 1
+        self._of_user[userid] = self._of_user.get(userid, 0) + 1
+        self._put(_Question(steps, done, failed, userid, msg))
         if self._rests:  # all others do
             self._timer.stop()
             self._armed = False
         self._arm()
 
     def forget(self, notice: Any) -> None:
-        """A client has disconnected: its questions are not answered.  O(open questions).
+        """A client has disconnected: its questions are not answered.  O(open questions), if its user
+        has some.
 
         Args:
-            notice (Message): the request that says so (RFC 6)
+            notice (Message): the request that says so (RFC 6), with the client's userid
         """
-        for userid, waiting in list(self._open.items()):
-            left = deque(one for one in waiting if one.msg is None or not has_left(notice, one.msg))
-            if left:
-                self._open[userid] = left
-            else:
-                del self._open[userid]
+        if notice.userid not in self._of_user:
+            return
+        own = [*self._ready.get(notice.userid, ()), *(one for _, _, one in self._resting)]
+        for question in own:
+            if question.userid == notice.userid and not question.is_over:
+                if question.msg is not None and has_left(notice, question.msg):
+                    self._is_over(question)  # and is dropped when it is its turn
+                    question.steps.close()
+
+    def _put(self, question: _Question) -> None:
+        self._ready.setdefault(question.userid, deque()).append(question)
+
+    def _is_over(self, question: _Question) -> None:
+        question.is_over = True
+        self._count -= 1
+        self._of_user[question.userid] -= 1
+        if not self._of_user[question.userid]:
+            del self._of_user[question.userid]
 
     def _arm(self) -> None:
-        if self._open and not self._armed:
+        if (self._ready or self._resting) and not self._armed:
             self._armed = True
-            first = min(one.until for some in self._open.values() for one in some)
-            after = max(0.0, first - self._stopwatch())
+            after = 0.0 if self._ready else max(0.0, self._resting[0][0] - self._stopwatch())
             self._rests = after > 0.0
             self._timer.reset(after=after)
 
@@ -279,71 +305,62 @@ class Answering:
     def _work(self) -> None:
         now = self._stopwatch()
         until = now + ANSWER_SECONDS_PER_TURN
-        while now < until:
-            userid = self._whose_turn(now)
-            if userid is None:
-                break
-            question = self._open[userid].popleft()
-            try:
-                rest, text = _go_on(question.steps)
-            except Exception as exc:
-                self._has_had_turn(userid)
-                question.failed(exc)
-            else:
-                if text is not None:
-                    self._has_had_turn(userid)
-                    question.done(text)
-                elif rest:
-                    question.until = now + rest
-                    self._open[userid].append(question)
-                else:
-                    self._open[userid].appendleft(question)
+        while self._resting and self._resting[0][0] <= now:
+            self._put(heapq.heappop(self._resting)[2])
+        while self._ready and now < until:
+            userid = next(iter(self._ready))
+            some = self._ready[userid]
+            if not self._go_on(some[0], now):  # it is the next user's turn
+                some.popleft()
+                del self._ready[userid]
+                if some:
+                    self._ready[userid] = some
             now = self._stopwatch()
 
-    def _whose_turn(self, now: float) -> int | None:
-        """The first user whose first question need not wait, or another of his then; None: all
-        questions have to."""
-        for userid, some in self._open.items():
-            for _ in range(len(some)):
-                if some[0].until <= now:
-                    return userid
-                some.rotate(-1)
-        return None
-
-    def _has_had_turn(self, userid: int) -> None:
-        """A question is answered: it is the next user's turn."""
-        left = self._open.pop(userid)
-        if left:
-            self._open[userid] = left
-
-
-def _go_on(steps: Steps) -> tuple[float, str | None]:
-    """Take the next step: seconds to wait after it, and the answer as JSON if it was the last."""
-    try:
-        return next(steps) or 0.0, None
-    except StopIteration as end:
-        return 0.0, encode(end.value)
+    def _go_on(self, question: _Question, now: float) -> bool:
+        """Take the next step of a question; returns whether another may follow at once."""
+        if question.is_over:
+            return False
+        try:
+            try:
+                rest = next(question.steps)
+            except StopIteration as end:
+                text = encode(end.value)
+            else:
+                if rest:
+                    entry = (now + rest, next(self._numbers), question)
+                    heapq.heappush(self._resting, entry)
+                return not rest
+        except Exception as exc:
+            self._is_over(question)
+            question.failed(exc)
+        else:
+            self._is_over(question)
+            question.done(text)
+        return False
 
 
 class _Question:
     """A question that is not answered yet.
 
     Attributes:
-        steps, done, failed, msg: as `Answering.begin` takes them
-        until (float): when to go on, by the stopwatch
+        steps, done, failed, userid, msg: as `Answering.begin` takes them
+        is_over (bool): whether it is answered, or need not be
     """
 
-    __slots__ = ("steps", "done", "failed", "msg", "until")
+    __slots__ = ("steps", "done", "failed", "userid", "msg", "is_over")
 
     def __init__(
         self,
         steps: Steps,
         done: Callable[[str], None],
         failed: Callable[[Exception], None],
+        userid: int,
         msg: Any,
     ) -> None:
         self.steps = steps
         self.done = done
         self.failed = failed
+        self.userid = userid
         self.msg = msg
-        self.until = 0.0
+        self.is_over = False
