@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A guest who means harm, to the scheduler of the running instance; on either host.
 
-    flux start flux python t/campaign/guests.py [--seed N] [--seconds N] [--json]
+    flux start flux python t/campaign/guests.py [--seed N] [--seconds N] [--json] [--soak]
 
 A client with the credentials of a guest sends requests of every topic, in sizes from a byte to 50 MB and in shapes that cost
 a reader most, and floods of them. Meanwhile the owner pings the scheduler every 50 ms, and has jobs start one after the
 other. Three bounds are checked: the longest wait of a ping and of a job for its resources, the memory that the scheduler keeps
-afterwards, and that nothing which names a job or a bank of the owner (names at random) is in an answer to the guest. The exit
-status is 1 if one is exceeded.
+afterwards, and that nothing which names a job or a bank of the owner (names at random) is in an answer to the guest. With --soak
+jobs run, a minute without and a minute with guests; as many have to end, to a fifth. The exit status is 1 if a bound is exceeded.
 """
 
 import argparse
 import collections
+import contextlib
 import errno
 import json
 import os
@@ -32,6 +33,10 @@ MAX_STALL_S = 0.25
 TRANSPORT_S_PER_BYTE = 0.75 / 50e6
 MAX_KEPT = 20 << 20
 PING_S = 0.05
+#: Of a soak: the least part of the jobs that end without guests, seconds of a turn, and jobs at a time.
+MIN_THROUGHPUT = 0.8
+SOAK_TURN_S = 60.0
+SOAK_JOBS = 50
 #: Seconds in which a guest is answered, however many others ask, and the owner in any case.
 ANSWER_SECONDS = 300.0
 OWNER_SECONDS = 30.0
@@ -293,6 +298,62 @@ class Starts(threading.Thread):
         return not self.is_alive()
 
 
+def soak(seed, seconds):
+    """Jobs of a second on all cores but one, without and with guests, by turns of a minute; returns how many end in a second in
+    each case."""
+    h = flux.Flux()
+    machine = Machine(h)
+    spec = JobspecV1.from_command(["true"])
+    spec.duration = 60
+    spec.setattr("system.exec.test.run_duration", "1s")
+
+    def submit(count):
+        for one in [
+            flux.job.submit_async(h, spec, urgency=31, waitable=True) for _ in range(count)
+        ]:
+            one.get()
+
+    submit(SOAK_JOBS)
+    jobs, took = [0, 0], [0.0, 0.0]
+    end = time.monotonic() + seconds
+    turn = 0
+    while time.monotonic() < end:
+        hostile = turn % 2
+        with contextlib.ExitStack() as stack:
+            if hostile:
+                # The processor time of its own is not the scheduler's.
+                guest = subprocess.Popen(
+                    ["nice", "-n19", *attack_call(seed + turn, SOAK_TURN_S, [])],
+                    env={**os.environ, **GUEST},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                )
+                stack.enter_context(guest)
+                stack.callback(guest.kill)
+                guest.stdin.write(json.dumps([machine.canaries, machine.licence]).encode())
+                guest.stdin.close()
+                time.sleep(2)  # until it has begun
+            began = time.monotonic()
+            while time.monotonic() < began + SOAK_TURN_S - 4:
+                if not flux.job.wait(h).success:
+                    sys.exit("VIOLATION a job has failed")
+                submit(1)
+                jobs[hostile] += 1
+            took[hostile] += time.monotonic() - began
+        turn += 1
+    for _ in range(SOAK_JOBS):
+        flux.job.wait(h)
+    machine.close()
+    return [count / max(1e-9, one) for count, one in zip(jobs, took)]
+
+
+def attack_call(seed, seconds, only):
+    """The command line of the guest."""
+    call = [sys.executable, os.path.abspath(__file__), "--attack"]
+    call += [f"--seconds={seconds}", f"--seed={seed}"]
+    return call + ([f"--only={','.join(only)}"] if only else [])
+
+
 def run(seed, seconds, only):
     """The campaign; returns its figures."""
     h = flux.Flux()
@@ -307,14 +368,6 @@ def run(seed, seconds, only):
 
     at = None
     ask()
-    call = [
-        sys.executable,
-        os.path.abspath(__file__),
-        "--attack",
-        f"--seconds={seconds}",
-        f"--seed={seed}",
-    ]
-    call += [f"--only={','.join(only)}"] if only else []
     shapes = {}
     leaks = {}  # by topic, one
     waits = {}  # by trial, the longest that was under way with it: of a ping, of a start
@@ -328,7 +381,11 @@ def run(seed, seconds, only):
     starts = Starts()
     end = time.monotonic() + seconds + ANSWER_SECONDS
     with subprocess.Popen(
-        call, env={**os.environ, **GUEST}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        attack_call(seed, seconds, only),
+        env={**os.environ, **GUEST},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as guest:
         guest.stdin.write(json.dumps([machine.canaries, machine.licence]))
         guest.stdin.close()
@@ -391,12 +448,17 @@ def main():
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--only", default="", help="shapes, separated by commas")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--soak", action="store_true", help="jobs run, with and without guests")
     parser.add_argument("--attack", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     only = [one for one in options.only.split(",") if one]
     if options.attack:
         attack(options.seed, options.seconds, *json.load(sys.stdin), only)
         return 0
+    if options.soak:
+        without, hostile = soak(options.seed, options.seconds)
+        print(f"{without:.1f} jobs/s without guests, {hostile:.1f} with: {hostile / without:.2f}")
+        return hostile < MIN_THROUGHPUT * without
     found, wrong = run(options.seed, options.seconds, only)
     if options.json:
         print(json.dumps(found, indent=1))
