@@ -11,7 +11,9 @@ from flux.scheduler.testing import FakeInstance
 ERR = 3
 UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values"
 #: The same from our own schedulers.
-UNKNOWN_HERE = UNKNOWN + "; this scheduler also has rule, reason-depth, estimate-depth, order"
+UNKNOWN_HERE = (
+    UNKNOWN + "; this scheduler also has rule, reason-depth, estimate-depth, odds-depth, order"
+)
 
 
 def failure(*args, module="sched-fifo"):

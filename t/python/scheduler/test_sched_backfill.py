@@ -10,7 +10,7 @@ from flux.resource.pool import remembered
 
 UNKNOWN = (
     "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values;"
-    " this scheduler also has rule, reason-depth, estimate-depth, order, profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
+    " this scheduler also has rule, reason-depth, estimate-depth, odds-depth, order, profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
 )
 
 

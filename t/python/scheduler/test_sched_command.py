@@ -204,6 +204,8 @@ JOB = {
     "fits": {"limit": 9900.0, "count": 2},
     "t_estimate": NOW + 86400,
     "t_estimate_kind": "promised",
+    "t_likely": NOW + 600,
+    "t_p90": NOW + 5400,
 }
 
 
@@ -219,6 +221,7 @@ def test_explain_one(flux_sched):
         "  it could start now with a time limit of 2h45m or less",
         "  it could start now with 2 nodes",
         "  starts about 2026-11-26 09:46 (promised)",
+        "  likely about 09:56:40, by 11:16:40 in nine cases of ten",
     ]
 
 
@@ -350,6 +353,11 @@ def test_when(flux_sched):
     assert flux_sched(["when"], when=dict(answer, start=NOW)) == "now\n"
     unknown = dict(answer, start=None, reason="waits for a job without a time limit")
     assert flux_sched(["when"], when=unknown).startswith("unknown: waits for")
+    odds = {"t_likely": NOW + 30, "t_p90": NOW + 60}
+    likely = "likely about 09:47:10, by 09:47:40 in nine cases of ten"
+    assert flux_sched(["when"], when={**answer, **odds}).splitlines()[1] == likely
+    assert flux_sched(["when"], when={**unknown, **odds}).splitlines()[1] == likely
+    assert flux_sched(["when"], when={**answer, **odds, "start": NOW}) == "now\n"
     flux_sched(["when"], when=dict(answer, verdict="never", start=None, reason="too large"))
     assert flux_sched.code == 1 and "never: too large" in flux_sched.err
 

@@ -18,6 +18,11 @@ DAMAGED = [
     '{"version": 1}',
     '{"version": 1, "classes": 5, "by": 5, "through": {}}',
     '{"version": 1, "latest": 5}',
+    '{"version": 1, "shares": 5, "misses": []}',
+    '{"version": 1, "shares": [["x", true, [1]]], "misses": []}',
+    '{"version": 1, "shares": [[1, true, [NaN]]], "misses": []}',
+    '{"version": 1, "shares": [], "misses": [[1, 2]]}',
+    '{"version": 1, "shares": [], "misses": [[1, 2, NaN]]}',
     '{"version": 1, "latest": [[1, "x"], 7]}',
     '{"version": 1, "preemptions": 5}',
     '{"version": 1, "preemptions": [5]}',
@@ -36,7 +41,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("key", ["history", "promises", "preemptions", "fairshare", "budgets"])
+@pytest.mark.parametrize(
+    "key", ["history", "odds", "promises", "preemptions", "fairshare", "budgets"]
+)
 @pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:40])
 def test_a_damaged_value_costs_what_was_stored(key, text):
     instance = FakeInstance(nodes=2, config=TABLES, check_errors=False)

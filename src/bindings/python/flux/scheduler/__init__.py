@@ -45,6 +45,8 @@ Beside that:
     what is kept over a reload; run times of jobs, and where they come from
 ``messages``, ``options``, ``pools``
     reading messages, module arguments, and the class of the pool
+``odds_service``
+    when pending jobs are likely to start: what is learnt for that, and who is told
 ``misspelled``
     methods of a policy that nobody calls
 ``projection``

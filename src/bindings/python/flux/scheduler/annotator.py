@@ -25,6 +25,11 @@ ESTIMATE_GRAIN_S = 1.0
 #: least number of seconds between two annotations of a job.
 QUIET_TIME_S = 1.0
 
+#: Odds of which no time moved by more than this share of the time to it are not sent again, nor those that moved by less than so many
+#: seconds.
+ODDS_GRAIN = 0.1
+ODDS_GRAIN_S = 60.0
+
 #: Annotations that are sent within so many seconds count as one: an estimate and a reason found by
 #: one forecast.
 SAME_TIME_S = 0.1
@@ -33,13 +38,14 @@ SAME_TIME_S = 0.1
 class _Told:
     """What the user of one job was told."""
 
-    __slots__ = ("at", "estimate", "kind", "later", "reason", "timed")
+    __slots__ = ("at", "estimate", "kind", "later", "odds", "reason", "timed")
 
     def __init__(self) -> None:
         self.at: float | None = None  # when something was told last
         self.estimate: float | None = None
         self.kind: str | None = None  # of the estimate: "promised" or "planned"
         self.reason: str | None = None
+        self.odds: tuple[float, float] | None = None  # the likely start, and the nine-of-ten one
         #: the estimate to tell when the quiet time is over, and its kind
         self.later: tuple[float | None, str | None] | None = None
         self.timed = False  # the job is in the heap of those that are quiet
@@ -148,6 +154,37 @@ class Annotator:
         told.reason = reason
         self._tell(job, told, {"reason_pending": reason})
         return True
+
+    def odds(self, job: PendingJob, times: tuple[float, float] | None) -> None:
+        """Tell when a job is likely to start, if it is not quiet.
+
+        Args:
+            job (PendingJob): the job
+            times (tuple): the likely start and the nine-of-ten one, seconds since the epoch; None takes back what was told
+        """
+        told = self._of(job)
+        if not self.is_wanted or times == told.odds or not self._differs(told.odds, times):
+            return
+        if self.is_mature(job):
+            told.odds = times
+            likely, safe = (None, None) if times is None else times
+            self._tell(job, told, {"t_likely": likely, "t_p90": safe})
+
+    def _differs(
+        self, shown: tuple[float, float] | None, times: tuple[float, float] | None
+    ) -> bool:
+        """Whether other odds are worth a message."""
+        if shown is None or times is None:
+            return True
+        now = self._clock.now()
+        return any(
+            abs(new - old) >= max(ODDS_GRAIN_S, ODDS_GRAIN * (old - now))
+            for old, new in zip(shown, times)
+        )
+
+    def with_odds(self) -> set[int]:
+        """The ids of the jobs whose users were told odds.  O(jobs that were told something)."""
+        return {jobid for jobid, told in self._told.items() if told.odds is not None}
 
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
         """The expected start that was told (seconds since the epoch), and its kind, "promised" or

@@ -33,15 +33,17 @@ class Fields(NamedTuple):
 FIELDS = {
     "sched.explain": Fields("now made jobs", "others"),
     "sched.explain.jobs": Fields(
-        "id name queue priority verdict reason t_estimate t_estimate_kind unit needed total matching up"
-        " large_enough free available excluded rules limit reservation placement latest_start rank"
+        "id name queue priority verdict reason t_estimate t_estimate_kind t_likely t_p90 odds unit needed total"
+        " matching up large_enough free available excluded rules limit reservation placement latest_start rank"
         " expected_run t_latest fits fairshare budget",
         "behind behind_more preemption borrowers",
     ),
     "sched.explain.jobs.limit": Fields("name what max needs", "whose used t_again", "job"),
     "sched.explain.jobs.budget": Fields("name what max needs t_again", "whose taken"),
     "sched.explain.jobs.fairshare": Fields("", "place of", "bank user"),
-    "sched.when": Fields("now made verdict start ranks reason t_latest", "unplanned"),
+    "sched.when": Fields(
+        "now made verdict start ranks reason t_latest t_likely t_p90", "unplanned"
+    ),
     "sched.windows": Fields("now made until kinds levels"),
     "sched.windows.levels": Fields("level groups idle_groups nodes idle_nodes", "waiting"),
     "sched.reservations": Fields("now reservations"),

@@ -15,7 +15,7 @@ OVERRIDABLE = frozenset({
     "released", "ended", "rank", "candidate_rank", "latest_start", "why", "resource_update", "stats_get", "feasibility_check", "refuse",
     "alloc_success", "alloc_deny", "alloc_cancel", "alloc_annotate",
     "queue_depth", "schedule_when_empty", "hello_partial_ok", "pool_class", "pool_kwargs", "predict", "reason_depth",
-    "estimate_depth", "keep_attributes", "jobspec_bytes", "jobspec_values", "SCHED_DELAY_MAX", "SCHED_EWMA_ALPHA",
+    "estimate_depth", "odds_depth", "keep_attributes", "jobspec_bytes", "jobspec_values", "SCHED_DELAY_MAX", "SCHED_EWMA_ALPHA",
 })  # fmt: skip
 
 

@@ -36,6 +36,9 @@ from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.misspelled import misspelled
+from flux.scheduler.odds_service import KEY as ODDS_KEY
+from flux.scheduler.odds_service import SAVE_INTERVAL_S as ODDS_SAVE_INTERVAL_S
+from flux.scheduler.odds_service import OddsService
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.planning import Planning
 from flux.scheduler.projection.fork import Projections
@@ -111,7 +114,7 @@ class PolicyScheduler(Scheduler):
         h: the Flux handle
         *args (str): module arguments; beyond those of `Scheduler`, ``reason-depth=N``: how many
             pending jobs are told why they wait (default 32, 0: none); ``estimate-depth=N``: how many are
-            told when they start (default 4096)
+            told when they start (default 4096); ``odds-depth=N``: how many are told when they are likely to (default 64)
 
     Attributes:
         admission (AdmissionControl): the admission rules, and the jobs they have deferred
@@ -127,6 +130,7 @@ class PolicyScheduler(Scheduler):
         running (dict): by job id, the jobs that hold resources: `StartedJob`
         predictions (PredictionScore): how good predictions of run times were
         wait_limits (WaitLimits): which jobs are given up when they have waited for too long
+        odds (OddsService): when pending jobs are likely to start
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -138,12 +142,18 @@ class PolicyScheduler(Scheduler):
     #: How many pending jobs, from the head of the queue, are told when they start.
     estimate_depth = 4096
 
+    #: How many pending jobs, from the head of the queue, are told when they are likely to start. With 0 nobody is who asks, either.
+    odds_depth = 64
+
     #: The system attributes (RFC 14) that are kept of running jobs, such as ``("bank", "queue")``; see
     #: `StartedJob.attributes`. A pending job has all of them.
     keep_attributes: tuple[str, ...] = ()
 
     #: Whether it is time, or was, to read what an earlier scheduler has stored.
     _reads_state = False
+
+    #: Whether this is a copy that is played forward.
+    _is_projection = False
 
     #: Whether a job waits only for those ahead of it that could want some of the same ranks, so
     #: that queues with nodes of their own never hold up each other; see ``order=``.
@@ -179,6 +189,10 @@ class PolicyScheduler(Scheduler):
             return self._parser.parse(jobspec)  # there is none before there is a pool
 
         self._projections = Projections(self, waits=self._host.has_virtual_time)
+        self.odds = OddsService(self, self._projections, self._annotator)
+        self.odds.checkpoint = self._checkpoints.make(
+            ODDS_KEY, ODDS_SAVE_INTERVAL_S, self.odds.text
+        )
         self._queries = QueryService(
             QuerySource(
                 self,
@@ -188,6 +202,7 @@ class PolicyScheduler(Scheduler):
                 config=self._config,
                 stopwatch=self._host.stopwatch,
                 ask=self._projections.ask,
+                odds=self.odds,
             )
         )
         self.queue_names = QueueNames()
@@ -214,6 +229,10 @@ class PolicyScheduler(Scheduler):
         )
         self.reason_depth = self._take_depth("reason-depth", self.reason_depth)
         self.estimate_depth = self._take_depth("estimate-depth", self.estimate_depth)
+        depth = self._take_depth("odds-depth", -1)
+        self.odds.depth = self.odds_depth = self.odds_depth if depth < 0 else depth
+        # Where time is virtual a scheduler waits for its plays, and a rest between them is none.
+        self.odds.tells = depth > 0 or not self._host.has_virtual_time
 
     def _take_depth(self, name: str, default: int) -> int:
         """Take a number of pending jobs out of the arguments."""
@@ -378,6 +397,7 @@ class PolicyScheduler(Scheduler):
     def _answered(self, jobid: int, event: str) -> None:
         """A request has its answer: what was kept of the pending job is not needed any more."""
         self._annotator.forget(jobid)
+        self.odds.left(jobid, event == "success")
         self.admission.answered(jobid, event)
 
     def _pool_made(self) -> None:
@@ -387,6 +407,7 @@ class PolicyScheduler(Scheduler):
         # Before hello: the job manager announces no release between that and ready.
         self._reads_state = True
         self._load_history()
+        self.odds.load()
         self.decision.pool_made()
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
@@ -632,6 +653,8 @@ class PolicyScheduler(Scheduler):
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         super()._release(jobid, R, final)
         job = self.running.pop(jobid, None) if final else None
+        if job is not None and not self._is_projection:
+            self.odds.ended(job)
         if job is None:
             pass
         elif self._history is not None or job.predicted is not None or self._overrides_ended:
@@ -676,11 +699,12 @@ class PolicyScheduler(Scheduler):
 
     def estimates(self) -> Iterator[float | None]:
         """For `forecast`: tell when each pending job starts if every job takes its whole limit and
-        no other comes, as far as that is known (`flux.scheduler.projection`).
+        no other comes, as far as that is known (`flux.scheduler.projection`), and when it is likely to (`odds`).
 
         A generator that yields after each job, and seconds where it has to wait.
         """
-        return self.forecasts.estimates()
+        yield from self.forecasts.estimates()
+        yield from self.odds.tell()
 
     @property
     def has_virtual_time(self) -> bool:
@@ -696,6 +720,7 @@ class PolicyScheduler(Scheduler):
     def enter_projection(self) -> None:
         """Go on in the host of a forked process, which the handle belongs to by now: as in a
         simulation, nothing is stored, told or read."""
+        self._is_projection = True
         self._host.takes_objects = True
         self._responder.limits = None
         self._annotator.is_wanted = False

@@ -345,10 +345,20 @@ class Explain(Subcommand):
         if job.get("t_estimate"):
             kind = job.get("t_estimate_kind") or "planned"
             lines.append(f"  starts about {context.time(job['t_estimate'], now)} ({kind})")
+        if job.get("t_likely"):
+            lines.append(f"  {likely_text(job, now, context)}")
         age = now - answer["made"]
         if age >= 1:
             lines.append(f"  (as of {format_duration(age)} ago)")
         return lines
+
+
+def likely_text(said: dict[str, Any], now: float, context: Context) -> str:
+    """Its ``t_likely`` and ``t_p90`` for a reader."""
+    return (
+        f"likely about {context.time(said['t_likely'], now)}, by {context.time(said['t_p90'], now)} "
+        "in nine cases of ten"
+    )
 
 
 class When(Subcommand):
@@ -368,6 +378,7 @@ class When(Subcommand):
             raise CommandError(f"never: {answer['reason']}")
         elif answer["start"] is None:
             print(f"unknown: {printable(answer['reason'])}")
+            self._print_odds(answer, context)
         else:
             now = answer["now"]
             wait = answer["start"] - now
@@ -375,6 +386,7 @@ class When(Subcommand):
                 print("now")
             else:
                 print(f"{context.time(answer['start'], now)}, in {format_duration(wait)}")
+                self._print_odds(answer, context)
             if answer.get("t_latest"):
                 print(f"at the latest {context.time(answer['t_latest'], now)}")
             if answer.get("unplanned"):
@@ -382,6 +394,11 @@ class When(Subcommand):
                 print(f"({left_out} had not started when there was no time left)")
             if context.options.match:
                 print(f"ranks: {answer['ranks'] or 'chosen when it starts'}")
+
+    @staticmethod
+    def _print_odds(answer: dict[str, Any], context: Context) -> None:
+        if answer.get("t_likely"):
+            print(likely_text(answer, answer["now"], context))
 
 
 class Windows(Subcommand):

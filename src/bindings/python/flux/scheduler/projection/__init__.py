@@ -13,6 +13,8 @@ Which file to open
 ``virtual_host``  the host of the copy: virtual time, and the answers of Flux's services
 ``player``        ends running jobs, submits a newcomer, and notes who starts when
 ``fork``          the copy as a child process, and its answers in the parent
+``run_shares``    what jobs took of their limits, and run times drawn from it
+``odds``          what plays with drawn run times say, and how it is corrected
 
 A fork takes about 25 microseconds for each megabyte of the scheduler (10 ms at 400 MB) and is made
 between two turns of the reactor; the play runs beside the scheduler, on another core. OpenPBS

@@ -13,13 +13,15 @@ import warnings
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.projection.player import PLAY_SECONDS, Player
+from flux.scheduler.projection.odds import PLAYS
+from flux.scheduler.projection.player import DRAWN_PLAY_SECONDS, PLAY_SECONDS, Player
+from flux.scheduler.projection.run_shares import Draws
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
 #: Seconds after which a child is killed for each question that it has, whatever it does.
-KILLED_AFTER_S = 5 * PLAY_SECONDS
+KILLED_AFTER_S = 2 * (PLAY_SECONDS + PLAYS * DRAWN_PLAY_SECONDS)
 
 #: Questions that one child answers, so that a user does not wait for all of another's.
 QUESTIONS_PER_CHILD = 16
@@ -47,15 +49,18 @@ class Question:
 
     Args:
         method (str): of `Player`
+        odds (bool): whether it is also played `PLAYS` times with drawn run times
         **arguments: its arguments, whatever they are
 
     Attributes:
-        answer (dict): what the method returned; None: nothing yet
+        answer (dict): what the method returned, and with odds ``plays``: of each such play ``starts``; none were made of what is
+            ``settled``. None: nothing yet
         error (str): why there will be no answer; None: there may be
     """
 
-    def __init__(self, method: str, **arguments: Any) -> None:
+    def __init__(self, method: str, odds: bool = False, **arguments: Any) -> None:
         self.method = method
+        self.odds = odds
         self.arguments = arguments
         self.answer: dict[str, Any] | None = None
         self.error: str | None = None
@@ -85,18 +90,20 @@ class Projections:
         self._began = 0.0
         self._next_fork = 0.0
 
-    def ask(self, method: str, **arguments: Any) -> Generator[float, None, dict[str, Any]]:
-        """Ask a `Player`.
+    def ask(
+        self, method: str, odds: bool = False, **arguments: Any
+    ) -> Generator[float, None, dict[str, Any]]:
+        """Ask a `Player`; arguments are those of `Question`.
 
         Yields:
             seconds after which to go on
         Returns:
-            what the method returned
+            the answer
 
         Raises:
             ProjectionFailed: there is no answer
         """
-        question = Question(method, **arguments)
+        question = Question(method, odds, **arguments)
         self._waiting.append(question)
         try:
             while question.answer is None:
@@ -205,7 +212,7 @@ class Projections:
 
 
 def _play(policy: PolicyScheduler, questions: list[Question], pipe: int, niceness: int) -> None:
-    """Answer questions, and end this process; all but the last in children of their own."""
+    """Answer questions, and end this process; each in a child of its own."""
     try:
         os.nice(niceness)
         gc.disable()
@@ -221,6 +228,7 @@ def _play(policy: PolicyScheduler, questions: list[Question], pipe: int, nicenes
             if pid:
                 os.waitpid(pid, 0)
                 continue
+            signal.setitimer(signal.ITIMER_REAL, KILLED_AFTER_S)  # a child does not inherit it
             _answer(policy, number, question, pipe)
             break
     finally:
@@ -230,9 +238,46 @@ def _play(policy: PolicyScheduler, questions: list[Question], pipe: int, nicenes
 def _answer(policy: PolicyScheduler, number: int, question: Question, pipe: int) -> None:
     answer, error = None, None
     try:
-        answer = getattr(Player(policy), question.method)(**question.arguments)
+        if question.odds:
+            answer = _answer_with_odds(policy, question)
+        else:
+            answer = getattr(Player(policy), question.method)(**question.arguments)
     except Exception as exc:
         error = f"{type(exc).__name__}: {exc}"
-    data = (json.dumps([number, answer, error]) + "\n").encode()
+    _write(pipe, [number, answer, error])
+
+
+def _answer_with_odds(policy: PolicyScheduler, question: Question) -> dict[str, Any]:
+    answer = _in_child(policy, question, None)
+    answer["plays"] = []
+    if not answer["settled"]:
+        for seed in range(PLAYS):
+            played = _in_child(policy, question, Draws(policy.odds.shares, seed))
+            answer["plays"].append(played["starts"])
+            answer["took"] += played["took"]
+    return answer
+
+
+def _in_child(policy: PolicyScheduler, question: Question, draws: Draws | None) -> dict[str, Any]:
+    """Play once, in a child, which leaves this process as it is."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, KILLED_AFTER_S)
+            play = getattr(Player(policy, draws), question.method)
+            _write(write_end, play(**question.arguments))
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as stream:
+        text = stream.read()
+    os.waitpid(pid, 0)
+    answer: dict[str, Any] = json.loads(text)  # ValueError: the child failed
+    return answer
+
+
+def _write(pipe: int, answer: Any) -> None:
+    data = (json.dumps(answer) + "\n").encode()
     while data:
         data = data[os.write(pipe, data) :]

@@ -15,11 +15,13 @@ from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.projection.run_shares import Draws
     from flux.scheduler.query.answering import Caller
 
 #: Seconds after which a play ends, whoever has no start yet: of real time or, where the host of the
 #: scheduler has another, at so many for each step, so that the machine's speed does not matter.
 PLAY_SECONDS = 2.0
+DRAWN_PLAY_SECONDS = 0.25
 SECONDS_PER_STEP = 0.0005
 
 #: Seconds of virtual time without a start or an end after which it ends: eight days, so that what
@@ -58,21 +60,25 @@ class Player:
 
     Args:
         policy (PolicyScheduler): the scheduler; it is not usable for anything else afterwards
+        draws (Draws): gives the run times of jobs; None: they run to their limits
 
     Attributes:
         starts (dict): job id to start, seconds since the epoch, of jobs that were pending
         denied (dict): job id to note (str or None), likewise
     """
 
-    def __init__(self, policy: PolicyScheduler) -> None:
+    def __init__(self, policy: PolicyScheduler, draws: Draws | None = None) -> None:
         self._policy = policy
+        self._draws = draws
         self._time = VirtualTime(policy.now())
+        self._began_at = self._time.now
         self._happened = self._time.now  # when a job started or ended last
         self.starts: dict[int, float] = {}
         self.denied: dict[int, str | None] = {}
         self._granted: dict[int, dict[str, Any]] = {}
         self._latest: dict[int, float] = {}
         self._steps = 0
+        self._seconds = PLAY_SECONDS if draws is None else DRAWN_PLAY_SECONDS
         self._counts_steps = policy.has_virtual_time
         self._began = time.perf_counter()
         handle = policy.handle
@@ -84,20 +90,26 @@ class Player:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def estimates(self, most: int, patient: bool = False) -> dict[str, Any]:
-        """Play until the first pending jobs have started.
+    def estimates(
+        self, most: int = 0, jobid: int | None = None, patient: bool = False
+    ) -> dict[str, Any]:
+        """Play until the first pending jobs have started, or one.
 
         Args:
             most (int): how many
+            jobid (int): which one
             patient (bool): whether no job is given up for having waited too long
 
         Returns:
             dict: ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids
-            of jobs that are denied before; ``took``, how long it took, seconds
+            of jobs that are denied before; ``took``, how long it took, seconds; ``settled``, whether run times do not
+            matter
         """
         if patient:
             self._policy.wait_limits.drop_all()
         waiting = [job.jobid for job in islice(self._policy.pending_jobs(), most)]
+        if jobid is not None:
+            waiting.append(jobid)
         first = 0
 
         def is_done() -> bool:
@@ -111,7 +123,7 @@ class Player:
         self._play(is_done)
         starts = [[job, self.starts[job]] for job in waiting if job in self.starts]
         denied = [job for job in waiting if job in self.denied]
-        return {"starts": starts, "denied": denied, "took": self.took}
+        return {"starts": starts, "denied": denied, "took": self.took, "settled": False}
 
     def newcomer(
         self, jobspec: dict[str, Any], caller: Caller, priority: int | None
@@ -124,8 +136,8 @@ class Player:
             priority (int): its priority; None: that of a new job (`_usual_priority`)
 
         Returns:
-            dict: ``made``, when it was submitted; ``start`` (seconds since the epoch) and ``ranks`` (an idset), or None; ``denied``,
-            a bool; ``reason``, why it is denied, what a rule keeps it waiting for at first, or why
+            dict: ``made``, when it was submitted; ``start`` (seconds since the epoch) and ``ranks`` (an idset), or None;
+            ``starts``, ``took`` and ``settled`` as `estimates` has them; ``denied``, a bool; ``reason``, why it is denied, what a rule keeps it waiting for at first, or why
             its start is not known; ``t_latest``, if it was promised a latest start; ``left``, how
             many pending jobs had no start when there was no time left
         """
@@ -157,6 +169,9 @@ class Player:
         answer: dict[str, Any] = {
             "made": began,
             "start": self.starts.get(jobid),
+            "starts": [[jobid, self.starts[jobid]]] if jobid in self.starts else [],
+            "took": self.took,
+            "settled": jobid in self.denied or self.starts.get(jobid) == began,
             "ranks": ",".join(entry["rank"] for entry in R["execution"]["R_lite"]) if R else None,
             "denied": jobid in self.denied,
             "reason": read_by(caller, self.denied.get(jobid) or reason),
@@ -190,13 +205,13 @@ class Player:
                 return True
             self._time.step()
             self._steps += 1
-            if self._steps % STEPS_PER_LOOK == 0 and self.took > PLAY_SECONDS:
+            if self._steps % STEPS_PER_LOOK == 0 and self.took > self._seconds:
                 return False
         return True
 
     @property
     def took(self) -> float:
-        """How long this took, in seconds (`PLAY_SECONDS`)."""
+        """How long this took, in seconds."""
         if self._counts_steps:
             return self._steps * SECONDS_PER_STEP
         return time.perf_counter() - self._began
@@ -221,8 +236,14 @@ class Player:
 
     def _end_of(self, jobid: int) -> float:
         """When a job ends, seconds since the epoch; infinite: nobody knows."""
-        end = self._policy.running[jobid].end
-        return self._policy.admission.end_of(jobid, end if end < math.inf else 0.0) or math.inf
+        job = self._policy.running[jobid]
+        end = (
+            self._policy.admission.end_of(jobid, job.end if job.end < math.inf else 0.0) or math.inf
+        )
+        if self._draws is not None:
+            elapsed = max(0.0, self._began_at - job.start)
+            end = min(end, job.start + self._draws.run_of(job, elapsed))
+        return end
 
     def _expect_end(self, jobid: int) -> None:
         end = self._end_of(jobid)

@@ -52,7 +52,7 @@ class PendingReason:
 
         Returns:
             dict: ``id``, ``name``, ``queue``, ``priority``, ``verdict`` ("starts", "waits",
-            "never"), ``reason``, ``t_estimate`` and its kind, and of ``ResourcePool.explain()``
+            "never"), ``reason``, ``t_estimate`` and its kind, `OddsService.known`, and of ``ResourcePool.explain()``
             the numbers
         """
         policy = self._policy
@@ -76,6 +76,7 @@ class PendingReason:
             "reason": reason or "",
             "t_estimate": when,
             "t_estimate_kind": kind,
+            **self._source.odds.known(job.jobid),
         }
         for key in EXPLAIN_COUNTS:
             if key in facts:

@@ -62,8 +62,8 @@ class QueryService:
             caller (Caller): who asks
 
         Returns:
-            dict: ``jobs``: for one job what `PendingReason.explain` finds, for each of all
-                `PendingReason.line`;
+            dict: ``jobs``: for one job what `PendingReason.explain` and `OddsService.of_job` find, for each
+                of all `PendingReason.line`;
             ``others``: for a guest, how many jobs of others wait
 
         Raises:
@@ -82,7 +82,10 @@ class QueryService:
             if job is None or not caller.may_see(job.request.userid):
                 raise ValueError(f"{name_of(asked['id'])} is not a pending job")
             yield from policy.queue_order.find_heads()
-            answer["jobs"].append((yield from self._reasons.explain(job, caller)))
+            found = yield from self._reasons.explain(job, caller)
+            if self._source.odds.depth:
+                found.update((yield from self._source.odds.of_job(job)))
+            answer["jobs"].append(found)
             others, shown = 0, 1
         else:
             yield from policy.queue_order.find_heads()
@@ -114,7 +117,8 @@ class QueryService:
         Returns:
             dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``, and
             ``ranks``: an idset, or None; ``unplanned``: how many pending jobs had no start when
-            there was no time left; ``t_latest``, if the policy promises latest starts
+            there was no time left; ``t_latest``, if the policy promises latest starts; ``t_likely`` and ``t_p90``, as
+            `OddsService.known` has them
 
         Raises:
             ValueError: the jobspec cannot be read
@@ -138,6 +142,8 @@ class QueryService:
             "ranks": None,
             "reason": "",
             "unplanned": 0,
+            "t_likely": None,
+            "t_p90": None,
         }
         try:
             source.pool.check_feasibility(request)
@@ -145,11 +151,13 @@ class QueryService:
             return {**answer, "verdict": "never", "reason": str(exc)}
         arguments = {"jobspec": jobspec, "caller": caller, "priority": priority}
         try:
-            found = yield from source.ask("newcomer", **arguments)
+            found = yield from source.ask("newcomer", odds=source.odds.are_known, **arguments)
         except ProjectionFailed as exc:
             return {**answer, "verdict": "unknown", "reason": str(exc)}
         answer.update(start=found["start"], ranks=found["ranks"], unplanned=found["left"])
         answer.update(reason=found["reason"], made=found["made"])
+        if "plays" in found:
+            answer.update(source.odds.of_newcomer(found))
         if "t_latest" in found:
             answer["t_latest"] = found["t_latest"]
         if found["denied"]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import AdmissionControl
     from flux.scheduler.decision import Decision
     from flux.scheduler.host import InstanceConfig
+    from flux.scheduler.odds_service import OddsService
     from flux.scheduler.order import QueueOrder
     from flux.scheduler.planning import Planning
     from flux.scheduler.request_facts import RequestFacts
@@ -65,9 +66,10 @@ class QuerySource:
         config (InstanceConfig): the configuration of the instance
         stopwatch: function giving seconds of real time
         ask: asks a projection (`flux.scheduler.projection.fork.Projections.ask`)
+        odds (OddsService): when jobs are likely to start
 
     Attributes:
-        policy, parse, events, estimate_of, config, stopwatch, ask: as given
+        policy, parse, events, estimate_of, config, stopwatch, ask, odds: as given
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class QuerySource:
         config: InstanceConfig,
         stopwatch: Callable[[], float],
         ask: Callable[..., Generator[float, None, dict[str, Any]]],
+        odds: OddsService,
     ) -> None:
         self.policy = policy
         self.parse = parse
@@ -87,6 +90,7 @@ class QuerySource:
         self.config = config
         self.stopwatch = stopwatch
         self.ask = ask
+        self.odds = odds
 
     @property
     def pool(self) -> ResourcePool:

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""When pending jobs are likely to start: what is learnt for that, kept over reloads, and told (`flux.scheduler.projection.odds`)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flux.scheduler.projection.fork import ProjectionFailed
+from flux.scheduler.projection.odds import Calibration, JobOdds, Played
+from flux.scheduler.projection.run_shares import RunShares
+
+if TYPE_CHECKING:
+    from flux.scheduler.annotator import Annotator
+    from flux.scheduler.checkpoint import Checkpoint
+    from flux.scheduler.history import StartedJob
+    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.projection.fork import Projections
+    from flux.scheduler.requests import PendingJob
+
+#: Where this is stored, the version of what is there, and how often it is written, seconds.
+KEY = "checkpoint.sched-odds"
+VERSION = 1
+SAVE_INTERVAL_S = 600.0
+
+#: Users that are written as one part.
+USERS_PER_PART = 64
+
+#: For so many seconds a question about a job is answered with what was found before.
+FRESH_S = 60.0
+
+#: Least number of seconds between two rounds of plays for annotations, and how many times as long as one took, so that they take a
+#: tenth of a core.
+ROUND_INTERVAL_S = 10.0
+ROUND_REST = 9.0
+
+
+class OddsService:
+    """Finds odds of pending jobs, and compares what was found first of each with its start.
+
+    Args:
+        policy (PolicyScheduler): the scheduler
+        projections (Projections): of it
+        annotator (Annotator): tells users
+
+    Attributes:
+        depth (int): how many pending jobs are told; 0: nothing is learnt, and no question answered
+        tells (bool): whether they are told without being asked
+        checkpoint (Checkpoint): where it is kept; to be set before `load`
+        shares (RunShares): of the jobs that have ended
+        calibration (Calibration): of the jobs that have started
+    """
+
+    checkpoint: Checkpoint
+
+    def __init__(
+        self, policy: PolicyScheduler, projections: Projections, annotator: Annotator
+    ) -> None:
+        self.depth = 0
+        self.tells = False
+        self.shares = RunShares()
+        self.calibration = Calibration()
+        self._policy = policy
+        self._projections = projections
+        self._annotator = annotator
+        self._found: dict[int, JobOdds] = {}  # by job id, the latest of pending jobs
+        # By job id, whose it is, and when and what was found first.
+        self._first: dict[int, tuple[int | None, float, Played]] = {}
+        self._not_before = 0.0
+
+    @property
+    def are_known(self) -> bool:
+        """Whether questions are played with drawn run times: that is wanted, and jobs have ended that say how long others may run."""
+        return self.depth > 0 and self.shares.are_enough
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the checkpoint."""
+        if self.depth:
+            self.checkpoint.read(self._restore)
+
+    def ended(self, job: StartedJob) -> None:
+        """The resources of a job have come back, for which others wait.  O(1)."""
+        if self.depth:
+            self.shares.learn(job.userid, job.limit, self._policy.now() - job.start)
+            self.checkpoint.changed()
+
+    def left(self, jobid: int, started: bool) -> None:
+        """A job is not pending any more.  O(1)."""
+        self._found.pop(jobid, None)
+        first = self._first.pop(jobid, None)
+        if first is not None and started:
+            self.calibration.learn(*first, self._policy.now())
+            self.checkpoint.changed()
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def known(self, jobid: int) -> dict[str, Any]:
+        """What was found of a pending job last.
+
+        Returns:
+            dict: ``t_likely`` and ``t_p90``, seconds since the epoch; None: not known
+        """
+        found = self._found.get(jobid)
+        return _answer(found.told if found else None)
+
+    def of_job(self, job: PendingJob) -> Generator[float, None, dict[str, Any]]:
+        """Find odds of a pending job, unless that was done a moment ago.
+
+        Yields:
+            seconds after which to go on
+        Returns:
+            dict: as `known`; ``odds``, None or an object: what the plays say before it is corrected, ``t_likely`` and ``t_p90``;
+            ``t_limits``, its start if all jobs run to their limits, or None; ``misses``, how many there were to
+            correct it by
+        """
+        now = self._policy.now()
+        known = self._found.get(job.jobid)
+        if self.are_known and (known is None or now - known.made > FRESH_S):
+            try:
+                answer = yield from self._projections.ask("estimates", odds=True, jobid=job.jobid)
+                known = self._read(answer, now).get(job.jobid)
+            except ProjectionFailed:
+                known = None
+            if known is not None:
+                known = self._note(job, known)
+        details = None
+        if known is not None:
+            details = {**_answer(known.played), "t_limits": known.limits}
+            details["misses"] = len(self.calibration)
+        return {**_answer(known.told if known else None), "odds": details}
+
+    def of_newcomer(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """What the plays of a question about a newcomer say, as `known`; `answer` is that of `Player.newcomer`."""
+        if answer["settled"] and answer["start"] is not None:
+            return _answer(Played(answer["start"], answer["start"]))
+        found = next(iter(self._read(answer, answer["made"]).values()), None)
+        if found is not None and "t_latest" in answer:
+            found = found.by(answer["t_latest"])
+        return _answer(found.told if found else None)
+
+    def _read(self, answer: dict[str, Any], made: float) -> dict[int, JobOdds]:
+        """The odds of the jobs that started often enough in plays that began at a time."""
+        plays = [dict(starts) for starts in answer["plays"]]
+        limits = dict(answer["starts"])
+        found = {}
+        for jobid in dict.fromkeys(jobid for starts in plays for jobid in starts):
+            played = Played.of([starts.get(jobid, math.inf) for starts in plays])
+            if played is not None:
+                told = self.calibration.corrected(played)
+                told = Played(max(made, told.likely), max(made, told.safe))
+                found[jobid] = JobOdds(made, played, told, limits.get(jobid))
+        return found
+
+    def _note(self, job: PendingJob, odds: JobOdds) -> JobOdds:
+        """Remember what was found of a pending job, which starts by the time that it was promised."""
+        when, kind = self._annotator.estimate_of(job)
+        if when is not None and kind == "promised" and self._policy.decision.keeps_times:
+            odds = odds.by(when)
+        if not job.request.finalized:
+            self._found[job.jobid] = odds
+            self._first.setdefault(job.jobid, (job.userid, odds.made, odds.played))
+        return odds
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def tell(self) -> Iterator[float | None]:
+        """For a forecast: annotate the first pending jobs. A generator that yields after each job, and seconds where it has to
+        wait."""
+        if not (self.tells and self.are_known and self._annotator.is_wanted):
+            return
+        policy = self._policy
+        wait = self._not_before - policy.now()
+        if wait > 0:
+            self._annotator.ask_for_forecast(wait)
+        elif any(policy.is_mature(job) for job in policy.pending_jobs()):
+            yield from self._find()
+        # What was found while a job could not be told is told now.
+        for jobid in self._annotator.with_odds() | self._found.keys():
+            job = policy.pending(jobid)
+            if job is not None:
+                found = self._found.get(jobid)
+                self._annotator.odds(job, found and (found.told.likely, found.told.safe))
+                yield None
+
+    def _find(self) -> Iterator[float | None]:
+        policy = self._policy
+        made, rest = policy.now(), ROUND_INTERVAL_S
+        try:
+            answer = yield from self._projections.ask("estimates", odds=True, most=self.depth)
+            rest = max(rest, ROUND_REST * answer["took"])
+        except ProjectionFailed as exc:
+            policy.log.debug(f"odds: {exc}")
+            return
+        finally:
+            self._not_before = policy.now() + rest
+        self._found.clear()
+        for jobid, odds in self._read(answer, made).items():
+            job = policy.pending(jobid)
+            if job is not None:
+                self._note(job, odds)
+                yield None
+
+    # -- over a restart ----------------------------------------------------------------------------
+
+    def text(self) -> Iterator[str]:
+        """What is learnt, as JSON, in parts: half a megabyte at most."""
+        head = {"version": VERSION, "misses": self.calibration.stored()}
+        yield json.dumps(head)[:-1] + ', "shares": ['
+        shares = self.shares.stored()
+        for at in range(0, len(shares), USERS_PER_PART):
+            yield (", " if at else "") + json.dumps(shares[at : at + USERS_PER_PART])[1:-1]
+        yield "]}"
+
+    def _restore(self, stored: Any) -> None:
+        if stored["version"] == VERSION:
+            self.shares.restore(stored["shares"])
+            self.calibration.restore(stored["misses"])
+
+
+def _answer(times: Played | None) -> dict[str, Any]:
+    likely, safe = (None, None) if times is None else times
+    return {"t_likely": likely, "t_p90": safe}

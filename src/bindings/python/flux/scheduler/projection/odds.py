@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""When a job is likely to start: what plays with drawn run times say, corrected by how wrong they were before.
+
+Plays are too sure of themselves: jobs that come later overtake, and run times hang together. So what they say of a job is
+compared with its start. The *miss* is by how much it started after the median of its plays, in widths of its odds; the
+quantiles of the last misses correct what is said next. This is conformal prediction (Vovk, Gammerman and Shafer, Algorithmic
+Learning in a Random World, 2005): if misses to come are like the last ones, nine jobs of ten start by the time that is told,
+however run times are distributed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+#: How often the future is played with drawn run times.
+PLAYS = 20
+
+#: Of jobs like it, how many start by the likely time, and by the one that is told beside it.
+LIKELY, SAFE = 0.5, 0.9
+
+#: What is added to the time from the median to the nine-of-ten time of the plays, seconds: plays that all say the same are
+#: not certain.
+LEAST_WIDTH_S = 600.0
+
+#: Misses that are remembered.
+MAX_MISSES = 400
+
+#: Of the jobs of a user that are asked about within so many seconds one miss is remembered, that of the job that started
+#: last: jobs of one burst start early or late together, and hundreds of them are one observation.
+BURST_S = 3600.0
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest of some values that is not less than `share` of them."""
+    return sorted(values)[math.ceil(share * len(values) - 1e-9) - 1]
+
+
+class Played(NamedTuple):
+    """What plays say of a job, seconds since the epoch.
+
+    Attributes:
+        likely (float): in half of them it has started by then
+        safe (float): in nine of ten
+    """
+
+    likely: float
+    safe: float
+
+    @classmethod
+    def of(cls, starts: Sequence[float]) -> Played | None:
+        """Of its starts in the plays, infinite where it has none; None: in too many of them."""
+        safe = quantile(starts, SAFE)
+        return cls(quantile(starts, LIKELY), safe) if safe < math.inf else None
+
+    @property
+    def width(self) -> float:
+        """The unit of misses, seconds."""
+        return self.safe - self.likely + LEAST_WIDTH_S
+
+
+class Calibration:
+    """The last misses: one for each user and `BURST_S`."""
+
+    def __init__(self) -> None:
+        # By user and the number of the span in which the job was asked about; the latest miss comes last.
+        self._misses: OrderedDict[tuple[int | None, int], float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._misses)
+
+    def learn(self, userid: int | None, asked: float, played: Played, start: float) -> None:
+        """A job has started at a time, of which something was said at another (seconds since the epoch).  O(1)."""
+        self._remember(userid, int(asked // BURST_S), (start - played.likely) / played.width)
+
+    def _remember(self, userid: int | None, span: int, miss: float) -> None:
+        self._misses[userid, span] = miss
+        self._misses.move_to_end((userid, span))
+        if len(self._misses) > MAX_MISSES:
+            self._misses.popitem(last=False)
+
+    def corrected(self, played: Played) -> Played:
+        """What to tell of a job.  O(misses log misses)."""
+        misses = sorted(self._misses.values())
+
+        def told(share: float, played_at: float) -> float:
+            # With one to come there are one more than are known, and it may be the largest.
+            rank = math.ceil(share * (len(misses) + 1) - 1e-9)
+            if rank > len(misses):
+                return played_at  # there are too few to tell
+            return played.likely + misses[rank - 1] * played.width
+
+        likely = told(LIKELY, played.likely)
+        return Played(likely, max(likely, told(SAFE, played.safe)))
+
+    def stored(self) -> list[Any]:
+        """What is remembered, for JSON: user id, span, miss; the latest comes last."""
+        return [[userid, span, round(miss, 3)] for (userid, span), miss in self._misses.items()]
+
+    def restore(self, stored: Any) -> None:
+        """Remember again what `stored` gave.
+
+        Raises:
+            ValueError, TypeError: it is not that
+        """
+        read = [(userid, int(span), float(miss)) for userid, span, miss in stored]
+        for userid, span, miss in read[-MAX_MISSES:]:
+            if type(userid) not in (int, type(None)) or not math.isfinite(miss):
+                raise ValueError(f"{userid!r}, {miss!r}: expected a user id and a number")
+            self._remember(userid, span, miss)
+
+
+class JobOdds(NamedTuple):
+    """What was found of a pending job.
+
+    Attributes:
+        made (float): when, seconds since the epoch
+        played (Played): as the plays have it
+        told (Played): as it is told
+        limits (float): its start if all jobs run to their limits; None: not known
+    """
+
+    made: float
+    played: Played
+    told: Played
+    limits: float | None
+
+    def by(self, when: float) -> JobOdds:
+        """The same of a job that is known to start by a time, seconds since the epoch."""
+        told = self.told
+        return self._replace(told=Played(min(when, told.likely), min(when, told.safe)))

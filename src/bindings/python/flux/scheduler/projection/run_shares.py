@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The shares of their limits that jobs ran for, and run times drawn from them.
+
+`flux.scheduler.history` says how long a job may be expected to run, in one number. What odds need is how that varies: here
+are the last jobs of each user, whatever they asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flux.scheduler.history import StartedJob
+
+#: Jobs of a user that are remembered, and jobs of all users.
+JOBS_PER_USER = 60
+JOBS_OF_ALL = 240
+
+#: With fewer jobs than that a user's are taken to be like those of all; with fewer of all nothing is drawn.
+LEAST_JOBS = 8
+
+#: Users who are remembered, the ones whose jobs ended last: some 3 kB each.
+MAX_USERS = 1000
+
+#: Significant digits of a share in the checkpoint.
+STORED_DIGITS = 4
+
+
+class RunShares:
+    """The last shares of each user, and of all.
+
+    The share of a job is its run time divided by its limit; of a job without a limit it is the run time itself, in seconds, and
+    kept apart.
+    """
+
+    def __init__(self) -> None:
+        # By user and whether there was a limit; the user whose job ended last comes last.
+        self._of_user: OrderedDict[tuple[Any, bool], deque[float]] = OrderedDict()
+        self._of_all = {limited: deque[float](maxlen=JOBS_OF_ALL) for limited in (False, True)}
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether so many jobs have ended that it makes sense to draw."""
+        return max(map(len, self._of_all.values())) >= LEAST_JOBS
+
+    def learn(self, userid: Any, limit: float, run: float) -> None:
+        """A job of a user has ended after `run` seconds, of `limit` (infinite: it had none).  O(1)."""
+        if not isfinite(run) or run < 0 or limit <= 0:
+            return
+        limited = limit < inf
+        self._remember(userid, limited, [min(1.0, run / limit) if limited else run])
+
+    def _remember(self, userid: Any, limited: bool, shares: Iterable[float]) -> None:
+        key = (userid, limited)
+        known = self._of_user.get(key)
+        if known is None:
+            known = self._of_user[key] = deque(maxlen=JOBS_PER_USER)
+        for share in shares:
+            known.append(share)
+            self._of_all[limited].append(share)
+        self._of_user.move_to_end(key)
+        if len(self._of_user) > MAX_USERS:
+            self._of_user.popitem(last=False)
+
+    def of(self, userid: Any, limited: bool) -> Iterator[list[float]]:
+        """Yield the shares that a job of a user may be expected to be one of, sorted: the user's, if there are enough; those
+        of all."""
+        own = self._of_user.get((userid, limited), ())
+        if len(own) >= LEAST_JOBS:
+            yield sorted(own)
+        yield sorted(self._of_all[limited])
+
+    # -- over a restart ----------------------------------------------------------------------------
+
+    def stored(self) -> list[Any]:
+        """What is remembered, for JSON: user id, whether there was a limit, shares; the user whose job ended last comes last."""
+        return [
+            [userid, limited, [float(f"{share:.{STORED_DIGITS}g}") for share in shares]]
+            for (userid, limited), shares in self._of_user.items()
+        ]
+
+    def restore(self, stored: Any) -> None:
+        """Remember again what `stored` gave.
+
+        Raises:
+            ValueError, TypeError: it is not that
+        """
+        read = [
+            (userid, bool(limited), list(map(float, shares))) for userid, limited, shares in stored
+        ]
+        if not all(isfinite(share) and share >= 0 for _, _, shares in read for share in shares):
+            raise ValueError("a share is no number")
+        for userid, limited, shares in read[-MAX_USERS:]:
+            if type(userid) not in (int, type(None)):
+                raise ValueError(f"{userid!r} is no user id")
+            self._remember(userid, limited, shares[-JOBS_PER_USER:])
+
+
+class Draws:
+    """Run times for one play, drawn at random.
+
+    Args:
+        shares (RunShares): to draw from
+        seed (int): of the play. A job is drawn the same run time by the same seed, whoever else is asked about, so that two
+            answers a minute apart differ by what has happened, not by chance
+    """
+
+    def __init__(self, shares: RunShares, seed: int) -> None:
+        self._shares = shares
+        self._seed = seed
+        self._sorted: dict[tuple[Any, bool], list[list[float]]] = {}
+
+    def run_of(self, job: StartedJob, elapsed: float) -> float:
+        """For how long a job runs, in seconds from its start: as long as one of those jobs did that ran for longer than
+        `elapsed`. Its limit if there is none (infinite: it has none)."""
+        limited = job.limit < inf
+        scale = job.limit if limited else 1.0
+        key = (job.userid, limited)
+        known = self._sorted.get(key)
+        if known is None:
+            known = self._sorted[key] = list(self._shares.of(job.userid, limited))
+        for shares in known:
+            at = bisect_right(shares, elapsed / scale)
+            if at < len(shares):
+                return scale * shares[at + int(self._chance(job.jobid) * (len(shares) - at))]
+        return job.limit
+
+    def _chance(self, jobid: int) -> float:
+        """A number from 0 to below 1."""
+        text = hashlib.blake2b(f"{self._seed} {jobid}".encode(), digest_size=6).digest()
+        return int.from_bytes(text, "big") / (1 << 48)

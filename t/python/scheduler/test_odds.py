@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""When jobs are likely to start: run times that are drawn, calibration by hand-computed cases, and what users are told.
+
+How right it is on recorded jobs is in ``doc/evidence``.
+"""
+
+import json
+import math
+
+import pytest
+from peers import R, Rig, jobspec
+
+from flux.scheduler import odds_service
+from flux.scheduler.history import StartedJob
+from flux.scheduler.policies import Backfill, Fifo
+from flux.scheduler.projection import fork, run_shares
+from flux.scheduler.projection.fork import Projections
+from flux.scheduler.projection.odds import (
+    BURST_S,
+    LEAST_WIDTH_S,
+    MAX_MISSES,
+    PLAYS,
+    Calibration,
+    Played,
+)
+from flux.scheduler.projection.run_shares import JOBS_OF_ALL, LEAST_JOBS, Draws, RunShares
+
+# -- run times that are drawn ----------------------------------------------------------------------
+
+
+def learnt(*jobs):
+    """Shares of (userid, limit, run) of jobs."""
+    shares = RunShares()
+    for job in jobs:
+        shares.learn(*job)
+    return shares
+
+
+def drawn(shares, userid=1, limit=100.0, elapsed=0.0, plays=200):
+    """All run times that plays draw for jobs of a user."""
+    jobs = [StartedJob(jobid, userid, 1, limit, 0.0, limit) for jobid in range(5)]
+    return {
+        round(Draws(shares, play).run_of(job, elapsed), 6) for job in jobs for play in range(plays)
+    }
+
+
+OWN = [(1, 200.0, 20.0), (1, 50.0, 25.0), (1, 100.0, 80.0), (1, 10.0, 99.0)] * 2  # .1, .5, .8, 1
+OTHERS = [(2, 100.0, 30.0)] * 8
+
+
+@pytest.mark.parametrize(
+    "jobs, asked, found",
+    [
+        (OWN + OTHERS, {}, {10, 50, 80, 100}),
+        (OWN + OTHERS, {"limit": 1000.0}, {100, 500, 800, 1000}),
+        # Of a running job those that ran for longer than it has.
+        (OWN + OTHERS, {"elapsed": 50.0}, {80, 100}),
+        (OWN + OTHERS, {"elapsed": 79.9}, {80, 100}),
+        (OWN[:4] + OTHERS, {}, {10, 50, 80, 100, 30}),  # too few of the user's own
+        (OWN + OTHERS, {"userid": 2}, {30}),
+        (OWN + OTHERS, {"userid": 2, "elapsed": 40.0}, {50, 80, 100}),  # none of its own did
+        (OWN + OTHERS, {"userid": 3}, {10, 50, 80, 100, 30}),
+        (OTHERS, {"elapsed": 40.0}, {100}),  # none of all: the limit
+        ([], {}, {100}),
+        # Jobs without a limit are like others without one.
+        (OWN + [(1, math.inf, 7.0)] * 8, {"limit": math.inf}, {7}),
+        (OWN + [(1, math.inf, 7.0)] * 8, {}, {10, 50, 80, 100}),
+        (OWN, {"limit": math.inf}, {math.inf}),
+    ],
+)
+def test_run_times_are_drawn_from_jobs_like_it(jobs, asked, found):
+    assert drawn(learnt(*jobs), **asked) == found
+
+
+def test_each_share_is_drawn_as_often_as_it_was_seen():
+    shares = learnt(*[(1, 100.0, 10.0)] * 30, *[(1, 100.0, 90.0)] * 10)
+    draws = [
+        Draws(shares, play).run_of(StartedJob(jobid, 1, 1, 100.0, 0.0, 100.0), 0.0)
+        for play in range(100)
+        for jobid in range(20)
+    ]
+    assert sum(run == 10.0 for run in draws) / len(draws) == pytest.approx(0.75, abs=0.03)
+
+
+def test_the_same_play_draws_the_same_whatever_else_is_asked():
+    shares = learnt(*[(1, 100.0, float(run)) for run in range(60)])
+    jobs = [StartedJob(jobid, 1, 1, 100.0, 0.0, 100.0) for jobid in range(30)]
+    first, again, other = Draws(shares, 1), Draws(shares, 1), Draws(shares, 2)
+    forth = [first.run_of(job, 0.0) for job in jobs]
+    back = [again.run_of(job, 0.0) for job in reversed(jobs)]
+    assert forth == back[::-1]
+    assert forth != [other.run_of(job, 0.0) for job in jobs]
+
+
+@pytest.mark.parametrize(
+    "limit, run", [(100.0, math.nan), (100.0, -1.0), (100.0, math.inf), (0.0, 1.0)]
+)
+def test_what_is_no_time_is_not_learnt(limit, run):
+    assert RunShares().stored() == learnt((1, limit, run)).stored()
+
+
+def test_memory_is_bounded_and_keeps_the_users_whose_jobs_ended_last(monkeypatch):
+    monkeypatch.setattr(run_shares, "MAX_USERS", 3)
+    shares = RunShares()
+    for userid in (1, 2, 3, 1, 4):
+        for _ in range(1000):
+            shares.learn(userid, 100.0, 50.0)
+    stored = shares.stored()
+    assert [userid for userid, _, _ in stored] == [3, 1, 4]
+    assert {len(known) for _, _, known in stored} == {run_shares.JOBS_PER_USER}
+    assert len(next(shares.of(9, True))) == JOBS_OF_ALL
+
+
+# -- calibration -----------------------------------------------------------------------------------
+
+HOUR = 3600.0
+
+
+def calibrated(*misses):
+    """One that has learnt misses, of a user each. All odds have a width of 1000 s."""
+    calibration = Calibration()
+    for userid, miss in enumerate(misses):
+        played = Played(5000.0, 5000.0 + 1000.0 - LEAST_WIDTH_S)
+        calibration.learn(userid, 0.0, played, 5000.0 + 1000.0 * miss)
+    return calibration
+
+
+@pytest.mark.parametrize(
+    "misses, likely, safe",
+    [
+        # The smallest miss of rank ceil(share (n + 1)); where there is none, as played: 2000 and 2400.
+        ([], 2000, 2400),
+        ([0.5], 2500, 2500),  # rank 1 of 1; rank 2: as played, but no earlier than the likely time
+        ([-1, 0.1], 2100, 2400),  # rank 2
+        ([1, 2, 3, 4, 5, 6, 7, 8], 7000, 7000),  # rank 5; 9 is more than there are
+        ([9, 8, 7, 6, 5, 4, 3, 2, 1], 7000, 11000),  # rank 5; rank 9
+        ([0.1 * n for n in range(19)], 2900, 3700),  # rank 10 of 19; rank 18
+        ([-0.1 * n for n in range(19)], 1100, 1900),
+    ],
+)
+def test_misses_move_what_is_told(misses, likely, safe):
+    told = calibrated(*misses).corrected(Played(2000.0, 2400.0))
+    assert (told.likely, told.safe) == (pytest.approx(likely), pytest.approx(safe))
+
+
+def test_a_burst_of_a_user_is_one_miss_that_of_the_job_that_started_last():
+    calibration = Calibration()
+    played = Played(1000.0, 1400.0)
+    for start in (1000.0, 2000.0, 3000.0):
+        calibration.learn(1, 10.0, played, start)
+    calibration.learn(2, 10.0, played, 1000.0)
+    calibration.learn(1, BURST_S, played, 1000.0)
+    assert calibration.stored() == [[1, 0, 2.0], [2, 0, 0.0], [1, 1, 0.0]]
+
+
+def test_old_misses_are_forgotten():
+    calibration = Calibration()
+    for hour in range(MAX_MISSES + 5):
+        calibration.learn(1, hour * BURST_S, Played(0.0, 0.0), 0.0)
+    stored = calibration.stored()
+    assert len(calibration) == len(stored) == MAX_MISSES and stored[0][1] == 5
+
+
+@pytest.mark.parametrize(
+    "starts, found",
+    [
+        (range(1, 21), (10, 18)),
+        (range(20, 0, -1), (10, 18)),
+        ([*range(1, 19), math.inf, math.inf], (10, 18)),
+        ([*range(1, 18), math.inf, math.inf, math.inf], None),
+        (range(1, 11), (5, 9)),
+    ],
+)
+def test_what_plays_say(starts, found):
+    assert Played.of(list(starts)) == found
+
+
+# -- what users are told ---------------------------------------------------------------------------
+
+SPEC = jobspec(1, nodes=1, exclusive=True, duration=100)
+
+
+def busy(policy=Fifo, *args, shares=(50.0,) * 8, userid=7, **keys):
+    """One node, on which job 1 runs, of 100 s, whose user's jobs took such run times of 100 s before."""
+    rig = Rig(R(1, 4), **keys)
+    load = rig.load_file if isinstance(policy, str) else rig.load
+    load(policy, "queue-depth=unlimited", *args)
+    for run in shares:
+        rig.sched.odds.shares.learn(userid, 100.0, run)
+    rig.alloc(1, SPEC, userid=userid)
+    rig.settle()
+    rig.begun = rig.success(1)["R"]["execution"]["starttime"]
+    return rig
+
+
+def asked(rig, question, **keys):
+    errnum, answer = rig.ask(f"sched.{question}", keys)
+    assert errnum == 0, answer
+    return answer
+
+
+def explained(rig, jobid):
+    return asked(rig, "explain", id=jobid)["jobs"][0]
+
+
+@pytest.mark.parametrize("policy", ["sched-fifo", "sched-simple", "sched-backfill"])
+def test_when_says_the_likely_start_beside_the_latest(policy):
+    rig = busy(policy)
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    answer = asked(rig, "when", jobspec=SPEC)
+    assert answer["start"] == rig.begun + 200
+    assert (answer["t_likely"], answer["t_p90"]) == (rig.begun + 100, rig.begun + 100)
+
+
+def test_nine_of_ten():
+    rig = busy(shares=(10.0,) * 12 + (60.0,) * 6 + (90.0,) * 2)
+    answer = asked(rig, "when", jobspec=SPEC)
+    # Which shares the plays draw is up to their seeds: all odds are among them, the two in this order.
+    assert answer["t_likely"] - rig.begun in (10, 60)
+    assert answer["t_likely"] < answer["t_p90"] and answer["t_p90"] - rig.begun in (60, 90)
+    assert asked(rig, "when", jobspec=SPEC) == answer
+
+
+def test_what_has_run_for_long_takes_longer():
+    rig = busy(shares=(10.0,) * 12 + (80.0,) * 2)
+    rig.wait(30)
+    answer = asked(rig, "when", jobspec=SPEC)
+    assert answer["t_likely"] == answer["t_p90"] == rig.begun + 80
+
+
+def test_a_job_that_starts_at_once_is_certain_to():
+    rig = busy()
+    rig.free(1)
+    rig.settle()
+    answer = asked(rig, "when", jobspec=SPEC)
+    assert answer["verdict"] == "now"
+    assert answer["t_likely"] == answer["t_p90"] == answer["start"]
+
+
+def test_behind_a_job_without_a_limit_a_start_may_be_likely():
+    rig = Rig(R(1, 4))
+    rig.load(Fifo)
+    for _ in range(LEAST_JOBS):
+        rig.sched.odds.shares.learn(0, math.inf, 40.0)
+    rig.alloc(1, jobspec(4))
+    rig.settle()
+    begun = rig.success(1)["R"]["execution"]["starttime"]
+    answer = asked(rig, "when", jobspec=jobspec(1, duration=10))
+    assert (answer["verdict"], answer["start"]) == ("unknown", None)
+    assert answer["t_likely"] == answer["t_p90"] == begun + 40
+
+
+def test_before_jobs_have_ended_nothing_is_likely():
+    rig = busy(shares=(50.0,) * (LEAST_JOBS - 1))
+    rig.alloc(2, SPEC)
+    rig.settle()
+    answer = asked(rig, "when", jobspec=SPEC)
+    assert answer["start"] == rig.begun + 200 and answer["t_likely"] is answer["t_p90"] is None
+    job = explained(rig, 2)
+    assert job["t_likely"] is job["t_p90"] is job["odds"] is None
+
+
+def test_explain_says_what_was_played_and_what_it_was_corrected_by():
+    rig = busy()
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    line = asked(rig, "explain", all=True)["jobs"][0]
+    assert line["t_likely"] is line["t_p90"] is None  # nobody has asked about it
+    likely = rig.begun + 50
+    odds = {"t_likely": likely, "t_p90": likely, "t_limits": rig.begun + 100, "misses": 0}
+    for seen in (explained(rig, 2), asked(rig, "explain", all=True)["jobs"][0]):
+        assert (seen["t_likely"], seen["t_p90"]) == (likely, likely)
+        assert seen.get("odds", odds) == odds
+
+
+def test_what_was_said_first_is_compared_with_the_start():
+    rig = busy()
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    explained(rig, 2)
+    rig.wait(70)
+    explained(rig, 2)  # by now it is another answer
+    rig.free(1)
+    rig.settle()
+    start = rig.success(2)["R"]["execution"]["starttime"]
+    ((userid, _, miss),) = rig.sched.odds.calibration.stored()
+    assert (userid, miss) == (7, round((start - rig.begun - 50) / LEAST_WIDTH_S, 3))
+    # A job that leaves without a start says nothing.
+    rig.alloc(3, SPEC, userid=8)
+    rig.settle()
+    explained(rig, 3)
+    rig.cancel(3)
+    rig.settle()
+    assert len(rig.sched.odds.calibration) == 1
+
+
+def test_a_promise_is_kept_so_odds_are_not_beyond_it():
+    rig = busy(Backfill)
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    rig.wait(2)  # it is told its promise
+    assert rig.annotations(2)["sched"]["t_estimate_kind"] == "promised"
+    for userid in range(9):  # they started long after they were said to
+        rig.sched.odds.calibration.learn(userid, 0.0, Played(0.0, 0.0), 100 * LEAST_WIDTH_S)
+    job = explained(rig, 2)
+    assert job["t_likely"] == job["t_p90"] == job["t_estimate"] == rig.begun + 100
+    assert job["odds"]["t_p90"] == rig.begun + 50
+
+
+def sched_annotations(rig, jobid):
+    return rig.annotations(jobid).get("sched", {})
+
+
+def test_pending_jobs_are_told():
+    rig = busy(Fifo, "odds-depth=2")
+    for jobid in (2, 3, 4):
+        rig.alloc(jobid, SPEC, userid=7)
+    rig.settle()
+    rig.wait(30)
+    told = [sched_annotations(rig, jobid).get("t_likely") for jobid in (2, 3, 4)]
+    assert told == [rig.begun + 50, rig.begun + 100, None]
+    assert sched_annotations(rig, 2)["t_p90"] == rig.begun + 50
+    # One that is not among the first any more is not told old odds for ever.
+    rig.prioritize((4, 31))
+    rig.settle()
+    rig.wait(30)
+    assert sched_annotations(rig, 4)["t_likely"] is not None
+    assert sched_annotations(rig, 3).get("t_likely") is None
+
+
+@pytest.mark.parametrize("args", [(), ("odds-depth=0",)])
+def test_where_time_is_virtual_they_are_told_only_if_that_was_asked_for(args):
+    rig = busy(Fifo, *args)
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    rig.wait(30)
+    assert "t_likely" not in sched_annotations(rig, 2) and "t_estimate" in sched_annotations(rig, 2)
+
+
+def test_off_nothing_is_learnt_kept_or_answered():
+    rig = busy("sched-fifo", "odds-depth=0")
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    answer = asked(rig, "when", jobspec=SPEC)
+    assert answer["start"] == rig.begun + 200 and answer["t_likely"] is answer["t_p90"] is None
+    assert "odds" not in explained(rig, 2)
+    before = rig.sched.odds.shares.stored()
+    rig.free(1)
+    rig.settle()
+    assert rig.sched.odds.shares.stored() == before
+    rig.unload()
+    assert odds_service.KEY not in rig.kvs.values
+
+
+@pytest.mark.parametrize("value", ["-1", "x", "1.5", ""])
+def test_an_odds_depth_that_is_none_is_refused(value):
+    with pytest.raises(ValueError, match="expected a number of jobs, 0 for none"):
+        Rig(R(1, 4)).load(Fifo, f"odds-depth={value}")
+
+
+# -- over a reload ---------------------------------------------------------------------------------
+
+
+def test_what_was_learnt_is_there_after_a_reload():
+    rig = busy("sched-fifo")
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    explained(rig, 2)
+    rig.wait(80)
+    rig.free(1)
+    rig.settle()
+    kept = list(rig.sched.odds.text())
+    rig.unload()
+    rig.load_file("sched-fifo")
+    assert list(rig.sched.odds.text()) == kept
+    stored = json.loads("".join(kept))
+    assert stored["misses"] == [
+        [7, rig.begun // BURST_S, pytest.approx(30 / LEAST_WIDTH_S, abs=2e-3)]
+    ]
+    assert stored["shares"] == [[7, True, [0.5] * 8 + [pytest.approx(0.8, abs=0.01)]]]
+
+
+def test_what_is_kept_is_bounded():
+    odds = busy("sched-fifo").sched.odds
+    for userid in range(run_shares.MAX_USERS + 100):
+        for job in range(run_shares.JOBS_PER_USER + 10):
+            odds.shares.learn(userid, 3.0, 1.0 + job / 100)
+    for hour in range(MAX_MISSES + 100):
+        odds.calibration.learn(1 << 30, hour * BURST_S, Played(0.0, 1.0), 1e6)
+    parts = list(odds.text())
+    assert sum(map(len, parts)) < 600_000 and max(map(len, parts)) < 50_000
+
+
+# -- what it costs ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plays(monkeypatch):
+    """The questions that children were asked, and the steps that each may make."""
+    made = []
+    ask = Projections.ask
+
+    def noted(self, method, odds=False, **arguments):
+        made.append((method, odds))
+        answer = yield from ask(self, method, odds, **arguments)
+        made.append(answer)
+        return answer
+
+    monkeypatch.setattr(Projections, "ask", noted)
+    return made
+
+
+def test_a_question_costs_so_many_plays_and_the_same_again_none(plays):
+    rig = busy()
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    explained(rig, 2)
+    (question, answer) = [one for one in plays if one != ("estimates", False)][-2:]
+    assert question == ("estimates", True) and len(answer["plays"]) == PLAYS
+    before = len(plays)
+    explained(rig, 2)
+    asked(rig, "explain", all=True)
+    assert len(plays) == before
+    rig.wait(odds_service.FRESH_S + 1)
+    before = plays.count(("estimates", True))
+    explained(rig, 2)
+    assert plays.count(("estimates", True)) == before + 1
+
+
+def test_users_are_told_in_rounds(plays):
+    rig = busy(Fifo, "odds-depth=64")
+    for jobid in range(2, 50):
+        rig.alloc(jobid, SPEC, userid=7)
+        rig.wait(1)
+    rounds = plays.count(("estimates", True))
+    assert 1 < rounds <= 1 + 48 // odds_service.ROUND_INTERVAL_S
+
+
+def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):
+    monkeypatch.setattr("flux.scheduler.projection.player.DRAWN_PLAY_SECONDS", 0.1)
+    rig = busy(estimates=False)
+    for jobid in range(2, 300):
+        rig.alloc(jobid, SPEC, userid=7)
+    rig.settle()
+    answer = asked(rig, "when", jobspec=SPEC)
+    assert answer["start"] is not None and answer["t_likely"] is answer["t_p90"] is None
+    took = plays[-1]["took"]
+    assert took <= fork.PLAYS * (0.1 + 64 * 0.0005) + 2.0
