@@ -121,11 +121,11 @@ def test_what_happens_in_the_copy_is_not_seen_outside():
     rig.alloc(2, jobspec(1, nodes=2, exclusive=True, duration=100))
     rig.settle()
     before = len(rig.received), dict(rig.kvs.values), len(rig.instance.log)
-    events = rig.sched.events_seen()
+    events = rig.sched._passes.events
     for _ in range(3):
         when(rig, jobspec=small())
     assert (len(rig.received) - 3, dict(rig.kvs.values), len(rig.instance.log)) == before
-    assert rig.sched.events_seen() == events and rig.started() == [1]
+    assert rig.sched._passes.events == events and rig.started() == [1]
     rig.sched.resources.check()
 
 
