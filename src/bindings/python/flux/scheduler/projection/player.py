@@ -82,8 +82,9 @@ class Player:
         self._counts_steps = policy.has_virtual_time
         self._began = time.perf_counter()
         handle = policy.handle
+        flux_t = handle.handle  # type: ignore[attr-defined]
         handle.__class__ = VirtualHandle  # type: ignore[assignment]
-        handle.take_over(self._time, self)  # type: ignore[attr-defined]
+        handle.take_over(self._time, self, flux_t)  # type: ignore[attr-defined]
         policy.enter_projection()
         for jobid in policy.running:
             self._expect_end(jobid)

@@ -128,11 +128,13 @@ class VirtualHandle:
 
     time: VirtualTime
     observer: Observer
+    handle: Any
 
-    def take_over(self, time: VirtualTime, observer: Observer) -> None:
-        """Begin, right after the class was set."""
+    def take_over(self, time: VirtualTime, observer: Observer, handle: Any) -> None:
+        """Begin, right after the class was set; `handle` is the bindings', with the module's debug flags."""
         self.time = time
         self.observer = observer
+        self.handle = handle
 
     # -- time --------------------------------------------------------------------------------------
 
