@@ -211,7 +211,7 @@ class Campaign:
         text = payloads.text_of(chance, update)
         self.done.append(("resource", text))
         if self.rig.resource.stream is not None:
-            self.rig.resource.stream.answer(0, text)
+            self.rig.resource.respond(self.rig.resource.stream, text)
 
     # -- what must hold ----------------------------------------------------------------------------
 

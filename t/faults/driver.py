@@ -325,9 +325,9 @@ class Driver:
     def _let_pass(self, seconds, enough=lambda: False):
         """Let time pass: so many seconds, or until ``enough()``."""
         end = self.kernel.now() + seconds
-        entry = self.kernel.call_later(seconds, lambda: None)
+        call = self.kernel.call_later(seconds, lambda: None)
         self.kernel.run(until=lambda: enough() or self.kernel.now() >= end)
-        entry[2] = None
+        call.cancel()
 
     def _loaded(self):
         return "sched" in self.kernel.services

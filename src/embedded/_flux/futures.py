@@ -134,10 +134,10 @@ class Future(kernel_future.Future):
             return  # nothing was started, so nothing can come
         task = self.now().task
         expired = []
-        entry = None
+        call = None
         if timeout > 0:
             task.callbacks += 1  # the timer is something to wait for
-            entry = task.kernel.call_later(
+            call = task.kernel.call_later(
                 timeout, lambda: (expired.append(True), task.post(task.reactor_stop))
             )
         try:
@@ -146,8 +146,8 @@ class Future(kernel_future.Future):
                 if not task.is_awaiting():
                     break
         finally:
-            if entry is not None:
-                entry[2] = None
+            if call is not None:
+                call.cancel()
                 task.callbacks -= 1
         if self.result is None and expired:
             if self.handle is not None:
@@ -202,7 +202,7 @@ class Future(kernel_future.Future):
 
     def _stop_timer(self):
         if self._timer is not None:
-            self._timer[2] = None
+            self._timer.cancel()
             self._timer = None
             self.task.callbacks -= 1
 

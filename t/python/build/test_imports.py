@@ -245,14 +245,28 @@ def test_the_product_does_without_the_embedded_instance(overlay, embedded):
     assert found == ON_THE_INSTANCE
 
 
+def of_the_engine(overlay):
+    """(file, what it imports of the engine), for all files of the product that do."""
+    for path in (overlay / "flux").rglob("*.py"):
+        for name in imports(path):
+            if name.partition(".")[0] == "flux_engine":
+                yield path.relative_to(overlay / "flux"), name
+
+
 def test_schedulers_and_pools_do_without_the_engine(overlay):
-    found = {
-        path.relative_to(overlay).parts[1]
-        for path in (overlay / "flux").rglob("*.py")
-        for name in imports(path)
-        if name.partition(".")[0] == "flux_engine"
+    rooms = {path.parts[: 1 + (path.parts[0] == "scheduler")] for path, _ in of_the_engine(overlay)}
+    assert rooms == {("simulate",), ("scheduler", "testing")}
+
+
+def test_tests_of_a_scheduler_need_no_greenlets(overlay):
+    """The Python of a real Flux has none."""
+    names = {
+        name.rpartition(".")[0]
+        for path, name in of_the_engine(overlay)
+        if path.parts[:2] == ("scheduler", "testing")
     }
-    assert found == {"simulate"}
+    code = "import sys; sys.modules['greenlet'] = None\n"
+    run_in_fresh_python(code + "\n".join(f"import {name}" for name in sorted(names)), overlay)
 
 
 def test_commands_do_not_import_the_simulator(embedded):

@@ -29,9 +29,9 @@ def held():
         (R_of(("9", {"core": "0"})), "the instance has no rank 9"),
         (R_of(("2", {"core": "3-4"})), "rank 2 has no core 3-4"),
         (R_of(("2,4", {"core": "2", "gpu": "0"})), "rank 2 has no core 2, gpu 0"),
-        (R_of(("1-2", {"core": "3"})), "core 3 of rank 1 is job 1's"),
-        (R_of(("2-3", {"core": "1-2"})), "core 1 of rank 3 is job 2's"),
-        (R_of(("2", {"core": "2"}), ("2", {"core": "2-3"})), "core 2 of rank 2 is job 3's"),
+        (R_of(("1-2", {"core": "3"})), "core 3 of rank 1 is job ƒ2's"),
+        (R_of(("2-3", {"core": "1-2"})), "core 1 of rank 3 is job ƒ3's"),
+        (R_of(("2", {"core": "2"}), ("2", {"core": "2-3"})), "core 2 of rank 2 is job ƒ4's"),
         (R_of(("2-3", {"core": "2-3"})), None),
         (R_of(("4", {"core": "0-3", "gpu": "0-1"})), None),
     ],
@@ -51,7 +51,7 @@ def test_a_rank_that_is_down_is_given_to_nobody(held):
 def test_what_came_back_is_free(held):
     held.give_back(1, "1")
     assert held.take(3, R_of(("1", {"core": "0-3"}))) is None
-    assert held.take(4, R_of(("0", {"core": "0"}))) == "core 0 of rank 0 is job 1's"
+    assert held.take(4, R_of(("0", {"core": "0"}))) == "core 0 of rank 0 is job ƒ2's"
     held.give_back(4)
     held.give_back(1)
     held.give_back(2)

@@ -19,8 +19,9 @@ from pathlib import Path
 from flux.scheduler.testing import FakeInstance, jobspec
 from flux.scheduler.testing import make_R as R
 from flux.scheduler.testing.handle import ROLE_OWNER, FakeHandle
-from flux.scheduler.testing.job_manager import JobManager, merge_annotations
+from flux.scheduler.testing.job_manager import JobManager
 from flux.scheduler.testing.reactor import START_TIME, VirtualClock
+from flux_engine.job_manager.sched import merge_annotations
 
 __all__ = ["EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "jobspec"]
 
@@ -45,8 +46,17 @@ class ScriptedJobManager(JobManager):
         self.running = []
         self.alloc_query = None
 
-    def hello_entries(self):
-        return self.running
+    def _hello(self, msg):
+        self.hello_request = msg.payload
+        if self.hello_error is not None:
+            raise OSError(*self.hello_error)
+        for entry in self.running:
+            self.respond(msg, entry)
+        self.respond_error(msg, errno.ENODATA)
+
+    def _ready(self, msg):
+        self.ready_request = msg.payload
+        self.respond(msg, {"count": 0})
 
     def _query(self, msg):
         if self.alloc_query is None:
@@ -179,7 +189,7 @@ class Rig:
         """Let one turn of the reactor pass; if nothing is to be done, until the next timer."""
         when = self.reactor.next_timer()
         if self.reactor.is_idle() and when is not None:
-            self.reactor.clock.advance_to(when)
+            self.reactor.set_time(when)
         self.reactor.turn()
 
     def wait(self, seconds):
@@ -290,7 +300,7 @@ class Rig:
         for payload in self.answers(jobid):
             if payload["type"] == 2:
                 merged = {}
-            merge_annotations(merged, payload.get("annotations", {}))
+            merged = merge_annotations(merged, payload.get("annotations", {}))
         return merged
 
     def logged(self, level=None):

@@ -30,32 +30,21 @@ class SchedulerMeter:
         self.spent = self.longest = 0.0
         self._of_peers = 0.0
         self._in_peer = False
-        reactor, instance = rig.reactor, rig.instance
-        post, call_at, deliver = reactor.post, reactor.call_at, instance.deliver_request
-
-        def metered(function, of_scheduler):
-            return self._timed(function) if of_scheduler else function
-
-        def metered_delivery(msg):
-            msg.answered = msg.answered and self._as_peer(msg.answered)
-            self._as_peer(deliver)(msg)
-
-        reactor.post = lambda function, of_scheduler=False: post(
-            metered(function, of_scheduler), of_scheduler
+        reactor, task = rig.reactor, rig.instance.handle.task
+        task.dispatch, task.interrupt = self._timed(task.dispatch), self._timed(task.interrupt)
+        reactor.request, reactor.respond = (
+            self._as_peer(reactor.request),
+            self._as_peer(reactor.respond),
         )
-        reactor.call_at = lambda when, function, of_scheduler=False: call_at(
-            when, metered(function, of_scheduler), of_scheduler
-        )
-        instance.deliver_request = metered_delivery
 
     def reset(self):
         self.spent = self.longest = 0.0
 
     def _timed(self, function):
-        def call():
+        def call(item):
             self._of_peers = 0.0
             began = time.process_time()
-            function()
+            function(item)
             took = time.process_time() - began - self._of_peers
             self.spent += took
             self.longest = max(self.longest, took)

@@ -40,8 +40,8 @@ def running(rig, jobid, R, **keys):
 def test_order_of_business():
     rig = Rig(R(2, 4))
     seen = []
-    deliver = rig.instance.deliver_request
-    rig.instance.deliver_request = lambda msg: seen.append(msg.topic) or deliver(msg)
+    request = rig.reactor.request
+    rig.reactor.request = lambda msg: seen.append(msg.topic) or request(msg)
     rig.load(Guide, "queue-depth=3")
     assert seen == [
         "service.add",

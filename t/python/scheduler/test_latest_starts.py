@@ -1,7 +1,5 @@
 """sched-backfill with promise=all: every job has a latest start, and what makes it void."""
 
-import json
-
 import pytest
 from peers import R, Rig, jobspec
 from test_sched_backfill import sched
@@ -591,7 +589,8 @@ def waiting_for(rig, count):
     ready = rig.manager.methods["sched-ready"]
 
     def counting(msg):
-        rig.manager.respond = lambda msg, payload=None: msg.answer(0, json.dumps({"count": count}))
+        respond = rig.manager.respond
+        rig.manager.respond = lambda msg, payload=None: respond(msg, {"count": count})
         ready(msg)
         del rig.manager.respond
 

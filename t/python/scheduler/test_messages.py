@@ -859,7 +859,7 @@ def test_malformed_updates_are_counted_not_fatal(rig, keys):
 
 @pytest.mark.parametrize("text", ["", "{", '{"up": "0"}}', "[]", "null", "1", "[" * 100000])
 def test_a_response_of_the_resource_service_that_cannot_be_read_is_dropped(rig, text):
-    rig.resource.stream.answer(0, text)
+    rig.resource.respond(rig.resource.stream, text)
     rig.settle()
     healthy(rig)
     assert any("resource.acquire: malformed response" in line for line in rig.logged(3))

@@ -66,7 +66,7 @@ def test_an_R_that_somebody_else_has():
     instance.submit(1)
     instance.run_until_idle()
     instance.submit(1)
-    assert "core 0-1 of rank 1 is job 1's" in errors_of(instance)
+    assert "core 0-1 of rank 1 is job ƒ2's" in errors_of(instance)
 
 
 def test_an_R_is_free_again_when_its_job_has_ended():
@@ -102,7 +102,7 @@ def test_two_answers_to_a_request():
 
     instance = loaded(twice)
     instance.submit(1)
-    assert "job 1 has no open request: a request is answered once" in errors_of(instance)
+    assert "job ƒ2: it has no open request: a request is answered once" in errors_of(instance)
 
 
 @pytest.mark.parametrize(

@@ -24,27 +24,12 @@ class CallMeter:
 
     def __init__(self, rig):
         self.most = self._calls = 0
-        reactor, instance = rig.reactor, rig.instance
-        post, call_at, deliver = reactor.post, reactor.call_at, instance.deliver_request
-
-        def metered(function, of_scheduler):
-            return self._counting(function) if of_scheduler else function
-
-        def delivery(msg):
-            profile = sys.getprofile()
-            sys.setprofile(None)  # what peers do is not the scheduler's
-            try:
-                deliver(msg)
-            finally:
-                sys.setprofile(profile)
-
-        reactor.post = lambda function, of_scheduler=False: post(
-            metered(function, of_scheduler), of_scheduler
+        reactor, task = rig.reactor, rig.instance.handle.task
+        task.dispatch, task.interrupt = (
+            self._counting(task.dispatch),
+            self._counting(task.interrupt),
         )
-        reactor.call_at = lambda when, function, of_scheduler=False: call_at(
-            when, metered(function, of_scheduler), of_scheduler
-        )
-        instance.deliver_request = delivery
+        reactor.request, reactor.respond = _uncounted(reactor.request), _uncounted(reactor.respond)
 
     def reset(self):
         self.most = 0
@@ -54,16 +39,30 @@ class CallMeter:
             if event in ("call", "c_call"):
                 self._calls += 1
 
-        def call():
+        def call(item):
             self._calls = 0
             sys.setprofile(count)
             try:
-                function()
+                function(item)
             finally:
                 sys.setprofile(None)
                 self.most = max(self.most, self._calls)
 
         return call
+
+
+def _uncounted(function):
+    """What peers do is not the scheduler's."""
+
+    def call(*args):
+        profile = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            return function(*args)
+        finally:
+            sys.setprofile(profile)
+
+    return call
 
 
 def whole(nodes, duration):

@@ -19,12 +19,12 @@ BROKEN = {
 #: What schedule() does with the first of its queue -> what the job manager says to that.
 ANSWERS = {
     "none": ("job.request.success(None)", "malformed sched.alloc response: R: expected an object with execution"),
-    "invented": ("job.request.success(R_on(9999))", "sched.alloc response for job [0-9]+: the instance has no rank 9999"),
-    "twice": ("job.request.success(R_on(0))", "core .* of rank 0 is job [0-9]+'s"),
+    "invented": ("job.request.success(R_on(9999))", "sched.alloc response for job [ƒf]\\w+: the instance has no rank 9999"),
+    "twice": ("job.request.success(R_on(0))", "core .* of rank 0 is job [ƒf].*'s"),
     "malformed": ("self.handle.respond(job.request.msg, {'id': job.jobid, 'type': 2, 'note': 3})", "malformed"),
     "again": (
         "self.alloc_deny(job.request.msg, 'no'); self.alloc_deny(job.request.msg, 'no')",
-        "sched.alloc response for job [0-9]+ without a request ignored",
+        "it has no open request: a request is answered once",
     ),
 }  # fmt: skip
 POLICY = """

@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import inf
 from typing import Any
 
+from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members, parse_idset, quote
 
 #: The children of an entry of R_lite: (type, idset), each.
@@ -165,7 +166,7 @@ class Allocations:
             for kind, ids in _ids(other).items():
                 common = ids & wanted.get(kind, 0)
                 if common:
-                    return f"{kind} {idset_text(common)} of rank {idset_text(where)} is job {self._holder(where, other)}'s"
+                    return f"{kind} {idset_text(common)} of rank {idset_text(where)} is job {job_text(self._holder(where, other))}'s"
         return None
 
     def _holder(self, ranks: int, children: Children) -> int:

@@ -45,6 +45,16 @@ class SchedulableJob(JobRecord):
         self.freed = None
         self.subscribers = None
 
+    @property
+    def waits(self):
+        """Whether it wants resources."""
+        return self.state == states.SCHED
+
+    @property
+    def is_ending(self):
+        """Whether it ends as soon as the scheduler has given up its request."""
+        return self.state == states.CLEANUP
+
 
 class Job(SchedulableJob):
     """A job.

@@ -15,14 +15,34 @@ import errno
 import heapq
 import itertools
 
-from flux_engine.formats import idset, rset
+from flux_engine.formats import idset, jobid, rset
 from flux_engine.formats.jsontext import dumps
 from flux_engine.formats.levels import LOG_ERR, LOG_INFO
-from flux_engine.formats.states import CLEANUP, FLAG_ALLOC_BYPASS, SCHED
-from flux_engine.kernel.service import Malformed
+from flux_engine.formats.states import FLAG_ALLOC_BYPASS
+from flux_engine.kernel.form import Malformed
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
 LIMIT_MAX = 2147483647
+
+
+def _kind_of(body):
+    """The type of a response to ``sched.alloc`` (RFC 27).
+
+    Raises:
+        ValueError: what is wrong with it
+    """
+    if not isinstance(body, dict):
+        raise ValueError("expected an object")
+    if type(body.get("id")) is not int:
+        raise ValueError("id: expected a job id")
+    kind, annotations = body.get("type"), body.get("annotations")
+    if type(kind) is not int or not SUCCESS <= kind <= CANCEL:
+        raise ValueError("type: expected 0 to 3")
+    if not isinstance(annotations, dict) and (annotations is not None or kind == ANNOTATE):
+        raise ValueError("annotations: expected an object")
+    if not isinstance(body.get("note", ""), str):
+        raise ValueError("note: expected a string")
+    return kind
 
 
 class Sched:
@@ -45,6 +65,10 @@ class Sched:
         pending (dict): id -> Job with an outstanding ``sched.alloc``
         queued (int): jobs waiting to be sent
     """
+
+    #: Whether something has the form of an R, and what of it jobs are told to have: for subclasses.
+    is_sound = staticmethod(rset.is_sound)
+    kept = staticmethod(rset.redacted)
 
     def __init__(self, service, jobs, events, queues, holders, ended, acquired):
         self.service = service
@@ -170,7 +194,7 @@ class Sched:
     def requeue_eligible(self, jobs):
         """Queues were started or stopped: bring the order in line for `jobs`."""
         for job in jobs:
-            if job.state != SCHED:
+            if not job.waits:
                 continue
             if not self.queues.is_started(job):
                 self.withdraw(job)
@@ -259,23 +283,24 @@ class Sched:
         if msg.errnum:
             self._failed(f"sched.alloc: {msg.payload_str or f'error {msg.errnum}'}")
             return
-        body = msg.body
         try:
+            body = msg.body
+            kind = _kind_of(body)
             job = self.pending.get(body["id"])
-            kind = body["type"]
-            if job is not None and kind == SUCCESS and self._allocations is not None:
-                wrong = self._allocations.take(job.id, body.get("R"), self.service.kernel.time)
-                if wrong is not None:
-                    self.service.log(LOG_ERR, f"sched.alloc response for job {job.id}: {wrong}")
-            if not self.is_well_formed(kind, body):
-                raise ValueError("see RFC 27")
-        except (TypeError, KeyError, ValueError) as exc:
+            wrong = self._take(job, body.get("R")) if kind == SUCCESS else None
+        except ValueError as exc:
             self._failed(f"malformed sched.alloc response: {exc}: {msg.payload_str}")
             return
         if job is None:
-            text = f"sched.alloc response for job {body['id']} without a request ignored"
+            wrong = (
+                "it has no open request: a request is answered once, and nothing follows the answer"
+            )
+        if wrong is not None:
+            text = f"sched.alloc response for job {jobid.f58(body['id'])}: {wrong}"
             self.service.log(LOG_ERR, text)
-        elif kind == ANNOTATE:
+        if job is None:
+            return
+        if kind == ANNOTATE:
             self.annotate(job, body["annotations"])
         elif kind == SUCCESS:
             self._success(job, body)
@@ -284,18 +309,14 @@ class Sched:
         else:
             self._canceled(job)
 
-    @staticmethod
-    def is_well_formed(kind, body):
-        if type(body["id"]) is not int or type(kind) is not int or not 0 <= kind <= 3:
-            return False
-        annotations = body.get("annotations")
-        if annotations is not None and not isinstance(annotations, dict):
-            return False
-        if kind == ANNOTATE:
-            return annotations is not None
-        if kind == SUCCESS:
-            return rset.is_sound(body.get("R"))
-        return isinstance(body.get("note", ""), str)
+    def _take(self, job, R):
+        """Enter what a job is given; returns what is wrong with it, or None. ValueError: it is no R."""
+        wrong = None
+        if job is not None and self._allocations is not None:
+            wrong = self._allocations.take(job.id, R, self.service.kernel.time)
+        if not self.is_sound(R):
+            raise ValueError("R: expected hosts and children for each rank")
+        return wrong
 
     def _done(self, job):
         """The final response is in."""
@@ -311,13 +332,8 @@ class Sched:
 
     def _success(self, job, body):
         self._done(job)
-        R = rset.redacted(body["R"])
-        if (
-            job.state != SCHED
-            or job.priority == 0
-            or job.alloc_stale
-            or not self.queues.is_started(job)
-        ):
+        R = self.kept(body["R"])
+        if not job.waits or job.priority == 0 or job.alloc_stale or not self.queues.is_started(job):
             # It crossed a cancellation, a hold, an update or the stop of its queue.
             self.give_back(job.id, R)
             self._canceled(job, done=True)
@@ -348,7 +364,7 @@ class Sched:
     def _deny(self, job, note):
         self._done(job)
         self.forget_annotations(job)
-        if job.state == SCHED:
+        if job.waits:
             self.events.raise_exception(job, "alloc", 0, note)
         else:
             self._ended(job)
@@ -357,7 +373,7 @@ class Sched:
         if not done:
             self._done(job)
         job.alloc_stale = False
-        if job.state == SCHED:
+        if job.waits:
             self.enqueue(job)
         else:
             self._ended(job)
@@ -366,7 +382,7 @@ class Sched:
 
     def annotate(self, job, update):
         """Merge `update` into the job's annotations (RFC 27)."""
-        merged = _merge(job.annotations, update)
+        merged = merge_annotations(job.annotations, update)
         if merged != job.annotations:
             job.annotations = merged
             self.events.annotated(job)
@@ -383,9 +399,14 @@ class Sched:
         if self._allocations is not None:
             ranks = None if final else idset.text(rset.ranks(R))
             self._allocations.give_back(id, ranks)
-        if self.is_ready:
+        if self.knows_of_jobs:
             payload = {"id": id, "R": R, "final": final}
             self.events.send(self.service.h.send_untagged, "sched.free", payload)
+
+    @property
+    def knows_of_jobs(self):
+        """Whether the scheduler is told what comes back."""
+        return self.is_ready
 
     def free_response(self, msg):
         """``sched.free`` has no response but an error."""
@@ -412,7 +433,7 @@ class Sched:
         self.limit = 0
         self._forget_requests()
         if was_ready:
-            waiting = sum(1 for job in self.jobs.active.values() if job.state == SCHED)
+            waiting = sum(1 for job in self.jobs.active.values() if job.waits)
             self.service.log(LOG_INFO, f"scheduler {why}: {waiting} jobs wait for the next one")
 
     def _forget_requests(self):
@@ -428,13 +449,13 @@ class Sched:
             job.alloc_entry = None
             self.forget_annotations(job, "sched")
         for job in pending:
-            if job.state == SCHED:
+            if job.waits:
                 self.enqueue(job)
-            elif job.state == CLEANUP:
+            elif job.is_ending:
                 self._ended(job)
 
 
-def _merge(old, new):
+def merge_annotations(old, new):
     """Return the annotations `old` with `new` merged in (RFC 27); neither argument is changed.
 
     A null removes a key, objects are merged key by key, everything else replaces what was there.
@@ -446,7 +467,7 @@ def _merge(old, new):
             merged.pop(key, None)
         elif isinstance(value, dict):
             before = merged.get(key)
-            inner = _merge(before if isinstance(before, dict) else {}, value)
+            inner = merge_annotations(before if isinstance(before, dict) else {}, value)
             # An empty object that was sent on purpose is kept; one emptied by nulls is not.
             if inner or not value:
                 merged[key] = inner

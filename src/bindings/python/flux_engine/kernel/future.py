@@ -4,8 +4,6 @@ import errno
 import os
 from collections import deque
 
-from greenlet import getcurrent
-
 from flux_engine.kernel.message import RESPONSE, Message, error_of
 
 RPC_NORESPONSE = 1
@@ -71,18 +69,18 @@ class Future:
             TimeoutError: nothing came
         """
         kernel = self.task.kernel
-        expired, entry = [], None
+        expired, call = [], None
         if timeout >= 0 and self.result is None:
-            entry = kernel.call_later(timeout, lambda: (expired.append(True), self._wake()))
+            call = kernel.call_later(timeout, lambda: (expired.append(True), self._wake()))
         try:
             while self.result is None:
                 if expired:
                     raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-                self._sleepers = [*self._sleepers, getcurrent()]
+                self._sleepers = [*self._sleepers, kernel.sleeper()]
                 kernel.switch_to_hub()
         finally:
-            if entry is not None:
-                entry[2] = None
+            if call is not None:
+                call.cancel()
         return self
 
     def then(self, callback, *args, **kwargs):

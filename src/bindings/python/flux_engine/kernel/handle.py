@@ -21,6 +21,8 @@ class Flux:
 
     #: How many refer to it, as the C API counts them (`_flux.handle`): the kernel itself is the first.
     refs = 1
+    #: What a request's future is.
+    future_class = RPC
 
     def __init__(self, task):
         self.task = task
@@ -41,11 +43,13 @@ class Flux:
         Raises:
             TypeError: the payload is not serialisable
         """
-        return self.send_request(RPC(), topic, payload_text(payload), None, nodeid, flags)
+        return self.send_request(
+            self.future_class(), topic, payload_text(payload), None, nodeid, flags
+        )
 
     def rpc_object(self, topic, obj=None, flags=0):
         """`rpc` for builtin services: the object itself goes along, to be read only."""
-        return self.send_request(RPC(), topic, None, obj, flags=flags)
+        return self.send_request(self.future_class(), topic, None, obj, flags=flags)
 
     def send_request(self, future, topic, text, obj, nodeid=message.NODEID_ANY, flags=0):
         """Send the request of a future that nothing was sent for yet, as text or as an object; returns it."""
@@ -98,9 +102,10 @@ class Flux:
         """`respond` for builtin services: the object itself goes along, to be read only."""
         self.kernel.respond(msg, msg.response(None, obj), self.task)
 
-    def respond_error(self, msg, errnum, text=None):
+    def respond_error(self, msg, errnum, errmsg=None):
         """Answer with an error: a POSIX errno and a line for a person."""
-        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)), self.task)
+        answer = msg.error_response(errnum, errmsg or os.strerror(errnum))
+        self.kernel.respond(msg, answer, self.task)
 
     # -- services, events ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A task: an endpoint with a reactor, running in a greenlet of its own.
+"""A task: a listener with a reactor, running in a greenlet of its own.
 
 Builtin services and broker modules are tasks; so is an outside program that opened a handle. What
 arrives waits in `Task.inbox` while the task is busy or blocked in a ``get()``, and is handled in
@@ -6,28 +6,21 @@ order of arrival by its reactor, one item at a time.
 """
 
 import errno
-import fnmatch
 import os
-import sys
-from collections import deque
 
 from greenlet import getcurrent, greenlet
 
-from flux_engine.kernel import message
-from flux_engine.kernel.endpoint import Endpoint
+from flux_engine.kernel.listener import DEBUG_FLAGS, GUEST_REFUSED, Listener
 from flux_engine.kernel.message import Message
+
+__all__ = ["DEBUG_FLAGS", "GUEST_REFUSED", "REACTOR_NOWAIT", "REACTOR_ONCE", "Task"]
 
 #: Flags of `Task.reactor_run`: do not wait; end after the first thing that is handled.
 REACTOR_NOWAIT, REACTOR_ONCE = 1, 2
 
-#: Where a task keeps its debug word, in `Task.aux`: what ``flux module debug`` changes.
-DEBUG_FLAGS = "debug_flags"
 
-GUEST_REFUSED = "Request requires owner credentials"
-
-
-class Task(Endpoint):
-    """An endpoint whose code runs in a greenlet and may block.
+class Task(Listener):
+    """A listener whose code runs in a greenlet and may block.
 
     Args:
         kernel (Kernel): the kernel it belongs to
@@ -36,31 +29,18 @@ class Task(Endpoint):
             ``body()``, which is run by `start`
 
     Attributes:
-        last_message (float): when it received its latest message
-        log_name (str): what its messages in the log are signed with
-        callbacks (int): futures whose callback is outstanding
         on_exit: None, or ``on_exit(task, exception_or_None)``, called when the body returned
     """
 
     def __init__(self, kernel, name, body=None, **credentials):
         super().__init__(kernel, name, **credentials)
-        self.log_name = name
-        self.inbox = deque()
-        self.futures = {}
-        self.watchers = set()
-        self.callbacks = 0
         self.on_exit = None
-        self.aux = {}
-        self.last_message = kernel.time
-        self._exact = {}
-        self._globs = []
         self._listening = False
         self._reactor = None
         self._body = body
         #: Whether `reactor_run` ends when nothing could ever call back: a module is always called.
         self.runs_dry = body is None
         self.greenlet = getcurrent() if body is None else None
-        kernel.endpoints[self.uuid] = self
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -81,31 +61,9 @@ class Task(Endpoint):
         if self.on_exit is not None:
             self.on_exit(self, failure)
 
-    def close(self):
-        """Leave the instance: watchers stop, peers are told, pending requests fail."""
-        for watcher in list(self.watchers):
-            watcher.stop()
-        self.futures.clear()
-        self.kernel.close(self)
-        for item in self.inbox:
-            if isinstance(item, Message):
-                self.kernel.undeliverable(item)
-        self.inbox.clear()
-
     def clone(self):
         """A task of the same name and credentials in the greenlet that calls, with a reactor of its own."""
         return Task(self.kernel, self.name, userid=self.userid, rolemask=self.rolemask)
-
-    # -- receiving -----------------------------------------------------------------------------
-
-    def receive(self, msg):
-        self.last_message = self.kernel.time
-        if msg.type == message.RESPONSE and msg.matchtag:
-            future = self.futures.get(msg.matchtag)
-            if future is not None:
-                future.arrive(msg)
-            return
-        self.post(msg)
 
     def post(self, item):
         """Have the reactor handle `item`: a message, or a function to call."""
@@ -186,62 +144,3 @@ class Task(Endpoint):
     def reactor_stop(self, code=0):
         if self._reactor is not None:
             self._reactor.append(code)
-
-    def dispatch(self, item):
-        """Handle one item from the inbox."""
-        if not isinstance(item, Message):
-            self.guard(item)
-        elif item.type == message.REQUEST:
-            self._dispatch_request(item)
-        else:
-            for watcher in self._matching(item):
-                self.guard(watcher.call, item)
-                if item.type == message.RESPONSE:
-                    break
-
-    def guard(self, function, *args):
-        """Call a callback; like the C reactor, let nothing but ordinary exceptions out."""
-        try:
-            function(*args)
-        except SystemExit as exc:
-            # A callback cannot end the process; the real bindings print this and go on too.
-            print(f"{self.name}: SystemExit {exc.code} in a callback ignored", file=sys.stderr)
-
-    def _dispatch_request(self, msg):
-        watchers = self._matching(msg)
-        if not watchers:
-            self.refuse(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
-        elif not watchers[0].allows(msg):
-            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
-        else:
-            self.guard(watchers[0].call, msg)
-
-    def refuse(self, msg, errnum, text):
-        self.kernel.respond(msg, msg.error_response(errnum, text), self)
-
-    # -- message watchers, the newest first ------------------------------------------------------
-
-    def add_message_watcher(self, watcher):
-        if set(watcher.topic_glob) & set("*?["):
-            self._globs.insert(0, watcher)
-        else:
-            self._exact.setdefault(watcher.topic_glob, []).insert(0, watcher)
-
-    def remove_message_watcher(self, watcher):
-        for watchers in (self._globs, self._exact.get(watcher.topic_glob, [])):
-            if watcher in watchers:
-                watchers.remove(watcher)
-
-    def _matching(self, msg):
-        found = [w for w in self._exact.get(msg.topic, ()) if w.type_mask & msg.type]
-        for watcher in self._globs:
-            if watcher.type_mask & msg.type and fnmatch.fnmatchcase(msg.topic, watcher.topic_glob):
-                found.append(watcher)
-        if len(found) > 1:
-            found.sort(key=lambda watcher: -watcher.started)
-        return found
-
-    # -- sending -------------------------------------------------------------------------------
-
-    def new_matchtag(self):
-        return next(self.kernel.tags)

@@ -51,6 +51,15 @@ class Watcher:
         """Stop it for good."""
         self.stop()
 
+    def is_active(self):
+        return self.active
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *exc):
+        self.stop()
+
     def call(self, revents):
         """Make the call, if nobody has stopped it since it became due."""
         if self.active:
@@ -98,7 +107,7 @@ class TimerWatcher(Watcher):
 
     def expired(self, entry):
         """The deadline has come; called by the hub."""
-        self.task.post(lambda: self._fire(entry))
+        self.task.interrupt(lambda: self._fire(entry))
 
     def _fire(self, entry):
         if self._entry is not entry:
@@ -137,7 +146,7 @@ class LoopWatcher(Watcher):
         """Called by the hub."""
         if self.callback is not None and not self._posted:
             self._posted = True
-            self.task.post(self._fire)
+            self.task.interrupt(self._fire)
 
     def _fire(self):
         self._posted = False

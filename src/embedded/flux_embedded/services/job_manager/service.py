@@ -59,8 +59,9 @@ from flux_engine.formats import eventlog, idset, policy, rset, states
 from flux_engine.job_manager.job import Jobs
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
+from flux_engine.kernel.form import Real
 from flux_engine.kernel.message import RESPONSE
-from flux_engine.kernel.service import Real, Service, request
+from flux_engine.kernel.service import Service, request
 
 #: What a request to change queues has besides the change.
 QUEUES = {"all": bool, "name?": str, "reason?": str}

@@ -17,14 +17,15 @@ test submits jobs, lets time pass, and looks at what the scheduler did::
         assert instance.running() == [second] and second.t_start == first.t_start + 600
 
 It needs the bindings, those of flux-core or those of the embedded instance, but no broker: the
-scheduler runs in the process of the test, under a virtual clock. What depends on real processes,
+scheduler runs in the process of the test, under a virtual clock, on the same engine (``flux_engine``)
+as in ``flux simulate``. What depends on real processes,
 several brokers or the KVS of a real instance is tested in an instance (doc/guide/testing.rst).
 
 ``instance.py``      `FakeInstance`: start here
 ``job_manager.py``   `FakeJob`, and the job manager that sends requests for jobs
 ``services.py``      the other services: resource, job-info, kvs, service
 ``handle.py``        the handle that the scheduler is given
-``reactor.py``       clock, timers and turns
+``reactor.py``       clock and turns
 ``builders.py``      `jobspec` and `make_R`
 ``watchdog.py``      tells in which line a scheduler loops without end, in ``flux simulate``, too
 """

@@ -29,15 +29,14 @@ from flux.scheduler.testing.handle import (
 from flux.scheduler.testing.job_manager import FakeJob, JobManager
 from flux.scheduler.testing.reactor import START_TIME, Reactor, VirtualClock
 from flux.scheduler.testing.services import (
-    ANNOTATED,
     BrokerServices,
-    FakeService,
     FunctionService,
     JobInfo,
     KeyValueStore,
     ResourceService,
 )
 from flux.scheduler.testing.watchdog import EndlessLoop, Watchdog
+from flux_engine.job_manager.sched import ANNOTATE
 
 #: Where the schedulers of flux-scheduler are, in the source tree and where it is installed.
 MODULES = Path(__file__).resolve().parents[5] / "modules"
@@ -82,7 +81,7 @@ class FakeInstance:
         start_time (float): when the clock started
         reactor (Reactor): clock and timers, for what has no method here
         job_manager, resource, job_info, kvs, broker: the services; None for one that is not there
-        services (dict): name -> service
+        services (dict): name -> service, those of the scheduler among them
     """
 
     #: Classes of the services, for subclasses.
@@ -112,17 +111,13 @@ class FakeInstance:
         self.config: dict[str, Any] = {} if config is None else config
         self.check_errors = check_errors
         self._handle_class = FakeHandle if estimates else HandleWithoutEstimates
+        self.services: dict[str, Any] = self.reactor.services
         self.attributes = {"rank": "0", "instance-level": "0", "security.owner": str(os.getuid())}
         self.resource = ResourceService(self, R, up)
         self.job_manager = self.job_manager_class(self)
         self.job_info = JobInfo(self)
         self.kvs = KeyValueStore(self)
         self.broker = BrokerServices(self)
-        self.services: dict[str, FakeService] = {}
-        for service in (self.job_manager, self.resource, self.job_info, self.kvs, self.broker):
-            self.services[service.name] = service
-        #: the names of services that the scheduler has registered
-        self.scheduler_services: set[str] = set()
         #: the handle of the scheduler, also when that has ended
         self.handle: FakeHandle | None = None
         #: what has left the scheduler's code, and ended it
@@ -167,7 +162,7 @@ class FakeInstance:
         self.failure = None
         self.scheduler = None
         handle = self.handle = self._handle_class(self, name)
-        self.scheduler_services = {name}
+        self.services.setdefault(name, handle.task)
         try:
             with self._noting_scheduler(), self._watchdog():
                 entry(handle, *args)
@@ -221,13 +216,11 @@ class FakeInstance:
         if self.scheduler is not None and self.handle.in_reactor:
             self.scheduler.finish()
         self.handle.close()
-        self.reactor.drop_scheduler()
-        self.scheduler_services = set()
         self.resource.stream = None
         unanswered, self._unanswered = self._unanswered, {}
         self.job_manager.scheduler_gone()
         for msg in unanswered.values():
-            msg.answer(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+            self.reactor.respond(msg, msg.error_response(errno.EHOSTUNREACH))
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -335,7 +328,7 @@ class FakeInstance:
     @property
     def now(self) -> float:
         """The time, seconds since the epoch."""
-        return self.reactor.now()
+        return float(self.reactor.clock.now())
 
     def run_until_idle(self) -> None:
         """Let everything happen that needs no time to pass.
@@ -450,42 +443,30 @@ class FakeInstance:
     ) -> None:
         """`send` with credentials of any kind: a user id, and roles (RFC 12); `sender` stands for the
         client."""
-        msg = FakeMessage(topic, payload_text(payload), userid=userid, rolemask=rolemask)
-        msg.sender = sender
+        text = payload_text(payload)
+        if answered is None:
+            msg = FakeMessage(topic, text, None, userid=userid, rolemask=rolemask, sender=sender)
+            self.reactor.request(msg)
+            return
+        tell = answered
 
         def take(errnum: int, text: str | None) -> None:
             answer: Any = text if errnum or text is None else json.loads(text)
             # A request for resources is open until it is answered otherwise than with annotations.
-            is_annotation = isinstance(answer, dict) and answer.get("type") == ANNOTATED
+            is_annotation = isinstance(answer, dict) and answer.get("type") == ANNOTATE
             if errnum or topic != "sched.alloc" or not is_annotation:
                 self._unanswered.pop(id(msg), None)
-            if answered is not None:
-                answered(errnum, answer)
+            tell(errnum, answer)
 
-        msg.noresponse = answered is None
-        msg.answered = take
-        self.deliver_request(msg)
-
-    def deliver_request(self, msg: FakeMessage) -> None:
-        """Bring a request to the service that its topic names."""
-        name = msg.topic.partition(".")[0]
-        service = self.services.get(name)
-        if service is not None:
-            service.receive(msg)
-        elif self.handle is not None and name in self.scheduler_services:
-            handle = self.handle
-            if not msg.noresponse:
-                self._unanswered[id(msg)] = msg
-            self.reactor.post(lambda: handle.dispatch(msg), of_scheduler=True)
-        else:
-            msg.answer(errno.ENOSYS, f"No service matching {msg.topic} is registered")
+        msg = FakeMessage(topic, text, take, userid=userid, rolemask=rolemask, sender=sender)
+        self._unanswered[id(msg)] = msg
+        self.reactor.request(msg)
 
     def publish(self, topic: str, payload: Any = None) -> None:
         """Publish an event, which the scheduler gets in the next turn if it has subscribed to it."""
         handle = self.handle
         if handle is not None and any(topic.startswith(one) for one in handle.subscriptions):
-            msg = FakeMessage(topic, payload_text(payload), type=EVENT)
-            self.reactor.post(lambda: handle.dispatch(msg), of_scheduler=True)
+            handle.task.receive(FakeMessage(topic, payload_text(payload), type=EVENT))
 
     def add_service(self, name: str, methods: dict[str, Callable[[Any], Any]]) -> None:
         """Have a service that the scheduler under test asks.
@@ -495,7 +476,7 @@ class FakeInstance:
             methods (dict): what follows the name and a dot -> function of the request's payload. It
                 returns the payload of the response, or raises OSError, which is the response then
         """
-        self.services[name] = FunctionService(self, name, methods)
+        FunctionService(self, name, methods)
 
 
 # -- finding and starting policies -----------------------------------------------------------------

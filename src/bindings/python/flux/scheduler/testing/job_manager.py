@@ -1,36 +1,29 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The job manager of a fake instance, and its jobs: the protocol with the scheduler (RFC 27), and
+"""The job manager of a fake instance, and its jobs: the engine's side of the scheduler (RFC 27), and
 what it leads to."""
 
 from __future__ import annotations
 
 import errno
-import heapq
-import math
 from syslog import LOG_ERR
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.job import JobID
-from flux.resource.allocations import Allocations
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler.testing.services import (
-    ALLOCATED,
-    ANNOTATED,
-    CANCELED,
-    DENIED,
-    FakeService,
-    ranks_of,
-)
+from flux.scheduler.testing.services import FakeService, ranks_of
+from flux_engine.job_manager.job import Jobs, SchedulableJob
+from flux_engine.job_manager.queues import Queues
+from flux_engine.job_manager.sched import Sched
+from flux_engine.kernel.message import FLAG_NORESPONSE, REQUEST, Message, payload_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.handle import FakeMessage
     from flux.scheduler.testing.instance import FakeInstance
-    from flux.scheduler.testing.reactor import Timer
+    from flux_engine.kernel.reactor import Call
 
 
-class FakeJob:
+class FakeJob(SchedulableJob):
     """A job of a fake instance. `FakeInstance.submit` makes it.
 
     Times are in seconds since the epoch. What a method does reaches the scheduler when the instance
@@ -57,6 +50,11 @@ class FakeJob:
             its resources; None: they are not returned until `end` is called
     """
 
+    #: There are no queues here, so that jobs may name any.
+    queue_name = None
+    state: str  # type: ignore[assignment]  # numbers elsewhere
+    result: str | None = None
+
     def __init__(
         self,
         manager: JobManager,
@@ -67,16 +65,11 @@ class FakeJob:
         t_submit: float,
         runtime: float | None,
     ) -> None:
-        self.id = id
-        self.jobspec = jobspec
+        super().__init__(id, userid, jobspec, 0, t_submit)
         self.priority = priority
-        self.userid = userid
-        self.t_submit = t_submit
         self.runtime = runtime
         self.state = "pending"
-        self.result: str | None = None
         self.note: str | None = None
-        self.R: dict[str, Any] | None = None
         self.t_start: float | None = None
         self.t_end: float | None = None
         self.annotations: dict[str, Any] = {}
@@ -84,12 +77,9 @@ class FakeJob:
         self.signals: list[int] = []
         self.clean_up: float | None = 0.0
         self._manager = manager
-        self._released = IDset()
-        #: whether the scheduler has a request for it
-        self.requested = False
         #: the result with which it ends when its request is withdrawn; None: it is not to be
         self._withdrawn: str | None = None
-        self._end_timer: Timer | None = None
+        self._end_timer: Call | None = None
 
     # -- what can be seen --------------------------------------------------------------------------
 
@@ -162,11 +152,12 @@ class FakeJob:
     def _stop(self, result: str) -> None:
         if self.state == "running":
             self.end(result)
-        elif self.state == "pending" and self.requested:
+        elif self.waits:
             self._withdrawn = result
-            self._manager.tell("sched.cancel", {"id": self.id})
-        elif self.state == "pending":
-            self._finish(result)
+            was_requested = self.requested
+            self._manager.sched.withdraw(self)
+            if not was_requested:
+                self.finish(result)
 
     def set_priority(self, priority: int) -> None:
         """Change its priority while it is pending.
@@ -175,10 +166,8 @@ class FakeJob:
             priority (int): 0 to 4294967295
         """
         self.priority = priority
-        if self.requested:
-            self._manager.tell("sched.prioritize", {"jobs": [[self.id, priority]]})
-        elif self.state == "pending":
-            self._manager.queue(self)
+        if self.waits:
+            self._manager.submitted(self)
 
     def fail(self, note: str | None) -> None:
         """It ends because of an exception; while it runs, after its `clean_up`.
@@ -210,9 +199,8 @@ class FakeJob:
         R = self._held()
         if self._end_timer is not None:
             self._end_timer.cancel()
-        self._finish(result)
-        self._manager.allocations.give_back(self.id)
-        self._manager.tell("sched.free", {"id": self.id, "R": R, "final": True})
+        self.finish(result)
+        self._manager.sched.give_back(self.id, R)
 
     def release(self, ranks: str) -> None:
         """Some of its ranks go back to the scheduler before the others, as after housekeeping (RFC
@@ -229,10 +217,8 @@ class FakeJob:
         missing = set(leaving) - set(ranks_of(held))
         if missing:
             raise ValueError(f"job {self.id} does not have rank {min(missing)}")
-        self._released.add(leaving)
-        self._manager.allocations.give_back(self.id, leaving.encode())
-        part = _part(held, set(leaving))
-        self._manager.tell("sched.free", {"id": self.id, "R": part, "final": False})
+        self.freed = {*(self.freed or ()), *leaving}
+        self._manager.sched.give_back(self.id, _part(held, set(leaving)), final=False)
 
     def set_expiration(self, expiration: float) -> None:
         """Move the end of its resources, and have the instance run until the scheduler has
@@ -256,57 +242,59 @@ class FakeJob:
         """R without what was released."""
         if self.state != "running" or self.R is None:
             raise ValueError(f"job {self.id} is {self.state}: only a running job has resources")
-        if not len(self._released):
-            return self.R
-        return _part(self.R, set(ranks_of(self.R)) - set(self._released))
+        R: dict[str, Any] = self.R
+        return _part(R, set(ranks_of(R)) - self.freed) if self.freed else R
 
     # -- what the job manager does with it ---------------------------------------------------------
 
-    def hello(self) -> dict[str, Any]:
-        """What a scheduler that starts is told of it."""
-        entry: dict[str, Any] = {
-            "id": self.id,
-            "priority": self.priority,
-            "userid": self.userid,
-            "t_submit": self.t_submit,
-        }
-        if len(self._released):
-            entry["free"] = self._released.encode()
-        return entry
+    @property
+    def waits(self) -> bool:
+        """Whether it wants resources."""
+        return self.state == "pending" and self._withdrawn is None
 
-    def answered(self, payload: dict[str, Any]) -> None:
-        """A response of the scheduler to its request has come."""
-        now = self._manager.instance.now
-        kind = payload["type"]
-        merge_annotations(self.annotations, payload.get("annotations", {}))
-        if kind == ANNOTATED:
-            return
-        self.requested = False
-        if kind == ALLOCATED:
-            self.R = payload["R"]
-            self.state, self.t_start = "running", now
-            self.post("alloc")
-            if self.runtime is not None:
-                reactor = self._manager.instance.reactor
-                self._end_timer = reactor.call_at(now + self.runtime, self.end)
-            if self._withdrawn is not None:
-                self.end(self._withdrawn)  # the two crossed
-        elif kind == DENIED:
-            self.note = payload.get("note")
-            self._finish("failed")
-        elif kind == CANCELED and self._withdrawn is not None:
-            self._finish(self._withdrawn)
+    @property
+    def is_ending(self) -> bool:
+        """Whether it ends as soon as the scheduler has given up its request."""
+        return self.state == "pending" and self._withdrawn is not None
+
+    @property
+    def requested(self) -> bool:
+        """Whether the scheduler has a request for it."""
+        return bool(self.alloc_pending)
+
+    def begin(self) -> None:
+        """It has got resources."""
+        reactor = self._manager.instance.reactor
+        self.state, self.t_start = "running", reactor.now()
+        self.post("alloc")
+        if self.runtime is not None:
+            self._end_timer = reactor.call_later(self.runtime, self.end)
 
     def post(self, name: str, **context: Any) -> None:
         """Something happens to it that its eventlog tells."""
         event: dict[str, Any] = {"timestamp": self._manager.instance.now, "name": name}
         self.events.append({**event, "context": context} if context else event)
 
-    def _finish(self, result: str) -> None:
-        self.state, self.result = "inactive", result
+    def finish(self, result: str | None = None) -> None:
+        """It is over; without a result, because its request was withdrawn."""
+        self.state, self.result = "inactive", result or self._withdrawn
         self.t_end = self._manager.instance.now
         if self.t_start is None:
-            self.annotations.clear()
+            self.annotations = {}
+
+
+class _Sched(Sched):
+    """Jobs are told all of their R: a scheduler that is loaded later may need what its pool wrote there. They may end, since
+    that takes no time here, before the scheduler that they fail under is ready.
+    """
+
+    @staticmethod
+    def kept(R: dict[str, Any]) -> dict[str, Any]:
+        return R
+
+    @property
+    def knows_of_jobs(self) -> bool:
+        return self.sender is not None
 
 
 class JobManager(FakeService):
@@ -321,11 +309,11 @@ class JobManager(FakeService):
         hello_error (tuple): errno and text with which hello is refused; None: it is not
         ready_request (dict): what the scheduler said when it was ready; None before
         raised (list): exceptions that the scheduler has raised on jobs: their payloads
-        allocations (Allocations): what jobs hold, to check what the scheduler gives away
+        sched (Sched): the requests, and what is wrong with their answers
     """
 
     def __init__(self, instance: FakeInstance) -> None:
-        methods: dict[str, Callable[[FakeMessage], Any]] = {
+        methods: dict[str, Callable[[Message], Any]] = {
             "sched-hello": self._hello,
             "sched-ready": self._ready,
             "alloc-query": self._query,
@@ -339,137 +327,93 @@ class JobManager(FakeService):
         self.hello_error: tuple[int, str] | None = None
         self.ready_request: dict[str, Any] | None = None
         self.raised: list[dict[str, Any]] = []
-        self.allocations = Allocations()
-        self._waiting: list[tuple[int, int, FakeJob]] = []  # heap of (-priority, id, job)
+        self.h = self
+        jobs = Jobs()
+        jobs.active = instance.jobs
+        self.sched = _Sched(
+            self, jobs, self, Queues(), self._holders, FakeJob.finish, lambda: instance.resource
+        )
 
     # -- to the scheduler --------------------------------------------------------------------------
 
     def submitted(self, job: FakeJob) -> None:
-        """A job wants resources."""
-        self.queue(job)
-        self.send_requests()
-
-    def queue(self, job: FakeJob) -> None:
-        """Have a job wait for its request to be sent; again when its priority has changed."""
-        heapq.heappush(self._waiting, (-job.priority, job.id, job))
-
-    def send_requests(self) -> None:
-        """Send as many requests as the scheduler takes, the highest priority first."""
-        if self.ready_request is None:
-            return
-        limit = self.ready_request.get("limit", math.inf)
-        open_requests = sum(job.requested for job in self.instance.jobs.values())
-        while self._waiting and open_requests < limit:
-            job = self._next()
-            if job is None:
-                return
-            job.requested = True
-            open_requests += 1
-            payload = dict(job.hello(), jobspec=job.jobspec)
-            self.instance.send("sched.alloc", payload, answered=self._answered)
-
-    def _next(self) -> FakeJob | None:
-        """Take out the job whose request is sent next."""
-        while self._waiting:
-            priority, _, job = heapq.heappop(self._waiting)
-            # With another priority it is further down or up as well.
-            if job.state == "pending" and not job.requested and priority == -job.priority:
-                return job
-        return None
-
-    def tell(self, topic: str, payload: dict[str, Any]) -> None:
-        """Send what is not answered."""
-        self.instance.send(topic, payload)
+        """A job wants resources, or has another priority."""
+        self.sched.enqueue(job)
+        self.sched.pump()
 
     def scheduler_gone(self) -> None:
         """There is no scheduler: the requests it had are sent again to the next."""
         self.ready_request = None
-        for job in self.instance.jobs.values():
-            if job.requested:
-                job.requested = False
-                job.annotations.clear()
-                self.queue(job)
+        self.sched.disconnected(self.sched.sender)
+
+    # -- what `Sched` calls ------------------------------------------------------------------------
+
+    def schedule(self) -> None:
+        """There is something to send."""
+        self.kernel.call_soon(self.sched.pump)
+
+    def send(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call what sends a message."""
+        function(*args)
+
+    def send_untagged(self, topic: str, payload: Any, flags: int = 0) -> None:
+        """Send a request whose answers come to `answered`."""
+        self.send_message(Message(REQUEST, topic, payload_text(payload), flags=flags))
+
+    def notify(self, topic: str, payload: Any) -> None:
+        """Send what is not answered."""
+        self.send_untagged(topic, payload, FLAG_NORESPONSE)
+
+    def post(self, job: FakeJob, name: str, context: Any = None) -> None:
+        """An event of a job that the scheduler has brought about: its allocation."""
+        job.begin()
+
+    def raise_exception(self, job: FakeJob, type: str, severity: int, note: str) -> None:
+        """The scheduler has refused a job."""
+        job.note = note or None
+        job.post("exception", type=type, severity=severity, note=note)
+        job.finish("failed")
+
+    def annotated(self, job: FakeJob) -> None:
+        """A job has other annotations."""
+
+    def log(self, level: int, text: str) -> None:
+        """Log what is wrong with an answer."""
+        if level <= LOG_ERR:
+            self.instance.log.append((level, f"job-manager: {text}"))
+
+    def _holders(self, partial_ok: bool) -> list[FakeJob]:
+        return [job for job in self.instance.jobs.values() if job.state == "running"]
 
     # -- from the scheduler ------------------------------------------------------------------------
 
-    def _answered(self, errnum: int, payload: Any) -> None:
-        if not errnum:
-            wrong = self._wrong_answer(payload)
-            job = None if wrong else self.instance.jobs.get(payload["id"])
-            if job is not None and payload["type"] == ALLOCATED:
-                try:
-                    wrong = self.allocations.take(job.id, payload.get("R"))
-                except ValueError as exc:
-                    wrong, job = str(exc), None
-                if wrong is not None:
-                    wrong = f"{JobID(payload['id']).f58}: {wrong}"
-            if wrong is not None:
-                self.instance.log.append((LOG_ERR, f"job-manager: sched.alloc response: {wrong}"))
-            if job is not None:
-                job.answered(payload)
-        self.send_requests()
+    def answered(self, msg: Message) -> None:
+        if msg.topic == "sched.alloc":
+            self.sched.alloc_response(msg)
 
-    def _wrong_answer(self, payload: Any) -> str | None:
-        """What is wrong with a response to sched.alloc, its R aside; None: nothing."""
-        try:
-            kind, job = payload["type"], self.instance.jobs.get(payload["id"])
-            is_sound = (
-                kind in (ALLOCATED, ANNOTATED, DENIED, CANCELED)
-                and isinstance(payload.get("annotations", {}), dict)
-                and isinstance(payload.get("note", ""), str)
-            )
-        except (TypeError, KeyError, AttributeError):
-            is_sound = False
-        if not is_sound:
-            return f"malformed: {payload!r}"
-        if job is None or not job.requested:
-            return f"job {payload['id']} has no open request: a request is answered once, and nothing follows the answer"
-        return None
-
-    def resources_changed(self) -> None:
-        """The scheduler knows what the resource service has."""
-        resource = self.instance.resource
-        try:
-            self.allocations.define(resource.R)
-        except ValueError:
-            return  # it is the scheduler that is to refuse it
-        self.allocations.set_up(resource.up.encode())
-
-    def hello_entries(self) -> list[dict[str, Any]]:
-        """What hello says: an entry for each job that has resources."""
-        return [job.hello() for job in self.instance.jobs.values() if job.state == "running"]
-
-    def _hello(self, msg: FakeMessage) -> None:
+    def _hello(self, msg: Message) -> None:
         self.hello_request = msg.payload
-        self.resources_changed()
         if self.hello_error is not None:
             raise OSError(*self.hello_error)
-        for entry in self.hello_entries():
-            self.respond(msg, entry)
-        self.respond_error(msg, errno.ENODATA)
+        self.sched.hello(msg)
 
-    def _ready(self, msg: FakeMessage) -> None:
+    def _ready(self, msg: Message) -> None:
         self.ready_request = msg.payload
-        self.respond(msg, {"count": len(self._waiting)})
-        self.instance.reactor.post(self.send_requests)
+        self.sched.ready(msg)
 
-    def _query(self, msg: FakeMessage) -> None:
-        pending = sum(job.requested for job in self.instance.jobs.values())
-        waiting = sum(
-            job.state == "pending" and not job.requested for job in self.instance.jobs.values()
-        )
+    def _query(self, msg: Message) -> None:
         answer = {
-            "queue_length": waiting,
-            "alloc_pending": pending,
+            "queue_length": self.sched.queued,
+            "alloc_pending": len(self.sched.pending),
             "alloc_limit": 0,
-            "running": len(self.hello_entries()),
+            "running": len(self._holders(True)),
         }
         self.respond(msg, answer)
 
-    def _getattr(self, msg: FakeMessage) -> None:
+    def _getattr(self, msg: Message) -> None:
         self.instance.job_info.answer_attributes(self, msg)
 
-    def _raise(self, msg: FakeMessage) -> None:
+    def _raise(self, msg: Message) -> None:
         payload = msg.payload
         self.raised.append(payload)
         job = self.instance.jobs.get(payload["id"])
@@ -482,36 +426,19 @@ class JobManager(FakeService):
             if payload["severity"] == 0:
                 job.fail(payload.get("note"))
 
-    def _kill(self, msg: FakeMessage) -> None:
+    def _kill(self, msg: Message) -> None:
         job = self.instance.jobs.get(msg.payload["id"])
         if job is None or job.state != "running":
             raise OSError(errno.EINVAL, "job is not running")
         job.signals.append(msg.payload["signum"])
         self.respond(msg)
 
-    def _memo(self, msg: FakeMessage) -> None:
+    def _memo(self, msg: Message) -> None:
         job = self.instance.jobs.get(msg.payload["id"])
         if job is None or job.state == "inactive":
             raise OSError(errno.ENOENT, "unknown job id")
-        merge_annotations(job.annotations, {"user": msg.payload["memo"]})
+        self.sched.annotate(job, {"user": msg.payload["memo"]})
         self.respond(msg)
-
-
-def merge_annotations(into: dict[str, Any], new: dict[str, Any]) -> None:
-    """Merge annotations as the job manager does (RFC 27): null removes a key."""
-    for key, value in new.items():
-        if value is None:
-            into.pop(key, None)
-        elif isinstance(value, dict):
-            inner = into.get(key)
-            merged = dict(inner) if isinstance(inner, dict) else {}
-            merge_annotations(merged, value)
-            if merged:
-                into[key] = merged
-            else:
-                into.pop(key, None)
-        else:
-            into[key] = value
 
 
 def _part(R: dict[str, Any], ranks: set[int]) -> dict[str, Any]:

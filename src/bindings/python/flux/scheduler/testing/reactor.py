@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Time and turns: a reactor whose clock stands still until nothing else is left to do.
+"""Time and turns: the engine's reactor, with a clock that stands still until nothing else is left to do.
 
-What happens is either a call that was posted, or a timer that is due. Both are taken in one fixed
-order, so that the same test gives the same run. Each belongs to the scheduler or to one of the
-services around it: while the scheduler waits for an answer, only the services go on.
+Services answer at once. What the scheduler is sent or called back for waits for the next turn, and while the scheduler waits for
+an answer, only the services go on. All of it comes in one fixed order, so that the same test gives the same run.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from typing import Any, Callable
+
+from flux_engine.kernel import clock as engine_clock
+from flux_engine.kernel.direct import DirectReactor
+from flux_engine.kernel.listener import Listener
+from flux_engine.kernel.message import Message
+from flux_engine.kernel.reactor import CALL, Call
 
 #: Where the clock starts, seconds since the epoch: a fixed time, so that every run has the same
 #: times.
@@ -21,7 +24,7 @@ START_TIME = 1_700_000_000.0
 MAX_TURNS_AT_ONE_TIME = 1_000_000
 
 
-class VirtualClock:
+class VirtualClock(engine_clock.VirtualClock):
     """A clock that moves only when it is told to.
 
     Args:
@@ -29,139 +32,73 @@ class VirtualClock:
     """
 
     def __init__(self, start: float = START_TIME) -> None:
-        self._now = float(start)
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._now
-
-    def advance_to(self, when: float) -> None:
-        """Move to `when`; a time in the past is ignored."""
-        self._now = max(self._now, when)
+        super().__init__(start)
 
     def stopwatch(self) -> float:
         """Seconds to time code with: none pass, so that the speed of the machine decides nothing."""
-        return self._now
+        return float(self.now())
 
 
-class Timer:
-    """A call that is due at a time; see `Reactor.call_at`.
+class FakeMessage(Message):
+    """A request of the test's, or an event.
 
-    Attributes:
-        when (float): seconds since the epoch
-        cancelled (bool): it will not be called
+    Args:
+        topic (str): service and method
+        text (str): the payload; None: there is none
+        answered: ``answered(errnum, text)`` takes each response; None: nobody waits for one
+        userid (int): who sends it
+        rolemask (int): with which roles (RFC 12)
+        sender: stands for the client that sends it; compared by identity
     """
 
-    __slots__ = ("cancelled", "function", "of_scheduler", "when")
+    __slots__ = ("answered",)
 
-    def __init__(self, when: float, function: Callable[[], Any], of_scheduler: bool) -> None:
-        self.when = when
-        self.function = function
-        self.of_scheduler = of_scheduler
-        self.cancelled = False
+    def __init__(
+        self,
+        topic: str,
+        text: str | None,
+        answered: Callable[[int, str | None], Any] | None = None,
+        type: int = 1,
+        userid: int = 0,
+        rolemask: int = 1,
+        sender: Any = None,
+    ) -> None:
+        super().__init__(type, topic, text, flags=0 if answered is not None else 4)
+        self.userid = userid
+        self.rolemask = rolemask
+        self.sender = sender
+        self.answered = answered
 
-    def cancel(self) -> None:
-        """Do not call it."""
-        self.cancelled = True
 
-
-class Reactor:
+class Reactor(DirectReactor):
     """Calls what is due, turn by turn.
-
-    In a turn, timers come first, then what was posted before the turn began.
 
     Args:
         clock: gives the time: `VirtualClock`, or anything with its methods
 
     Attributes:
         turns (int): turns so far
-        calls (int): calls of what was due or posted so far
-        every_turn (list): functions called at the beginning of each turn
-        idle (list): functions called at the end of each turn; while there are any, the reactor has
-            something to do
+        calls (int): what the scheduler was sent or called back for so far
     """
 
     def __init__(self, clock: Any = None) -> None:
-        self.clock = VirtualClock() if clock is None else clock
-        self.turns = 0
+        super().__init__(VirtualClock() if clock is None else clock)
         self.calls = 0
-        self.every_turn: list[Callable[[], Any]] = []
-        self.idle: list[Callable[[], Any]] = []
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._serial = 0
-        self._posted: deque[tuple[Callable[[], Any], bool]] = deque()
 
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return float(self.clock.now())
+    def respond(self, msg: Message, answer: Message, responder: Any = None) -> None:
+        if isinstance(msg, FakeMessage):
+            if msg.answered is not None:
+                msg.answered(answer.errnum, answer.payload_str)
+        else:
+            super().respond(msg, answer, responder)
 
-    # -- what is to be called ----------------------------------------------------------------------
+    def undeliverable(self, msg: Any) -> None:
+        """What was meant for a scheduler that has ended is answered when that ends."""
 
-    def post(self, function: Callable[[], Any], of_scheduler: bool = False) -> None:
-        """Have ``function()`` called in the next turn.
-
-        Args:
-            function: what is called
-            of_scheduler: it is the scheduler's, and does not happen while the scheduler waits for
-                an answer
-        """
-        self._posted.append((function, of_scheduler))
-
-    def call_at(
-        self, when: float, function: Callable[[], Any], of_scheduler: bool = False
-    ) -> Timer:
-        """Have ``function()`` called at a time.
-
-        Args:
-            when: seconds since the epoch
-            function, of_scheduler: as for `post`
-
-        Returns:
-            Timer: to cancel it with
-        """
-        timer = Timer(when, function, of_scheduler)
-        self._serial += 1
-        heapq.heappush(self._timers, (when, self._serial, timer))
-        return timer
-
-    def call_later(
-        self, seconds: float, function: Callable[[], Any], of_scheduler: bool = False
-    ) -> Timer:
-        """Have ``function()`` called after so many seconds; see `call_at`."""
-        return self.call_at(self.now() + seconds, function, of_scheduler)
-
-    def drop_scheduler(self) -> None:
-        """The scheduler is gone: nothing of it is called any more."""
-        self._posted = deque(entry for entry in self._posted if not entry[1])
-        for _, _, timer in self._timers:
-            timer.cancelled |= timer.of_scheduler
+    def _poll(self) -> None:
+        self.time = self.clock.now()
 
     # -- turning -----------------------------------------------------------------------------------
-
-    def turn(self) -> None:
-        """Let one turn pass."""
-        self.turns += 1
-        self.calls += 1
-        idle = list(self.idle)
-        for function in list(self.every_turn):
-            function()
-        # Timers that these start are for the next turn, or a timer of 0 s could hold the reactor.
-        for timer in self._take_due(self.now()):
-            if not timer.cancelled:
-                self.calls += 1
-                timer.function()
-        for _ in range(len(self._posted)):
-            if self._posted:
-                self.calls += 1
-                self._posted.popleft()[0]()
-        for function in idle:
-            if function in self.idle:
-                function()
-
-    def is_idle(self) -> bool:
-        """Whether nothing can happen before time passes."""
-        when = self.next_timer()
-        return not self._posted and not self.idle and (when is None or when > self.now())
 
     def run_until_idle(self) -> None:
         """Turn until nothing can happen before time passes.
@@ -169,6 +106,7 @@ class Reactor:
         Raises:
             RuntimeError: that does not come
         """
+        self._poll()
         first = self.turns
         while not self.is_idle():
             if self.turns - first > MAX_TURNS_AT_ONE_TIME:
@@ -184,81 +122,67 @@ class Reactor:
         Args:
             seconds: how long, 0 or more
         """
-        end = self.now() + seconds
+        self._poll()
+        end = self.time + seconds
         self.run_until_idle()
         while True:
             when = self.next_timer()
             if when is None or when > end:
                 break
-            self.clock.advance_to(when)
+            self.set_time(when)
             self.run_until_idle()
-        self.clock.advance_to(end)
+        self.set_time(end)
         self.run_until_idle()
 
-    def wait(self, is_ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """The scheduler waits: let the services go on, and time if need be, until ``is_ready()``.
-
-        Args:
-            is_ready: whether it has what it waits for
-            timeout: seconds after which it gives up; None: never
-
-        Returns:
-            bool: whether it is ready; False: the time is up
+    def switch_to_hub(self) -> None:
+        """The scheduler waits for an answer: let a service do one thing, and time go on if need be.
 
         Raises:
             RuntimeError: nobody will ever answer
         """
-        end = None if timeout is None else self.now() + timeout
-        while not is_ready():
-            if self._run_one_of_services():
-                continue
-            when = self._next_timer_of_services()
-            if end is not None and (when is None or when > end):
-                self.clock.advance_to(end)
-                return is_ready()
-            if when is None:
-                raise RuntimeError("the scheduler waits for an answer that nobody will give")
-            self.clock.advance_to(when)
-            for timer in self._take_due(when, services_only=True):
-                if not timer.cancelled:
-                    timer.function()
-        return True
+        for place, (endpoint, item) in enumerate(self.ready):
+            if not isinstance(endpoint, _Door):
+                del self.ready[place]
+                if endpoint is CALL:
+                    item()
+                else:
+                    endpoint.receive(item)
+                return
+        entry = min((entry for entry in self._timers if isinstance(entry[2], Call)), default=None)
+        if entry is None:
+            raise RuntimeError("the scheduler waits for an answer that nobody will give")
+        self.set_time(entry[0])
+        entry[2].expired(entry)
 
-    def next_timer(self) -> float | None:
-        """When the next timer is due, seconds since the epoch; None if there is none."""
-        timers = self._timers
-        while timers and timers[0][2].cancelled:
-            heapq.heappop(timers)
-        return timers[0][0] if timers else None
 
-    def _take_due(self, now: float, services_only: bool = False) -> list[Timer]:
-        """Take out the timers that are due, in their order."""
-        due, others = [], []
-        while self._timers and self._timers[0][0] <= now:
-            entry = heapq.heappop(self._timers)
-            if services_only and entry[2].of_scheduler:
-                others.append(entry)
-            else:
-                due.append(entry[2])
-        for entry in others:
-            heapq.heappush(self._timers, entry)
-        return due
+class _Door:
+    """Where a scheduler is brought what it takes in its turn."""
 
-    def _run_one_of_services(self) -> bool:
-        """Call the first thing posted that is not the scheduler's; returns whether there was any."""
-        for index, (function, of_scheduler) in enumerate(self._posted):
-            if not of_scheduler:
-                del self._posted[index]
-                function()
-                return True
-        return False
+    def __init__(self, task: SchedulerTask) -> None:
+        self._task = task
 
-    def _next_timer_of_services(self) -> float | None:
-        return min(
-            (
-                when
-                for when, _, timer in self._timers
-                if not timer.of_scheduler and not timer.cancelled
-            ),
-            default=None,
-        )
+    @property
+    def closed(self) -> bool:
+        return bool(self._task.closed)
+
+    def receive(self, item: Any) -> None:
+        self._task.kernel.calls += 1
+        self._task.dispatch(item)
+
+
+class SchedulerTask(Listener):
+    """The scheduler as its peers see it. What leaves its callbacks leaves the reactor."""
+
+    def __init__(self, reactor: Reactor, name: str) -> None:
+        super().__init__(reactor, name)
+        self._door = _Door(self)
+
+    def post(self, item: Any) -> None:
+        self.kernel.ready.append((self._door, item))
+
+    def interrupt(self, function: Callable[[], Any]) -> None:
+        self.kernel.calls += 1
+        function()
+
+    def guard(self, function: Callable[..., Any], *args: Any) -> None:
+        function(*args)

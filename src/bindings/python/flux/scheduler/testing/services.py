@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.idset import IDset
+from flux.resource.allocations import Allocations
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler.testing.handle import FakeMessage, payload_text
+from flux_engine.kernel.direct import Peer
+from flux_engine.kernel.message import Message, payload_text
 
 if TYPE_CHECKING:
     from flux.scheduler.testing.instance import FakeInstance
 
-#: Types of the responses to sched.alloc (RFC 27).
-ALLOCATED, ANNOTATED, DENIED, CANCELED = range(4)
 
-
-class FakeService:
+class FakeService(Peer):
     """A service of the instance.
 
     Args:
@@ -41,29 +39,17 @@ class FakeService:
         self,
         instance: FakeInstance,
         name: str,
-        methods: dict[str, Callable[[FakeMessage], Any]],
+        methods: dict[str, Callable[[Message], Any]],
     ) -> None:
         self.instance = instance
         self.name = name
+        instance.reactor.services.pop(name, None)
+        super().__init__(instance.reactor)
         self.methods = methods
 
-    def receive(self, msg: FakeMessage) -> None:
-        """Take a request."""
-        method = self.methods.get(msg.topic.partition(".")[2])
-        try:
-            if method is None:
-                raise OSError(errno.ENOSYS, f"Unknown service method '{msg.topic}'")
-            method(msg)
-        except OSError as exc:
-            self.respond_error(msg, exc.errno or errno.EINVAL, exc.strerror)
-
-    def respond(self, msg: FakeMessage, payload: Any = None) -> None:
-        """Answer a request."""
-        msg.answer(0, payload_text(payload))
-
-    def respond_error(self, msg: FakeMessage, errnum: int, text: str | None = None) -> None:
-        """Answer a request with an error: a POSIX errno, and a line for a person."""
-        msg.answer(errnum, text or os.strerror(errnum))
+    def respond(self, msg: Message, payload: Any = None) -> None:
+        """Answer a request: as text, for who is to be shown that it is no JSON."""
+        self.kernel.respond(msg, msg.response(payload_text(payload)))
 
 
 class FunctionService(FakeService):
@@ -77,8 +63,8 @@ class FunctionService(FakeService):
         for method, function in functions.items():
             self.methods[method] = self._serving(function)
 
-    def _serving(self, function: Callable[[Any], Any]) -> Callable[[FakeMessage], None]:
-        def serve(msg: FakeMessage) -> None:
+    def _serving(self, function: Callable[[Any], Any]) -> Callable[[Message], None]:
+        def serve(msg: Message) -> None:
             payload = None if msg.payload_str is None else msg.payload
             self.respond(msg, function(payload))
 
@@ -96,15 +82,15 @@ class BrokerServices(FakeService):
         super().__init__(instance, "service", {"add": self._add, "remove": self._remove})
         self.taken: tuple[str, ...] = ()
 
-    def _add(self, msg: FakeMessage) -> None:
+    def _add(self, msg: Message) -> None:
         name = msg.payload["service"]
         if name in self.taken or name in self.instance.services:
             raise OSError(errno.EEXIST, f"could not register service {name}: File exists")
-        self.instance.scheduler_services.add(name)
+        self.kernel.add_service(name, msg.sender)
         self.respond(msg)
 
-    def _remove(self, msg: FakeMessage) -> None:
-        self.instance.scheduler_services.discard(msg.payload["service"])
+    def _remove(self, msg: Message) -> None:
+        self.kernel.remove_service(msg.payload["service"], msg.sender)
         self.respond(msg)
 
 
@@ -119,24 +105,27 @@ class ResourceService(FakeService):
     Attributes:
         R (dict): the inventory
         up (IDset): the ranks that are up
-        stream (FakeMessage): the scheduler's request; None: there is none
+        stream (Message): the scheduler's request; None: there is none
         error (tuple): errno and text with which it refuses the request; None: it does not
         discovering (bool): it does not know yet what there is, and answers when `discovered` is
             called
+        told (Allocations): what jobs hold of what the scheduler knows of, to check what it gives away
     """
 
     def __init__(self, instance: FakeInstance, R: dict[str, Any], up: str | None = None) -> None:
         super().__init__(instance, "resource", {"acquire": self._acquire})
         self.R = R
         self.up = ranks_of(R) if up is None else IDset(up)
-        self.stream: FakeMessage | None = None
+        self.stream: Message | None = None
         self.error: tuple[int, str] | None = None
         self.discovering = False
+        self.told = Allocations()
 
-    def _acquire(self, msg: FakeMessage) -> None:
+    def _acquire(self, msg: Message) -> None:
         if self.error is not None:
             raise OSError(*self.error)
         self.stream = msg
+        self.told = Allocations()
         if not self.discovering:
             self._send_first()
 
@@ -148,6 +137,15 @@ class ResourceService(FakeService):
     def _send_first(self) -> None:
         if self.stream is not None:
             self.respond(self.stream, {"resources": self.R, "up": self.up.encode()})
+            self._has_told()
+
+    def _has_told(self) -> None:
+        """The scheduler has read what there is: from then on it is held to it."""
+        try:
+            self.told.define(self.R)
+        except ValueError:
+            return  # it is the scheduler that is to refuse it
+        self.told.set_up(self.up.encode())
 
     def update(self, **changes: Any) -> None:
         """Tell the scheduler of changes.
@@ -159,8 +157,8 @@ class ResourceService(FakeService):
         if self.stream is not None:
             payload = {key.replace("_", "-"): value for key, value in changes.items()}
             self.respond(self.stream, payload)
-            # From when the scheduler has read that, the job manager holds it to it.
-            self.instance.reactor.post(self.instance.job_manager.resources_changed, True)
+            task: Any = self.stream.sender
+            task.post(self._has_told)  # behind the response
 
     def mark_up(self, ranks: str) -> None:
         """Ranks (an idset) come up."""
@@ -206,13 +204,13 @@ class JobInfo(FakeService):
         self.jobspecs: dict[int, dict[str, Any]] = {}
         self.eventlogs: dict[int, list[dict[str, Any]]] = {}
         self.most_waiting = 0
-        self._waiting: list[FakeMessage] = []
+        self._waiting: list[Message] = []
 
-    def _lookup(self, msg: FakeMessage) -> None:
+    def _lookup(self, msg: Message) -> None:
         self._waiting.append(msg)
         self.most_waiting = max(self.most_waiting, len(self._waiting))
         if len(self._waiting) == 1:
-            self.instance.reactor.post(self._answer)
+            self.kernel.call_soon(self._answer)
 
     def _answer(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -239,7 +237,7 @@ class JobInfo(FakeService):
             return self.eventlogs.get(jobid, job and job.events)
         return None
 
-    def answer_attributes(self, service: FakeService, msg: FakeMessage) -> None:
+    def answer_attributes(self, service: FakeService, msg: Message) -> None:
         """Answer ``job-manager.getattr``.
 
         Raises:
@@ -268,9 +266,9 @@ class KeyValueStore(FakeService):
         self.values: dict[str, str] = {}
         self.commits: list[dict[str, Any]] = []
         self.failing = False
-        self.held: list[FakeMessage] | None = None
+        self.held: list[Message] | None = None
 
-    def _commit(self, msg: FakeMessage) -> None:
+    def _commit(self, msg: Message) -> None:
         self.commits.append(msg.payload)
         if self.failing:
             raise OSError(errno.EIO, "disk on fire")
@@ -279,7 +277,7 @@ class KeyValueStore(FakeService):
         else:
             self._store(msg)
 
-    def _store(self, msg: FakeMessage) -> None:
+    def _store(self, msg: Message) -> None:
         for key, text in msg.payload["changes"]:
             if text is None:
                 self.values.pop(key, None)

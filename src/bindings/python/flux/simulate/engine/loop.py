@@ -6,15 +6,11 @@ to a peer is a function call, and the loop that lets time pass runs where the sc
 waits for work. What the scheduler sees is the same: the same handle, messages and timers.
 """
 
-import errno
 import marshal
-import os
 
-from flux_engine.kernel import message
+from flux_engine.kernel import direct, message
 from flux_engine.kernel.clock import VirtualClock
-from flux_engine.kernel.endpoint import Endpoint
 from flux_engine.kernel.handle import Flux
-from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import Message
 from flux_engine.modules.pymodule import ModuleTask
 
@@ -69,7 +65,7 @@ class MadeMessage(Message):
         return message.encode(self._make())
 
 
-class Loop(Kernel):
+class Loop(direct.DirectReactor):
     """Delivers messages at once, and asks a driver for what happens next.
 
     Args:
@@ -88,19 +84,6 @@ class Loop(Kernel):
         #: what went wrong in a peer
         self.failure = None
 
-    def request(self, msg):
-        name = msg.topic.partition(".")[0]
-        endpoint = self.services.get(name)
-        if endpoint is None:
-            self._refuse_unknown(msg)
-        else:
-            endpoint.receive(msg)
-
-    def _refuse_unknown(self, msg):
-        if not msg.flags & message.FLAG_NORESPONSE:
-            text = f"No service matching {msg.topic} is registered"
-            msg.sender.receive(msg.error_response(errno.ENOSYS, text))
-
     def respond(self, msg, answer, responder=None):
         if msg.flags & message.FLAG_NORESPONSE:
             return
@@ -110,9 +93,6 @@ class Loop(Kernel):
             # A peer's own mistake: not one of the scheduler's, which would log it and go on.
             self.failure = self.failure or exc
             self.task.reactor_stop(0)
-
-    def send(self, endpoint, msg):
-        endpoint.receive(msg)
 
     def switch_to_hub(self):
         """The scheduler has nothing to do, or waits for an answer: let the next thing happen."""
@@ -131,25 +111,12 @@ class Loop(Kernel):
     def _step(self):
         """Let one thing happen; returns whether there was any."""
         self.steps += 1
-        self.ready.clear()
         if self.flush():
             return True
         if self._due():
             self._expire()
             return True
         return self.advance()
-
-    def next_timer(self):
-        """When the first timer is due, seconds since the epoch; None if there is none.
-
-        `_step` has dropped those that were stopped just before.
-        """
-        return self._timers[0][0] if self._timers else None
-
-    def set_time(self, when):
-        """Let the clock go to `when`."""
-        self.clock.advance_to(when)
-        self.time = self.clock.now()
 
 
 class Handle(Flux):
@@ -231,51 +198,15 @@ class Scheduler(ModuleTask):
         self.reactor_stop(0)
 
 
-class Peer(Endpoint):
-    """A service that answers when it is asked.
-
-    A subclass's methods table maps what follows the name and the dot in a topic to a function of the message.
-    """
-
-    name = ""
-
-    def __init__(self, kernel):
-        super().__init__(kernel, self.name)
-        self.methods = {}
-        kernel.add_service(self.name, self)
-
-    def receive(self, msg):
-        if msg.type != message.REQUEST:
-            self.answered(msg)
-            return
-        method = self.methods.get(msg.topic.partition(".")[2])
-        if method is None:
-            self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
-            return
-        try:
-            method(msg)
-        except OSError as exc:
-            self.respond_error(msg, exc.errno, exc.strerror)
-
-    def answered(self, msg):
-        """A response came."""
+class Peer(direct.Peer):
+    """A service of a simulation."""
 
     def respond(self, msg, obj=None):
-        """Answer a request with an object."""
         answer = ObjectMessage(
             message.RESPONSE, msg.topic, None, obj, msg.matchtag, msg.flags & message.FLAG_STREAMING
         )
         self.kernel.respond(msg, answer)
 
-    def respond_error(self, msg, errnum, text=None):
-        """Answer a request with an error."""
-        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)))
-
     def tell(self, topic, obj, flags=0):
         """Send a request without a matchtag."""
         self.send_message(ObjectMessage(message.REQUEST, topic, None, obj, 0, flags))
-
-    def send_message(self, msg):
-        """Send a request that is made already."""
-        msg.sender = self
-        self.kernel.request(msg)

@@ -15,7 +15,7 @@ from flux.simulate.job import jobspec
 from flux_engine.formats import jobid, rset, states
 from flux_engine.job_manager.job import Jobs, SchedulableJob
 from flux_engine.job_manager.queues import Queues
-from flux_engine.job_manager.sched import SUCCESS, Sched
+from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
 
 #: Urgency and priority are the same here, as in a job manager without a priority plugin; but for
@@ -89,8 +89,8 @@ class QuickSched(Sched):
     """The requests for resources, with one look at the form of each R: that of `Allocations`."""
 
     @staticmethod
-    def is_well_formed(kind, body):
-        return kind == SUCCESS or Sched.is_well_formed(kind, body)
+    def is_sound(R):
+        return True
 
 
 class Manager(Peer):

@@ -1,0 +1,86 @@
+"""A reactor whose services answer at once, and the base of such services.
+
+In an instance each service is a task of its own, and a message waits for its turn. Here a request to a service is a function
+call. What a scheduler sees is the same: the same handle, messages and timers.
+"""
+
+import errno
+import os
+
+from flux_engine.kernel import message
+from flux_engine.kernel.endpoint import Endpoint
+from flux_engine.kernel.reactor import Reactor
+
+
+class DirectReactor(Reactor):
+    """Hands each message to its receiver when it is sent; arguments as for `Reactor`."""
+
+    def request(self, msg):
+        endpoint = self.services.get(msg.topic.partition(".")[0])
+        if endpoint is not None:
+            endpoint.receive(msg)
+        else:
+            text = f"No service matching {msg.topic} is registered"
+            self.respond(msg, msg.error_response(errno.ENOSYS, text))
+
+    def respond(self, msg, answer, responder=None):
+        if not msg.flags & message.FLAG_NORESPONSE:
+            msg.sender.receive(answer)
+
+    def send(self, endpoint, msg):
+        endpoint.receive(msg)
+
+    def sleeper(self):
+        """Whoever waits looks itself whether its answer is there."""
+
+    def resume(self, sleeper):
+        """Nobody sleeps."""
+
+    def switch_to_hub(self):
+        """Somebody waits for an answer: let others do one thing, and time go on if need be."""
+        raise NotImplementedError
+
+
+class Peer(Endpoint):
+    """A service that answers when it is asked.
+
+    Attributes:
+        methods (dict): what follows the name and the dot in a topic -> function of the message. It answers, or raises OSError,
+            which is answered
+    """
+
+    name = ""
+
+    def __init__(self, kernel):
+        super().__init__(kernel, self.name)
+        self.methods = {}
+        kernel.add_service(self.name, self)
+
+    def receive(self, msg):
+        if msg.type != message.REQUEST:
+            self.answered(msg)
+            return
+        method = self.methods.get(msg.topic.partition(".")[2])
+        if method is None:
+            self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
+            return
+        try:
+            method(msg)
+        except OSError as exc:
+            self.respond_error(msg, exc.errno or errno.EINVAL, exc.strerror)
+
+    def answered(self, msg):
+        """A response came."""
+
+    def respond(self, msg, obj=None):
+        """Answer a request with an object."""
+        self.kernel.respond(msg, msg.response(None, obj))
+
+    def respond_error(self, msg, errnum, text=None):
+        """Answer a request with an error: a POSIX errno, and a line for a person."""
+        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)))
+
+    def send_message(self, msg):
+        """Send a request."""
+        msg.sender = self
+        self.kernel.request(msg)

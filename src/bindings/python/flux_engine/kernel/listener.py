@@ -1,0 +1,132 @@
+"""A listener: an endpoint with watchers and futures, whose code handles what arrives one item at a time."""
+
+import errno
+import fnmatch
+import sys
+from collections import deque
+
+from flux_engine.kernel import message
+from flux_engine.kernel.endpoint import Endpoint
+from flux_engine.kernel.message import Message
+
+#: Where a listener keeps its debug word, in `Listener.aux`: what ``flux module debug`` changes.
+DEBUG_FLAGS = "debug_flags"
+
+GUEST_REFUSED = "Request requires owner credentials"
+
+
+class Listener(Endpoint):
+    """An endpoint with watchers and futures.
+
+    Args:
+        kernel (Reactor): where it is
+        name (str): module or service name
+
+    Attributes:
+        last_message (float): when it received its latest message
+        log_name (str): what its messages in the log are signed with
+        inbox (deque): what has arrived and is not handled yet: messages, and functions to call
+        callbacks (int): futures whose callback is outstanding
+    """
+
+    def __init__(self, kernel, name, **credentials):
+        super().__init__(kernel, name, **credentials)
+        self.log_name = name
+        self.inbox = deque()
+        self.futures = {}
+        self.watchers = set()
+        self.callbacks = 0
+        self.aux = {}
+        self.last_message = kernel.time
+        self._exact = {}
+        self._globs = []
+        kernel.endpoints[self.uuid] = self
+
+    def close(self):
+        """Leave the instance: watchers stop, peers are told, pending requests fail."""
+        for watcher in list(self.watchers):
+            watcher.stop()
+        self.futures.clear()
+        self.kernel.close(self)
+        for item in self.inbox:
+            if isinstance(item, Message):
+                self.kernel.undeliverable(item)
+        self.inbox.clear()
+
+    # -- receiving -----------------------------------------------------------------------------
+
+    def receive(self, msg):
+        self.last_message = self.kernel.time
+        if msg.type == message.RESPONSE and msg.matchtag:
+            future = self.futures.get(msg.matchtag)
+            if future is not None:
+                future.arrive(msg)
+            return
+        self.post(msg)
+
+    def post(self, item):
+        """Have `item` handled: a message, or a function to call."""
+        self.inbox.append(item)
+
+    def interrupt(self, function):
+        """Have ``function()`` called: a watcher is due."""
+        self.post(function)
+
+    def dispatch(self, item):
+        """Handle one item from the inbox."""
+        if not isinstance(item, Message):
+            self.guard(item)
+        elif item.type == message.REQUEST:
+            self._dispatch_request(item)
+        else:
+            for watcher in self._matching(item):
+                self.guard(watcher.call, item)
+                if item.type == message.RESPONSE:
+                    break
+
+    def guard(self, function, *args):
+        """Call a callback; like the C reactor, let nothing but ordinary exceptions out."""
+        try:
+            function(*args)
+        except SystemExit as exc:
+            # A callback cannot end the process; the real bindings print this and go on too.
+            print(f"{self.name}: SystemExit {exc.code} in a callback ignored", file=sys.stderr)
+
+    def _dispatch_request(self, msg):
+        watchers = self._matching(msg)
+        if not watchers:
+            self.refuse(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
+        elif not watchers[0].allows(msg):
+            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
+        else:
+            self.guard(watchers[0].call, msg)
+
+    def refuse(self, msg, errnum, text):
+        self.kernel.respond(msg, msg.error_response(errnum, text), self)
+
+    # -- message watchers, the newest first ------------------------------------------------------
+
+    def add_message_watcher(self, watcher):
+        if set(watcher.topic_glob) & set("*?["):
+            self._globs.insert(0, watcher)
+        else:
+            self._exact.setdefault(watcher.topic_glob, []).insert(0, watcher)
+
+    def remove_message_watcher(self, watcher):
+        for watchers in (self._globs, self._exact.get(watcher.topic_glob, [])):
+            if watcher in watchers:
+                watchers.remove(watcher)
+
+    def _matching(self, msg):
+        found = [w for w in self._exact.get(msg.topic, ()) if w.type_mask & msg.type]
+        for watcher in self._globs:
+            if watcher.type_mask & msg.type and fnmatch.fnmatchcase(msg.topic, watcher.topic_glob):
+                found.append(watcher)
+        if len(found) > 1:
+            found.sort(key=lambda watcher: -watcher.started)
+        return found
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def new_matchtag(self):
+        return next(self.kernel.tags)

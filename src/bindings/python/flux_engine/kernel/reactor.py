@@ -1,0 +1,160 @@
+"""Time, timers, and what is done in one turn.
+
+With a virtual clock the same input gives the same run, message by message: in a turn, what is due comes first, then what was
+on its way before the turn began, in the order in which it was sent.
+
+Nothing here takes greenlets: `kernel` adds them, for tasks that block; in a `direct` reactor nobody has to.
+"""
+
+import heapq
+import itertools
+
+from flux_engine.kernel.clock import RealClock
+from flux_engine.kernel.routing import Router
+
+
+class Reactor(Router):
+    """Calls what is due, and delivers messages, turn by turn.
+
+    Args:
+        clock: a RealClock (default) or VirtualClock
+        size (int): number of broker ranks of the instance, for requests that name one
+
+    Attributes:
+        time (float): seconds since the epoch, as it was last seen
+        running (Task): the task that has the processor now, or None
+        turns (int): turns so far
+        module_handle: class of the handles of modules, if they are to have one of their own
+        intercept: None, or ``intercept(endpoint, msg)`` called before each delivery; what it
+            returns true for is not delivered (traces, fault runs)
+    """
+
+    def __init__(self, clock=None, size=1):
+        super().__init__(size)
+        self.clock = clock or RealClock()
+        self.time = self.clock.now()
+        self.serial = itertools.count(1)
+        #: for matchtags: an outside program's tasks share one connection, on which they are told apart by these
+        self.tags = itertools.count(1)
+        self.running = None
+        self.intercept = None
+        self.turns = 0
+        self.module_handle = None
+        self._timers = []
+        self._timer_seq = itertools.count()
+        # Insertion order is firing order.
+        self.prepare_watchers = {}
+        self.check_watchers = {}
+        self.idle_watchers = {}
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def now(self):
+        """Seconds since the epoch, as the reactor last saw them."""
+        return self.time
+
+    def set_time(self, when):
+        """Let a virtual clock go to `when`, seconds since the epoch."""
+        self.clock.advance_to(when)
+        self.time = self.clock.now()
+
+    def add_timer(self, deadline, watcher):
+        """Call ``watcher.expired(entry)`` at `deadline`; set the entry's last item to None to cancel."""
+        entry = [deadline, next(self._timer_seq), watcher]
+        heapq.heappush(self._timers, entry)
+        return entry
+
+    def call_at(self, deadline, function):
+        """Call ``function()`` at `deadline`, in nobody's name; returns the `Call`, which can be cancelled."""
+        call = Call(function)
+        call.entry = self.add_timer(deadline, call)
+        return call
+
+    def call_later(self, seconds, function):
+        """Call ``function()`` after `seconds`: see `call_at`."""
+        return self.call_at(self.time + seconds, function)
+
+    def call_soon(self, function):
+        """Call ``function()`` after what is under way now."""
+        self.ready.append((CALL, function))
+
+    def next_timer(self):
+        """When the next timer is due, seconds since the epoch; None if there is none."""
+        timers = self._timers
+        while timers and timers[0][2] is None:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def _due(self):
+        when = self.next_timer()
+        return when is not None and when <= self.time
+
+    def _expire(self):
+        timers = self._timers
+        # Timers that these start are for the next turn, or a timer of 0 s could hold the loop.
+        due = []
+        while timers and timers[0][0] <= self.time:
+            due.append(heapq.heappop(timers))
+        for entry in due:
+            if entry[2] is not None:
+                entry[2].expired(entry)
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def turn(self):
+        """Let one turn pass."""
+        self.turns += 1
+        # A reactor may begin anywhere in a turn; its idle watchers wait for the next one.
+        idle = list(self.idle_watchers)
+        for watcher in list(self.prepare_watchers):
+            watcher.fire()
+        self._poll()
+        for watcher in list(self.check_watchers):
+            watcher.fire()
+        timers, ready = self._timers, self.ready
+        if timers and timers[0][0] <= self.time:
+            self._expire()
+        for _ in range(len(ready)):
+            endpoint, msg = ready.popleft()
+            if endpoint is CALL:
+                msg()
+            elif self.intercept is None or not self.intercept(endpoint, msg):
+                if not endpoint.closed:
+                    endpoint.receive(msg)
+                else:
+                    self.undeliverable(msg)
+        for watcher in idle:
+            watcher.fire()
+
+    def _poll(self):
+        """Look at what comes from outside."""
+
+    def is_idle(self):
+        """Whether nothing can happen before time passes."""
+        return not self.ready and not self.idle_watchers and not self._due()
+
+
+class Call:
+    """A function in the place of a timer watcher; see `Reactor.call_at`."""
+
+    __slots__ = ("entry", "function")
+
+    def __init__(self, function):
+        self.function = function
+
+    @property
+    def when(self):
+        """When it is called, seconds since the epoch."""
+        return self.entry[0]
+
+    def cancel(self):
+        """Do not call it."""
+        self.entry[2] = None
+
+    def expired(self, entry):
+        entry[2] = None
+        self.function()
+
+
+#: In place of an endpoint in `Router.ready`: the "message" is a function to call.
+CALL = object()
