@@ -17,7 +17,7 @@ class Curfew(AdmissionRule):
         super().__init__(host)
         self.noisy = set()  # ids of pending jobs
 
-    def queued(self, job, attributes):
+    def alloc(self, job, attributes):
         self.noisy.add(job.jobid)
 
     def signature(self, job):
@@ -32,8 +32,8 @@ class Curfew(AdmissionRule):
             self.host.call_at(morning, lambda: self.host.readmit(self, "day"))
         return Deferral(f"{self.name}: it is quiet here until 8:00 UTC", morning, "day")
 
-    def started(self, job, alloc):
+    def start(self, job, alloc):
         self.noisy.discard(job.jobid)
 
-    def forget(self, jobid):
+    def cancel(self, jobid):
         self.noisy.discard(jobid)

@@ -23,7 +23,7 @@ class Licenses(AdmissionRule):
         self.in_use = Counter()
         self.asked = {}  # by id of a pending or running job, how many it asks for, by name
 
-    def queued(self, job, attributes):
+    def alloc(self, job, attributes):
         asked = read(attributes)
         for name, count in asked.items():
             if count > self.total.get(name, 0):
@@ -43,24 +43,24 @@ class Licenses(AdmissionRule):
                 return Deferral(text, key=name)
         return None
 
-    def started(self, job, alloc):
+    def start(self, job, alloc):
         self.in_use.update(self.asked.get(job.jobid, {}))
 
     def wants_attributes(self):
         return True  # of jobs that run already: else they would count as jobs without licences
 
-    def found_running(self, job):
+    def hello(self, job):
         self.asked[job.jobid] = read(job.attributes)
         self.in_use.update(self.asked[job.jobid])
 
-    def freed(self, jobid, R, final):
+    def free(self, jobid, R, final):
         if final:  # until then the program still runs on some of its nodes
             asked = self.asked.pop(jobid, {})
             self.in_use.subtract(asked)
             for name in asked:
                 self.host.readmit(self, name)
 
-    def forget(self, jobid):
+    def cancel(self, jobid):
         self.asked.pop(jobid, None)
 
 

@@ -184,7 +184,7 @@ def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
         rig.info.jobspecs[jobid] = jobspec(4, **({"licenses": licenses} if licenses else {}))
     licensed(policy, args, rig=rig)
     assert in_use(rig) == {"matlab": 1}
-    assert any("found_running" in text for text in rig.logged(3)), "the third is reported"
+    assert any("hello" in text for text in rig.logged(3)), "the third is reported"
     rig.alloc(1, wants(1))
     rig.alloc(2, wants(1))
     rig.settle()
@@ -341,7 +341,7 @@ class Failing(AdmissionRule):
         if method == self.method and getattr(job, "priority", 1) == 1:
             raise RuntimeError(f"a bug in {method}")
 
-    def queued(self, job, attributes):
+    def alloc(self, job, attributes):
         self._maybe("queued", job)
 
     def signature(self, job):
@@ -353,13 +353,13 @@ class Failing(AdmissionRule):
     def allocate(self, job, plan):
         self._maybe("allocate", job)
 
-    def started(self, job, alloc):
+    def start(self, job, alloc):
         self._maybe("started", job)
 
-    def freed(self, jobid, R, final):
+    def free(self, jobid, R, final):
         self._maybe("freed", jobid)
 
-    def forget(self, jobid):
+    def cancel(self, jobid):
         self._maybe("forget", jobid)
 
 
@@ -566,7 +566,7 @@ def test_a_deferred_job_is_deferred_once():
 def test_a_deferred_job_has_its_answer():
     rule = Waits(None)
     heard = []
-    rule.forget = heard.append
+    rule.cancel = heard.append
     rig = Control(rule)
     first, second = rig.defer(1), rig.defer(2)
     first.request.scheduler.alloc_deny = lambda msg, note: None
@@ -612,20 +612,20 @@ def test_signatures_of_rules():
         one.signature = lambda job: signature
         return one
 
-    def queued(*rules, spec=None):
+    def marked(*rules, spec=None):
         job = PendingJob(1, 16, 0.0, None, None)
         return Control(*rules).control.queued(job, spec or jobspec(1))
 
-    assert queued() is None and queued(rule("a", None)) is None
-    marks = queued(rule("a", None), rule("b", 1), rule("c", 1))
+    assert marked() is None and marked(rule("a", None)) is None
+    marks = marked(rule("a", None), rule("b", 1), rule("c", 1))
     assert marks == (("b", 1), ("c", 1))
-    assert marks != queued(rule("b", 1))
+    assert marks != marked(rule("b", 1))
     named = rule("named", 1)
     named.attributes = ("licenses",)
-    assert queued(named) is None and queued(named, rule("b", 1)) == (("b", 1),)
-    assert queued(named, spec=jobspec(1, licenses={"matlab": 1})) == (("named", 1),)
+    assert marked(named) is None and marked(named, rule("b", 1)) == (("b", 1),)
+    assert marked(named, spec=jobspec(1, licenses={"matlab": 1})) == (("named", 1),)
     for odd in ({}, {"attributes": {"system": None}}, {"attributes": []}):
-        assert queued(named, spec=odd) is None
+        assert marked(named, spec=odd) is None
 
 
 def test_one_rule_that_raises_does_not_keep_others_from_being_told():
@@ -635,8 +635,41 @@ def test_one_rule_that_raises_does_not_keep_others_from_being_told():
     def freed(jobid, R, final):
         raise KeyError(jobid)
 
-    first.freed, second.freed = freed, lambda *args: heard.append(args)
+    first.free, second.free = freed, lambda *args: heard.append(args)
     rig = Control(first, second)
-    rig.control.tell(AdmissionRule.freed, 1, None, True)
+    rig.control.tell(AdmissionRule.free, 1, None, True)
     assert heard == [(1, None, True)]
-    assert rig.reported == [("admission rule rule: freed", "1")]
+    assert rig.reported == [("admission rule rule: free", "1")]
+
+
+def test_a_rule_with_the_older_names_of_events_goes_on():
+    class Rule(AdmissionRule):
+        name = "older"
+
+        def __init__(self, host):
+            super().__init__(host)
+            self.heard = []
+
+        def queued(self, job, attributes):
+            self.heard.append("queued")
+
+        def started(self, job, alloc):
+            self.heard.append("started")
+
+        def freed(self, jobid, R, final):
+            self.heard.append("freed")
+
+    class Policy(Backfill):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.rule = Rule(self)
+            self.add_rule(self.rule)
+
+    rig = Rig(R(1, 4))
+    policy = rig.load(Policy)
+    rig.alloc(1)
+    rig.settle()
+    rig.free(1)
+    rig.settle()
+    assert policy.rule.heard == ["queued", "started", "freed"]
+    assert [text for text in rig.logged(4) if "queued() is called alloc() now" in text]

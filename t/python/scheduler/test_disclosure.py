@@ -161,7 +161,7 @@ def test_when_tells_what_others_hold_where_flux_does(machine, private):
         machine.as_guest("when", jobspec=spec)["reason"] for spec in machine.newcomers()
     )
     assert of_bank == "limit bank: too much of 4 nodes is in use; needs 1"
-    if machine.rig.sched.looks_past_heads:  # else it waits for its turn at first
+    if machine.rig.sched.decision.looks_past_heads:  # else it waits for its turn at first
         assert of_license == (
             "licenses: matlab: too many of 3 are in use; needs 2"
             if private

@@ -591,7 +591,7 @@ def test_what_running_jobs_hold_is_not_a_pool_each_while_a_scheduler_starts():
     found = {}
 
     class Reader(AdmissionRule):
-        def found_running(self, job):
+        def hello(self, job):
             assert job.R.node_kinds() == [(1, 0, 1 << job.jobid)]
 
         def ready(self):

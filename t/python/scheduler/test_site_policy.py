@@ -275,7 +275,7 @@ class Toy(TableRule):
     def configured(self):
         self.told_ready += 1
 
-    def queued(self, job, attributes):
+    def alloc(self, job, attributes):
         if attributes.bank == "closed":
             raise ValueError("this bank is closed")
         self.banks[job.jobid] = attributes.bank
@@ -289,19 +289,19 @@ class Toy(TableRule):
             return Deferral(f"toy: bank {bank} is at play", key=bank)
         return None
 
-    def started(self, job, alloc):
+    def start(self, job, alloc):
         self.running.add(job.jobid)
 
-    def found_running(self, job):
+    def hello(self, job):
         self.running.add(job.jobid)
         self.banks[job.jobid] = None if job.unreadable else job.attributes.bank
 
-    def freed(self, jobid, R, final):
+    def free(self, jobid, R, final):
         if final:
             self.running.discard(jobid)
             self.host.readmit(self, self.banks.pop(jobid))
 
-    def forget(self, jobid):
+    def cancel(self, jobid):
         self.banks.pop(jobid, None)
 
 
@@ -430,13 +430,13 @@ class Curfew(AdmissionRule):
     def check(self, job):
         return Deferral(f"{self.name}: it is late", key="late") if self.running >= 1 else None
 
-    def started(self, job, alloc):
+    def start(self, job, alloc):
         self.running += 1
 
-    def found_running(self, job):
+    def hello(self, job):
         self.running += 1
 
-    def freed(self, jobid, R, final):
+    def free(self, jobid, R, final):
         self.running -= final
         self.host.readmit(self, "late")
 
@@ -451,8 +451,8 @@ class Beds(TableRule):
     def configure(self, entries):
         self.most, self.running = sum(entries.values()), 0
 
-    check, started, found_running, freed = (
-        vars(Curfew)[name] for name in ("check", "started", "found_running", "freed")
+    check, start, hello, free = (
+        vars(Curfew)[name] for name in ("check", "start", "hello", "free")
     )
 
     def report(self, caller):

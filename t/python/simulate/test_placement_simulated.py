@@ -183,13 +183,13 @@ def test_a_scheduler_that_does_not_wait_for_what_is_preferred_is_found(text, tmp
     checking._check_placement(result(text), rows)
     assert rows[-1].start == 310.0
 
-    def queued(self, job, attributes):
+    def alloc(self, job, attributes):
         waited(self, job, attributes)
         if attributes.get("placement").get("mode") == "preferred":
             self._wait_over(job.jobid)
 
-    waited = PlacementRule.queued
-    monkeypatch.setattr(PlacementRule, "queued", queued)
+    waited = PlacementRule.alloc
+    monkeypatch.setattr(PlacementRule, "alloc", alloc)
     outcome, _ = test_engines.simulate_policy(work, text, config=CONFIG)
     with pytest.raises(checking.Violation, match="it waits 300 s for what it prefers"):
         checking._check_placement(result(text), rows_of(outcome, tmp_path))

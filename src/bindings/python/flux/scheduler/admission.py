@@ -7,11 +7,11 @@ begun. Each of these is an `AdmissionRule`. A scheduler has a list of them
 (`PolicyScheduler.add_rule`) and asks each; it knows nothing of any one. A rule is told what it
 needs to keep count:
 
-- a request came (`~AdmissionRule.queued`), and was denied or withdrawn (`~AdmissionRule.forget`);
+- a request came (`~AdmissionRule.alloc`), and was denied or withdrawn (`~AdmissionRule.cancel`);
 - may the job start now, and if not, why and until when (`~AdmissionRule.check`)?
-- it starts (`~AdmissionRule.started`), it gives resources back (`~AdmissionRule.freed`), its end
+- it starts (`~AdmissionRule.start`), it gives resources back (`~AdmissionRule.free`), its end
   moves (`~AdmissionRule.extended`), it was running already when the scheduler came
-  (`~AdmissionRule.found_running`);
+  (`~AdmissionRule.hello`);
 - a plan is made, from which the rule keeps what is not for every job (`~AdmissionRule.enter_plan`).
 
 A job that a rule keeps from starting is *deferred*: it leaves the queue, it is promised nothing,
@@ -124,13 +124,13 @@ class AdmissionRule:
     source: str | None = None
 
     #: Whether there is anything to ask this rule about at present. While it is false, `check`,
-    #: `allocate`, `does_not_fit`, `latest_end`, `end_of`, `why`, `started` and `freed` are not called;
+    #: `allocate`, `does_not_fit`, `latest_end`, `end_of`, `why`, `start` and `free` are not called;
     #: and while no rule is engaged, nor is `extended` of any. So a rule that is not used costs
     #: nothing; one that keeps count of jobs is engaged as long as there is one. A rule that changes
     #: it calls ``host.admission.update()``.
     engaged = True
 
-    #: The system attributes that a jobspec must have one of for `queued` and `signature` to be
+    #: The system attributes that a jobspec must have one of for `alloc` and `signature` to be
     #: called, so that other jobs cost nothing; None: they are called for every job.
     attributes: tuple[str, ...] | None = None
 
@@ -145,9 +145,9 @@ class AdmissionRule:
 
     # -- a job that waits --------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        """A request came. The rule keeps what it has to know of the job, by its id, until `forget`
-        is called or, if the job starts, until it has given everything back (`freed`).
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
+        """A request came. The rule keeps what it has to know of the job, by its id, until `cancel`
+        is called or, if the job starts, until it has given everything back (`free`).
 
         Args:
             job (PendingJob): the job
@@ -158,7 +158,7 @@ class AdmissionRule:
         """
 
     def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
-        """What `queued` would make of the request of a job that is not submitted.
+        """What `alloc` would make of the request of a job that is not submitted.
 
         Raises:
             ValueError: such a job can never run; the text is told to who asks
@@ -169,7 +169,7 @@ class AdmissionRule:
         """What this rule goes by when it is asked about `job`; None: the job does not concern it.
 
         Jobs with equal requests and equal signatures are refused together: when one cannot start,
-        the others behind it are not examined. Called once for each request, after `queued`.
+        the others behind it are not examined. Called once for each request, after `alloc`.
         """
         return None
 
@@ -259,28 +259,28 @@ class AdmissionRule:
         """What a job waits for because of this rule, in a sentence; None if for nothing."""
         return None
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         """A job that waited will not start: its request was denied or withdrawn."""
 
     # -- a job that runs ---------------------------------------------------------------------------
 
-    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         """`job` starts on `alloc`; before R is stored."""
 
     def annotations(self, job: PendingJob) -> dict[str, Any]:
-        """What a job that was just `started` is annotated with, under ``sched``."""
+        """What a job that was just `start` is annotated with, under ``sched``."""
         return {}
 
     def wants_attributes(self) -> bool:
-        """Whether `found_running` needs the system attributes, which have to be looked up job by
+        """Whether `hello` needs the system attributes, which have to be looked up job by
         job."""
         return False
 
     def wants_eventlog(self) -> bool:
-        """Whether `found_running` needs the eventlog of each job, which has to be looked up."""
+        """Whether `hello` needs the eventlog of each job, which has to be looked up."""
         return False
 
-    def found_running(self, job: RunningJob) -> None:
+    def hello(self, job: RunningJob) -> None:
         """`job` was running when the scheduler came (RFC 27 hello). Called for each such job when
         all of them are in the pool, before any request comes.
 
@@ -288,7 +288,7 @@ class AdmissionRule:
         jobs that run then.
         """
 
-    def freed(self, jobid: int, R: Any, final: bool) -> None:
+    def free(self, jobid: int, R: Any, final: bool) -> None:
         """A job has given resources back to the pool.
 
         Args:
@@ -358,7 +358,26 @@ class AdmissionRule:
 
 
 #: What only rules are told that are engaged: one that keeps count of jobs is.
-COUNTED = (AdmissionRule.started, AdmissionRule.freed)
+COUNTED = (AdmissionRule.start, AdmissionRule.free)
+
+
+#: What events of a job were called in rules before they had the names that a policy has for them.
+OLDER_NAMES = {
+    "queued": "alloc",
+    "started": "start",
+    "freed": "free",
+    "found_running": "hello",
+    "forget": "cancel",
+}
+
+
+def take_older_names(rule: AdmissionRule) -> None:
+    """Have a rule's methods with older names called, which is logged."""
+    for older, name in OLDER_NAMES.items():
+        method = getattr(rule, older, None)
+        if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
+            setattr(rule, name, method)
+            rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
 
 
 def _has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
@@ -456,6 +475,7 @@ class AdmissionControl:
 
     def add(self, rule: AdmissionRule) -> None:
         """Ask one more rule, after the others."""
+        take_older_names(rule)
         self.rules.append(rule)
         self.update()
 
@@ -464,6 +484,7 @@ class AdmissionControl:
 
         Of jobs that wait already it is told by `retell`.
         """
+        take_older_names(rule)
         ahead = [self.rules.index(other) for other in after if other in self.rules]
         self.rules.insert(1 + max(ahead, default=-1), rule)
         self.update()
@@ -533,7 +554,7 @@ class AdmissionControl:
     def retell(
         self, job: PendingJob, attributes: SystemAttributes, rule: AdmissionRule
     ) -> Hashable:
-        """Tell a rule of a job that waits already; returns and raises as `queued`.
+        """Tell a rule of a job that waits already; returns and raises as `alloc`.
 
         Args:
             job (PendingJob): the job, which is not deferred by this rule
@@ -552,7 +573,7 @@ class AdmissionControl:
             if rule.attributes is not None and not attributes.names_any(rule.attributes):
                 continue
             if rule in told:
-                rule.queued(job, attributes)
+                rule.alloc(job, attributes)
             mark = rule.signature(job)
             if mark is not None:
                 marks += ((rule.name, mark),)
@@ -735,7 +756,7 @@ class AdmissionControl:
         """Call a method of every rule; one of `COUNTED`, of every rule that is engaged.
 
         Args:
-            method: of `AdmissionRule`, such as ``AdmissionRule.freed``
+            method: of `AdmissionRule`, such as ``AdmissionRule.free``
         """
         tellings = self._tellings.get(method)
         if tellings is None:
@@ -828,7 +849,7 @@ class AdmissionControl:
             self._told.discard(jobid)
             self._take(jobid)
             if event != "success":
-                self.tell(AdmissionRule.forget, jobid)
+                self.tell(AdmissionRule.cancel, jobid)
         elif self._deferred:
             self._take(jobid)
 

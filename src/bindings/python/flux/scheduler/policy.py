@@ -426,7 +426,7 @@ class PolicyScheduler(Scheduler):
         for job in jobs:
             self.running[job.jobid] = found = StartedJob.found(job)
             found.attributes = job.attributes.only(self.keep_attributes)
-            self.admission.tell(AdmissionRule.found_running, job)
+            self.admission.tell(AdmissionRule.hello, job)
             job.drop_pool()
         self.admission.tell(AdmissionRule.ready)
         return bool(names and jobs)
@@ -491,7 +491,7 @@ class PolicyScheduler(Scheduler):
         admission = self.admission
         if admission.engaged:
             end = admission.latest_end(job, end)
-            admission.tell(AdmissionRule.started, job, alloc)
+            admission.tell(AdmissionRule.start, job, alloc)
             annotations.update(admission.annotations(job))
         self.running[job.jobid] = started = StartedJob(
             job.jobid,
@@ -661,13 +661,13 @@ class PolicyScheduler(Scheduler):
             self._run_times.job_ended(job)
         self.holdings.freed(jobid, R, final)
         if self.admission.engaged:
-            self.admission.tell(AdmissionRule.freed, jobid, R, final)
+            self.admission.tell(AdmissionRule.free, jobid, R, final)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
         super()._success_failed(request, R, error)
         if self.admission.engaged and not self._requests.is_running(request.jobid):
             # The rules were told of the start.
-            self.admission.tell(AdmissionRule.freed, request.jobid, R, True)
+            self.admission.tell(AdmissionRule.free, request.jobid, R, True)
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()

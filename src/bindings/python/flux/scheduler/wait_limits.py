@@ -167,7 +167,7 @@ class WaitLimits(AdmissionRule):
 
     # -- a job that waits --------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         duration = getattr(job.resource_request, "duration", 0) or 0
         wanted = read_wanted(attributes, duration)
         if wanted.max_wait is None and wanted.deadline is None:
@@ -202,14 +202,14 @@ class WaitLimits(AdmissionRule):
             raise InfeasibleRequest(self._sentence(waiting))
         return None
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         waiting = self._drop(jobid)
         if waiting is not None and waiting.max_wait:
             self._withdrawn[jobid] = waiting.waited + max(0.0, self.host.now() - waiting.came)
             while len(self._withdrawn) > WITHDRAWN_REMEMBERED:
                 self._withdrawn.popitem(last=False)
 
-    def started(self, job: PendingJob, alloc: Any) -> None:
+    def start(self, job: PendingJob, alloc: Any) -> None:
         self._drop(job.jobid)
 
     def _drop(self, jobid: int) -> _Waiting | None:

@@ -69,7 +69,7 @@ class ReservationRule(AdmissionRule):
 
     # -- a job that waits --------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         name = attributes.reservation
         if name is not None:
             userid = -1 if job.userid is None else job.userid
@@ -108,12 +108,12 @@ class ReservationRule(AdmissionRule):
     def why(self, job: PendingJob) -> str | None:
         return self._manager.reasons.why(job)
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         if self._manager.group_jobs.forget(jobid):
             self._engage()
 
-    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
-        self.forget(job.jobid)
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
+        self.cancel(job.jobid)
         self._manager.started(job.jobid)
 
     # -- a job that runs ---------------------------------------------------------------------------
@@ -124,13 +124,13 @@ class ReservationRule(AdmissionRule):
             for name in self._manager.lasting()
         )
 
-    def found_running(self, job: RunningJob) -> None:
+    def hello(self, job: RunningJob) -> None:
         name = job.attributes.reservation
         if name is not None and name in self._manager.lasting():
             if not self._manager.entries[name].reservation.for_nobody:
                 self._manager.active.found_inside(job.jobid, name)
 
-    def freed(self, jobid: int, R: Any, final: bool) -> None:
+    def free(self, jobid: int, R: Any, final: bool) -> None:
         if final:
             self._manager.active.ended(jobid)
         if self._manager.entries:

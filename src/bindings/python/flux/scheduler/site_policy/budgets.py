@@ -301,7 +301,7 @@ class BudgetRule(TableRule):
 
     # -- a job that waits --------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         userid = -1 if job.userid is None else job.userid
         accounts = self._accounts_of(userid, attributes)
         if not accounts:
@@ -398,21 +398,21 @@ class BudgetRule(TableRule):
             for at in range(len(DIMENSIONS))
         )
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         known = self._jobs.pop(jobid, None)
         if known is not None and known.waits:
             self._want(known, -1)
 
     # -- a job that runs ---------------------------------------------------------------------------
 
-    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         known = self._jobs.get(job.jobid)
         if known is not None:
             self._want(known, -1)
             known.waits = False
             self._runs(job.jobid, known, self.host.now() + known.limit, inf)
 
-    def found_running(self, job: RunningJob) -> None:
+    def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else -1
         accounts = self._accounts_of(userid, job.attributes)
         since = self._usage.found(job.jobid)
@@ -436,7 +436,7 @@ class BudgetRule(TableRule):
                 account.ends[at] += rate * min(known.end, account.end)
                 self._usage.change(account.stored_as(at), rate, now, since)
 
-    def freed(self, jobid: int, R: Any, final: bool) -> None:
+    def free(self, jobid: int, R: Any, final: bool) -> None:
         known = self._jobs.get(jobid)
         if known is None or known.waits:
             return

@@ -148,20 +148,20 @@ class FairShareRule(TableRule):
 
     # -- jobs --------------------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         self._pending[job.jobid] = (attributes.bank or "", job.userid)
         if self._timer is None:
             self._timer = self.host.call_at(self.host.now() + self._period, self._period_ends)
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         self._pending.pop(jobid, None)
 
-    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         association = self._pending.pop(job.jobid, None)
         if association is not None:
             self._runs(job.jobid, association, inf)
 
-    def found_running(self, job: RunningJob) -> None:
+    def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else None
         association = (job.attributes.bank or "", userid)
         self._runs(job.jobid, association, self._usage.found(job.jobid))
@@ -176,7 +176,7 @@ class FairShareRule(TableRule):
     def _rate(self, holds: Holding) -> float:
         return self._weights.rate(popcount(holds.ranks), holds.cores, holds.gpus)
 
-    def freed(self, jobid: int, R: Any, final: bool) -> None:
+    def free(self, jobid: int, R: Any, final: bool) -> None:
         known = self._running.pop(jobid, None)
         if known is None:
             return

@@ -264,7 +264,7 @@ class RulesInForce:
                 if type(rule).enter_plan is not AdmissionRule.enter_plan:
                     self._host.planning.renew()
             for job in jobs:
-                self._errors.guard(f"{rule.name}: found_running", rule.found_running, job)
+                self._errors.guard(f"{rule.name}: hello", rule.hello, job)
             self._host.tell_pending(rule)
             if isinstance(rule, TableRule):
                 rule.configured()

@@ -232,7 +232,7 @@ class LicenseRule(TableRule):
 
     # -- a job that waits --------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         asked = asked_for(attributes)
         for name, count in asked.items():
             self._may_ask(name, count)
@@ -342,12 +342,12 @@ class LicenseRule(TableRule):
         asked = self._asked.get(job.jobid)
         return not asked or self._planned.keys() >= asked.keys()
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         self._asked.pop(jobid, None)
 
     # -- a job that runs ---------------------------------------------------------------------------
 
-    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         self._runs(job.jobid)
 
     def _runs(self, jobid: int) -> None:
@@ -357,7 +357,7 @@ class LicenseRule(TableRule):
             for name, count in asked.items():
                 self._in_use[name] = self._in_use.get(name, 0) + count
 
-    def found_running(self, job: RunningJob) -> None:
+    def hello(self, job: RunningJob) -> None:
         try:
             asked = asked_for(job.attributes)
         except ValueError:
@@ -368,7 +368,7 @@ class LicenseRule(TableRule):
         }
         self._runs(job.jobid)
 
-    def freed(self, jobid: int, R: Any, final: bool) -> None:
+    def free(self, jobid: int, R: Any, final: bool) -> None:
         if not final or jobid not in self._running:
             return
         del self._running[jobid]

@@ -129,7 +129,7 @@ class LimitRule(TableRule):
 
     # -- a job that waits --------------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         userid = -1 if job.userid is None else job.userid
         uses = self._uses_of(userid, attributes)
         if not uses:
@@ -398,7 +398,7 @@ class LimitRule(TableRule):
             use.certain[job.jobid] = job
         return True
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         known = self._jobs.pop(jobid, None)
         if known is not None:
             self._waits_no_more(jobid, known)
@@ -423,7 +423,7 @@ class LimitRule(TableRule):
 
     # -- a job that runs ---------------------------------------------------------------------------
 
-    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         self._too_much.clear()
         known = self._jobs.get(job.jobid)
         if known is not None:
@@ -438,14 +438,14 @@ class LimitRule(TableRule):
         for use in known.uses:
             use.change(NOTHING, known.holds, 1)
 
-    def found_running(self, job: RunningJob) -> None:
+    def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else -1
         uses = self._uses_of(userid, job.attributes)
         if uses:
             known = self._jobs[job.jobid] = Counted(uses, userid)
             self._runs(job.jobid, known)
 
-    def freed(self, jobid: int, R: Any, final: bool) -> None:
+    def free(self, jobid: int, R: Any, final: bool) -> None:
         self._too_much.clear()
         known = self._jobs.get(jobid)
         if known is not None and not known.waits:

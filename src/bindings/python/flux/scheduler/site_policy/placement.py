@@ -268,7 +268,7 @@ class PlacementRule(TableRule):
         placed = self._placed(request, attributes)
         return request if placed.wanted.mode == "preferred" else _together(request, placed)
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         before = self._jobs.pop(job.jobid, None)
         if before is not None:
             before.stop_waiting()
@@ -315,7 +315,7 @@ class PlacementRule(TableRule):
             return None
         return found
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         placed = self._jobs.pop(jobid, None)
         if placed is not None:
             placed.stop_waiting()
@@ -327,7 +327,7 @@ class PlacementRule(TableRule):
         placed = self._jobs.get(job.jobid)
         if placed is None:
             return {}
-        self.forget(job.jobid)
+        self.cancel(job.jobid)
         groups = placed.within.groups
         names = ",".join(groups.names_of(self.host.resources.held_ranks(job.jobid)))
         return {"placement": f"{groups.level} {names}"} if names else {}

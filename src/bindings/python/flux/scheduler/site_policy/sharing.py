@@ -248,7 +248,7 @@ class SharingRule(TableRule):
         shape = whole_nodes(request.shape, self.host.resources, ranks)
         return request if shape is request.shape else request.with_shape(shape)
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, attributes)
         request = self._in_whole_nodes(job.resource_request, sharer.whole)
         if request is not job.resource_request:
@@ -348,14 +348,14 @@ class SharingRule(TableRule):
             return True
         return not self._strange(sharer) & self.host.facts.ranks_of(job.resource_request)
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         if jobid not in self._claims.running:
             self._jobs.pop(jobid, None)
             self._slots.pop(jobid, None)
 
     # -- a job that runs ---------------------------------------------------------------------------
 
-    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         sharer = self._jobs.get(job.jobid)
         if sharer is not None:
             self._runs(job.jobid, sharer)
@@ -370,11 +370,11 @@ class SharingRule(TableRule):
             return
         self._claims.enter(jobid, sharer.claimant, on)
 
-    def found_running(self, job: RunningJob) -> None:
+    def hello(self, job: RunningJob) -> None:
         sharer = self._jobs[job.jobid] = self._sharer(job.userid, job.attributes)
         self._runs(job.jobid, sharer)
 
-    def freed(self, jobid: int, R: Any, final: bool) -> None:
+    def free(self, jobid: int, R: Any, final: bool) -> None:
         found = self._claims.running.get(jobid)
         if found is not None:
             gone = found[1]

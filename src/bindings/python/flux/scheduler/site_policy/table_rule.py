@@ -19,8 +19,8 @@ class TableRule(AdmissionRule):
 
     It is among the rules that are asked only while its table has an entry. When the table has
     changed, `configure` is called; then the rule is told of all jobs anew, those that run
-    (`found_running`, with their attributes if it `wants_attributes`) and those that wait
-    (`queued`). So it counts from the jobs there are, and need not be able to change its counts.
+    (`hello`, with their attributes if it `wants_attributes`) and those that wait
+    (`alloc`). So it counts from the jobs there are, and need not be able to change its counts.
 
     A subclass says what `table` is its own, how an entry of it is read (`parse`), and takes the
     entries in `configure`. It is entered in `flux.scheduler.site_policy.RULES`.
@@ -72,7 +72,7 @@ class TableRule(AdmissionRule):
         raise NotImplementedError
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
-        """What has to be looked up of each running job for `found_running`: of ``jobspec`` and
+        """What has to be looked up of each running job for `hello`: of ``jobspec`` and
         ``eventlog``; nothing, unless it is overridden.
 
         Args:

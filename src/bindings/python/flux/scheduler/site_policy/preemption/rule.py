@@ -199,7 +199,7 @@ class PreemptionRule(TableRule):
 
     # -- what is known of jobs ---------------------------------------------------------------------
 
-    def queued(self, job: PendingJob, attributes: SystemAttributes) -> None:
+    def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         standing = self._classes.standing(attributes)
         self._waiting[job.jobid] = (job, standing)
         preemption = self.active.get(job.jobid)
@@ -221,7 +221,7 @@ class PreemptionRule(TableRule):
         # How long it runs undisturbed is a part of whether it may start into promised time.
         return (cls.name, found[1].after) if cls.into_promises else cls.name
 
-    def forget(self, jobid: int) -> None:
+    def cancel(self, jobid: int) -> None:
         self._waiting.pop(jobid, None)
         self._tries.pop(jobid, None)
         self._logged.pop(jobid, None)
@@ -232,7 +232,7 @@ class PreemptionRule(TableRule):
             gone = self.borrowed.taker_leaves(jobid, "the job of that time is gone")
             self.counts.ended_uselessly(gone, "gone")
 
-    def started(self, job: PendingJob, alloc: ResourcePool) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         found = self._waiting.pop(job.jobid, None)
         self._tries.pop(job.jobid, None)
         self._logged.pop(job.jobid, None)
@@ -256,7 +256,7 @@ class PreemptionRule(TableRule):
         borrower = self.borrowed.borrowers.get(job.jobid)
         return {} if borrower is None else {"t_preempt": self.borrowed.deadline(borrower)}
 
-    def found_running(self, job: RunningJob) -> None:
+    def hello(self, job: RunningJob) -> None:
         found = self.host.running.get(job.jobid)
         start = self.host.now() if found is None else found.start
         standing = self._classes.standing(job.attributes)
@@ -272,7 +272,7 @@ class PreemptionRule(TableRule):
             elif event.get("name") == "finish":
                 self._ending.setdefault(job.jobid, self.host.now())
 
-    def freed(self, jobid: int, R: Any, final: bool) -> None:
+    def free(self, jobid: int, R: Any, final: bool) -> None:
         if final:
             ended_at = self.borrowed.freed(jobid, R)
             if ended_at is not None:
