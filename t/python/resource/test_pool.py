@@ -103,7 +103,10 @@ def test_forms_of_R():
         == Rv1Pool().to_dict()["execution"]["R_lite"]
     )
     assert ResourcePool().dumps() == "" == str(ResourcePool())
-    assert ResourcePool(R1).version == 1 and ResourcePool(R1).known_options == frozenset()
+    assert ResourcePool(R1).version == 1 and ResourcePool(R1).known_options == {
+        "cores_per_gpu",
+        "system_cores",
+    }
 
 
 def test_hosts_pair_with_sorted_ranks():

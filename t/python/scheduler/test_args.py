@@ -9,7 +9,7 @@ from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer
 from flux.scheduler.testing import FakeInstance
 
 ERR = 3
-UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values"
+UNKNOWN = "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, pool-OPTION, jobspec-bytes, jobspec-values"
 #: The same from our own schedulers.
 UNKNOWN_HERE = (
     UNKNOWN + "; this scheduler also has rule, reason-depth, estimate-depth, odds-depth, order"

@@ -9,7 +9,7 @@ from peers import R, Rig, Simulation, jobspec
 from flux.resource.pool import remembered
 
 UNKNOWN = (
-    "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values;"
+    "unknown argument {!r}: built-in options are queue-depth, log-level, pool-class, pool-OPTION, jobspec-bytes, jobspec-values;"
     " this scheduler also has rule, reason-depth, estimate-depth, odds-depth, order, profile, reservations, promises, promise, guarantee, rank, candidates, predict, within"
 )
 

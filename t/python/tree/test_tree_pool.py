@@ -327,3 +327,16 @@ def test_reasons_name_the_container():
     assert (told["total"], told["up"], told["free"], told["available"]) == (2, 1, 1, 1)
     told = pool.explain(pool.parse_resource_request(jobspec_of_shape("slot/socket{x}")))
     assert (told["matching"], told["free"], told["available"], told["needed"]) == (2, 1, 1, 1)
+
+
+def test_options_of_pools():
+    """Cores that come with a GPU are beside it; those of the system are in no container either."""
+    pool = TreePool(two_sockets(), cores_per_gpu="share", system_cores="0")
+    assert alloc(pool, 1, "slot/[core;gpu]") == "rank0/core[1-3],gpu0"
+    assert alloc(pool, 2, "slot/[core;gpu]") == "rank0/core[4-6],gpu1"
+    assert alloc(pool, 3, "slot/socket{x}") == "rank1/core[1-3],gpu0"
+    assert alloc(pool, 4, "slot=2/socket{x}") == "InsufficientResources"
+    assert alloc(pool, 5, "slot/socket{x}") == "rank1/core[4-7],gpu1"
+    pool.free(1)
+    pool.check()
+    assert alloc(pool, 6, "slot/core=3") == "rank0/core[1-3]"

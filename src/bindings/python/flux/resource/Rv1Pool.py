@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import Any
 
 from flux.resource.errors import InsufficientResources
+from flux.resource.pool import options
 from flux.resource.pool.hooks import Hooks
 from flux.resource.pool.inventory import (
     Entry,
@@ -64,11 +65,17 @@ class Rv1Pool(Hooks):
     Args:
         R (dict, str): R object or its JSON text; None for an empty pool.
         log: logger; default: nothing is logged.
-        kwargs: options of ``known_options``; there are none.
+        system_cores: core ids (an idset) that no job gets, on each rank; what jobs that were found
+            running hold of them is passed over.
+        cores_per_gpu: how many cores come with each GPU at least, where a job takes no whole node: a
+            number, or ``"share"``, the cores of a node divided by its GPUs.
+        kwargs: further options of ``known_options``.
 
     Raises:
-        ValueError: R is not of version 1, or malformed; the text says where.
+        ValueError: R is not of version 1, or malformed, or an option is; the text says where.
     """
+
+    known_options = frozenset(("system_cores", "cores_per_gpu"))
 
     version = 1
     name = "Rv1Pool"
@@ -82,7 +89,14 @@ class Rv1Pool(Hooks):
     #: What the pool of an allocation has of its ``_base``, until its state is made.
     _selection: Selection = ()
 
-    def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        R: Any = None,
+        log: Any = None,
+        system_cores: Any = None,
+        cores_per_gpu: Any = None,
+        **kwargs: Any,
+    ) -> None:
         if R is None:
             R = {"version": 1, "execution": {"R_lite": []}}
         R = object_of(R)
@@ -92,7 +106,8 @@ class Rv1Pool(Hooks):
             )
         if log is not None:
             self.log = log
-        entries = read_lite(R)
+        entries, self._system_cores = options.without_system_cores(read_lite(R), system_cores)
+        self._cores_per_gpu = options.cores_per_gpu(entries, cores_per_gpu)
         self._read_from = (entries, *read_names(R, entries))
         execution = R["execution"]
         self.starttime = read_time(execution, "starttime")
@@ -188,7 +203,10 @@ class Rv1Pool(Hooks):
     # -- requests -----------------------------------------------------------
 
     def parse_resource_request(self, jobspec: Any) -> ResourceRequest:
-        return self.request_class.from_jobspec(jobspec)
+        request = self.request_class.from_jobspec(jobspec)
+        if self._cores_per_gpu and request.shape.gpu_per_slot:
+            request.shape = options.with_cores_of_gpus(request.shape, self._cores_per_gpu)
+        return request
 
     def check_feasibility(self, request: ResourceRequest) -> None:
         self._check_feasibility(request)
@@ -313,6 +331,9 @@ class Rv1Pool(Hooks):
             entries = pool.entries()
         else:
             entries = read_lite(object_of(R))
+        system = self._system_cores
+        if system:
+            entries = [(ranks, cores & ~system, gpus) for ranks, cores, gpus in entries]
         for ranks, cores, _ in entries:
             if cores >> shift:
                 raise ValueError(f"rank {idset_text(ranks)} has no core {cores.bit_length() - 1}")

@@ -71,7 +71,7 @@ class Scheduler(BrokerModule):
     Args:
         h: the Flux handle
         *args (str): module arguments: ``queue-depth=N|unlimited``, ``log-level=LEVEL``,
-            ``pool-class=URI``, ``jobspec-bytes=N``, ``jobspec-values=N``, and the subclass's own
+            ``pool-class=URI``, ``pool-OPTION=VALUE`` (an option of the pool's class), ``jobspec-bytes=N``, ``jobspec-values=N``, and the subclass's own
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -103,6 +103,9 @@ class Scheduler(BrokerModule):
 
     #: Further arguments for the pool's class.
     pool_kwargs: dict[str, Any] = {}
+
+    #: The same from module arguments, ``pool-OPTION=VALUE``.
+    pool_options: dict[str, str] = {}
 
     #: Names of module arguments beside the built-in ones, for the error about an unknown argument;
     #: ``take_argument`` of `PolicyScheduler` adds what it is asked for.

@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 from flux.scheduler.pools import _pool_class_from_uri, check_pool_class
 
-OPTIONS = "queue-depth, log-level, pool-class, jobspec-bytes, jobspec-values"
+OPTIONS = "queue-depth, log-level, pool-class, pool-OPTION, jobspec-bytes, jobspec-values"
 LEVELS = "emerg, alert, crit, err, warning, notice, info, debug"
 
 
@@ -80,7 +80,7 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
     """Set what the arguments of every scheduler say.
 
     Args:
-        scheduler (Scheduler): whose ``queue_depth``, ``pool_class``, ``jobspec_bytes``, ``jobspec_values`` and
+        scheduler (Scheduler): whose ``queue_depth``, ``pool_class``, ``pool_options``, ``jobspec_bytes``, ``jobspec_values`` and
             log are set
         args (tuple of str): the module arguments
 
@@ -103,6 +103,9 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
             scheduler.jobspec_values = parse_most(name, value)
         elif name == "pool-class" and equals:
             scheduler.pool_class = parse_pool_class(value)
+        elif name.startswith("pool-") and equals:
+            option = name[len("pool-") :].replace("-", "_")
+            scheduler.pool_options = {**scheduler.pool_options, option: value}
         elif arg == "mode=unlimited":
             scheduler.queue_depth = "unlimited"
         elif arg.startswith("mode=limited="):

@@ -143,6 +143,14 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
             options[key] = value
         else:
             scheduler.log.warning(f"pool_kwargs: {cls.__name__} does not know {key!r}, ignored")
+    for key in scheduler.pool_options:
+        if key not in known:
+            names = ", ".join(f"pool-{name.replace('_', '-')}" for name in sorted(known))
+            raise ValueError(
+                f"unknown argument 'pool-{key.replace('_', '-')}': {cls.__name__} has "
+                f"{names or 'no options'}"
+            )
+    options.update(scheduler.pool_options)
     made = cls(R, log=scheduler.log, **options)
     pool: ResourcePool = ResourcePool(made) if wrapped else made
     pool.clock = scheduler.now
