@@ -28,7 +28,7 @@ ABOUT_JOBS = (
 ABOUT_NODES = ("nodes", "cores_per_node", "gpus_per_node")
 #: Options that a trace which is only written does not need.
 ABOUT_RUNS = (
-    "scheduler", "engine", "grain", "forecast", "script", "jobtap", "parallel", "output", "seeds", "failures",
+    "scheduler", "engine", "grain", "forecast", "odds", "script", "jobtap", "parallel", "output", "seeds", "failures",
 )  # fmt: skip
 
 
@@ -65,6 +65,10 @@ def make_parser():
         help="a pass for all events of an instant, or one for each",
     )  # fmt: skip
     how.add_argument("--forecast", action="store_true", help="let schedulers estimate and explain")
+    how.add_argument(
+        "--odds", type=arguments.positive, metavar="N",
+        help="ask about each N-th job that waits when it is likely to start; say how right that was",
+    )  # fmt: skip
     how.add_argument("--script", metavar="FILE", help="what happens besides: drain, cancel, ...")
     how.add_argument(
         "--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help="nodes fail, and come back"
@@ -280,6 +284,7 @@ class Call:
             options.jobtap,
             options.live,
             options.failures,
+            options.odds,
             config=config,
             eventlogs=options.eventlogs,
             swf=options.swf,
@@ -416,7 +421,7 @@ class Call:
         if options.json:
             keys = (
                 "policy", "number", "variant", "seed", "failed", "figures", "classes", "interrupted",
-                "jobs_per_second",
+                "jobs_per_second", "odds",
             )  # fmt: skip
             self.print(json.dumps([{k: s[k] for k in keys if k in s} for s in summaries], indent=1))
         elif options.live:
@@ -426,6 +431,9 @@ class Call:
             self.print("\n".join(["", *table.lines(starts_table(names, summaries))]))
         else:
             self.print("\n".join(table.tables(summaries)))
+            if options.odds:
+                self.print("\n".join(["", *table.odds_table(summaries)]))
+                self.say(f"\n{table.ODDS_LEGEND}")
             if not options.seeds:
                 self.say(f"\n{table.LEGEND}; in the matrix: mean bounded slowdown")
             for line in table.remarks(summaries):

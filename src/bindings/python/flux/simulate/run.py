@@ -17,6 +17,7 @@ import traceback
 
 from flux.simulate import failure, refusals
 from flux.simulate.engine.lean import EPOCH, LeanEngine, default_queue
+from flux.simulate.odds import OddsSampler
 from flux.simulate.outages import Outages
 from flux.simulate.results import files, metrics
 from flux.simulate.results.outcome import Outcome
@@ -40,6 +41,7 @@ class Settings:
         engine (str): "lean" or "instance"
         grain (str): see `LeanEngine`
         forecast (bool): let the schedulers estimate and explain
+        odds (int or None): ask about each of so many jobs that have to wait, see `simulate.odds`
         config (dict): the instance's configuration
         script (Script or None): what happens besides
         jobtap (list of str): plugin files
@@ -53,6 +55,7 @@ class Settings:
         self.engine = "lean"
         self.grain = "batch"
         self.forecast = False
+        self.odds = None
         self.config = {}
         self.script = None
         self.jobtap = ()
@@ -147,6 +150,7 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     """
     outcome = Outcome(workload, workload.epoch or EPOCH, keep_R=settings.eventlogs)
     engine = make_engine(workload, policy, settings, outcome)
+    sampler = None if settings.odds is None else OddsSampler(engine, settings.odds)
     if catch:
 
         def interrupt(signum, frame):
@@ -202,6 +206,8 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     resource = getattr(engine, "resource", None)
     if resource is not None and len(resource.history) > 1:
         summary["available"] = outcome.available(resource.history)
+    if sampler is not None:
+        summary["odds"] = sampler.figures(outcome)
     if outcome.others:
         summary["others"] = outcome.others
     if workload.running or settings.live:

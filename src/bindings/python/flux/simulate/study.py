@@ -47,6 +47,7 @@ def settings_of(
     jobtap=(),
     live=False,
     failures=None,
+    odds=None,
     **more,
 ):
     """The `Settings` of a study.
@@ -69,6 +70,7 @@ def settings_of(
             ("grain", grain != "batch"),
             ("live", live),
             ("failures", failures),
+            ("odds", odds is not None),
         )
         for name, given in ours:
             if given:
@@ -87,6 +89,7 @@ def settings_of(
         jobtap=list(jobtap),
         failures=failures,
         live=live,
+        odds=odds,
         **more,
     )
 
@@ -360,6 +363,7 @@ def simulate(
     script=None,
     jobtap=(),
     failures=None,
+    odds=None,
     output=None,
     parallel=None,
     progress=None,
@@ -377,6 +381,8 @@ def simulate(
         script (str): a file of what happens besides
         jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need a whole instance
         failures (str): ``mtbf=TIME,repair=TIME[,seed=N]``: nodes fail and come back
+        odds (int): ask schedulers about each of so many jobs that have to wait when it is likely to start: ``odds`` of
+            the summary has how right they were
         output (str): a directory for the files that the command writes
         parallel (int or str): processes at a time; default: one a processor; ``flux``: jobs of the instance that this is in
         progress (run.Progress): is told how far they are
@@ -398,7 +404,7 @@ def simulate(
 
         steps = Script.read(script)
     settings = settings_of(
-        engine, grain, forecast, steps, jobtap, failures=failures, config=trace.config
+        engine, grain, forecast, steps, jobtap, failures=failures, odds=odds, config=trace.config
     )
     classes = [one.name for one in policies if one.entry is not None]
     if classes and settings.engine == "instance":

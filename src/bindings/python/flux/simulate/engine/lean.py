@@ -96,6 +96,8 @@ class LeanEngine:
         self.is_watched = True
         #: when the scheduler ended although there was more to come, seconds since the workload began
         self.ended_at = None
+        #: called with each job (ActiveJob) that comes in
+        self.submitted = None
         #: called now and then
         self.every = None
         self._turns = 0
@@ -380,6 +382,8 @@ class LeanEngine:
         active = self.manager.submit(self._arrived, index, self.jobs[index])
         if self._hooks:
             self._happened("submit", active)
+        if self.submitted is not None:
+            self.submitted(active)
 
     def _follow(self, index):
         """A job is over: have those that follow it come in."""

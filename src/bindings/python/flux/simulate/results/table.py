@@ -141,6 +141,33 @@ def main_table(summaries):
     return lines(rows)
 
 
+ODDS_LEGEND = (
+    "odds: of each N-th job that had to wait (--odds=N), when it came: by its nine-of-ten time: the share that had"
+    " started by then, as plays say it, as it is told, and by the start if all run to their limits; median, mean: by how"
+    " much the likely start was wrong, and that by limits; cost: what an answer took"
+)
+
+
+def odds_table(summaries):
+    """How right schedulers were about likely starts: a line a policy."""
+    rows = [
+        ["odds", "jobs", "by it: played", "told", "limits", "median", "limits", "mean", "limits", "cost"]
+    ]  # fmt: skip
+    for summary in summaries:
+        odds = summary.get("odds") or {}
+        name = label(summary)
+        if odds.get("error"):
+            name += f" ({odds['error']})"
+        row = [name, f"{odds.get('known', 0):,}"]
+        row += [percent(odds.get(key)) for key in ("played", "told", "limits")]
+        for kind in ("median", "mean"):
+            row += [duration(odds.get(f"{who}_{kind}")) for who in ("likely", "limits")]
+        asked = odds.get("asked")
+        row.append(duration(odds["seconds"] / asked) if asked else "-")
+        rows.append(row)
+    return lines(rows)
+
+
 def class_names(summaries):
     """The classes of any of the results, by size and run time, then the queues."""
     known = {name for summary in summaries for name in summary["classes"]}

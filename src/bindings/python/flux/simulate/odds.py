@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""How well a scheduler says when jobs are likely to start: it is asked about some jobs, and their starts are compared."""
+
+import errno
+import time
+
+from flux.simulate.engine.loop import ObjectMessage, Peer
+from flux_engine.formats import states
+from flux_engine.kernel.message import REQUEST
+
+#: A start so many seconds after a time is still by then: clocks show microseconds.
+SAME_TIME_S = 1e-3
+
+
+class OddsSampler(Peer):
+    """Asks the scheduler of an engine about every n-th job that has to wait, when it was submitted.
+
+    Args:
+        engine (LeanEngine): where it is installed
+        every (int): of the jobs that have to wait each one of so many
+
+    Attributes:
+        waited (int): how many jobs had to wait
+        asked (int): about how many of them the scheduler was asked
+        error (str or None): why the scheduler does not answer
+    """
+
+    name = "odds"
+
+    def __init__(self, engine, every):
+        super().__init__(engine.kernel)
+        self.engine = engine
+        self.every = every
+        self.waited = self.asked = 0
+        self.error = None
+        self._seconds = 0.0
+        self._began = 0.0
+        self._known = []  # (index of a job, what was said of it)
+        self._ids = {}
+        engine.submitted = self._submitted
+
+    def _submitted(self, active):
+        # After the pass that follows.
+        self.engine.at(self.engine.now, lambda engine: self._ask(active))
+
+    def _ask(self, active):
+        if active.state != states.SCHED or self.error is not None:
+            return
+        self.waited += 1
+        if self.waited % self.every:
+            return
+        self.asked += 1
+        self._ids[active.id] = active.index
+        self._began = time.perf_counter()
+        self.send_message(
+            ObjectMessage(REQUEST, "sched.explain", None, {"id": active.id}, active.id, 0)
+        )
+
+    def answered(self, msg):
+        self._seconds += time.perf_counter() - self._began
+        index = self._ids.pop(msg.matchtag)
+        if msg.errnum == errno.ENOSYS:
+            self.error = "the scheduler answers no questions"
+        elif not msg.errnum:
+            said = msg.payload["jobs"][0]
+            if "odds" not in said:
+                self.error = "the scheduler was told to find none (odds-depth=0)"
+            elif said["odds"] is not None:
+                self._known.append((index, said))
+
+    def figures(self, outcome):
+        """``every``, ``waited``, ``asked`` and ``error`` as they are here; ``seconds``, what answers took; and `comparison`."""
+        return {
+            "every": self.every,
+            "waited": self.waited,
+            "asked": self.asked,
+            "seconds": self._seconds,
+            "error": self.error,
+            **comparison(self._known, outcome),
+        }
+
+
+def comparison(known, outcome):
+    """What became of jobs of which something was said; shares are of 1, times in seconds.
+
+    Args:
+        known (list): index of a job, and what was said of it: an entry of ``sched.explain``
+        outcome (Outcome): of the run
+
+    Returns:
+        dict: ``known``, how many of them have started, and would have if all had run to their limits. If there are any:
+        ``played``, ``told`` and ``limits``, the shares that started by the nine-of-ten time of the plays, by that told, and
+        by the start if all run to their limits; ``likely_median``, ``likely_mean``, ``limits_median``, ``limits_mean``:
+        by how much the likely start, and that by limits, were wrong
+    """
+    pairs = [
+        (outcome.start[index] + outcome.epoch, said)
+        for index, said in known
+        if outcome.start[index] == outcome.start[index] and said["odds"]["t_limits"] is not None
+    ]
+    found = {"known": len(pairs)}
+    if not pairs:
+        return found
+    told = [said for _, said in pairs]
+    by = {
+        "played": [said["odds"]["t_p90"] for said in told],
+        "told": [said["t_p90"] for said in told],
+        "limits": [said["odds"]["t_limits"] for said in told],
+    }
+    for name, times in by.items():
+        kept = sum(start <= when + SAME_TIME_S for (start, _), when in zip(pairs, times))
+        found[name] = kept / len(pairs)
+    for name, times in (("likely", [said["t_likely"] for said in told]), ("limits", by["limits"])):
+        errors = sorted(abs(start - when) for (start, _), when in zip(pairs, times))
+        found[f"{name}_median"] = errors[len(errors) // 2]
+        found[f"{name}_mean"] = sum(errors) / len(errors)
+    return found
