@@ -95,6 +95,11 @@ class Checkpoint:
         self._written_at = -interval
         self._timer: Timer | None = None  # when it is written next, or a part of it
 
+    @property
+    def stores(self) -> bool:
+        """Whether there is a KVS; in a simulation there is none."""
+        return self._commits.stores
+
     def read(self, parse: Callable[[Any], Value]) -> Value | None:
         """What `parse` makes of the value that was stored, as `read_stored`; None: there is none, or it
         cannot be read, which is logged."""

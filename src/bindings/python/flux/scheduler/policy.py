@@ -50,8 +50,7 @@ from flux.scheduler.request_facts import RequestFacts
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_host import RuleHost, signature_of
-from flux.scheduler.run_time_service import KEY as HISTORY_KEY
-from flux.scheduler.run_time_service import SAVE_INTERVAL_S, RunTimeService
+from flux.scheduler.run_time_service import RunTimeService
 from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.holdings import Holdings
@@ -128,7 +127,6 @@ class PolicyScheduler(Scheduler):
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
         started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
         running (dict): by job id, the jobs that hold resources: `StartedJob`
-        predictions (PredictionScore): how good predictions of run times were
         wait_limits (WaitLimits): which jobs are given up when they have waited for too long
         odds (OddsService): when pending jobs are likely to start
 
@@ -149,9 +147,6 @@ class PolicyScheduler(Scheduler):
     #: `StartedJob.attributes`. A pending job has all of them.
     keep_attributes: tuple[str, ...] = ()
 
-    #: Whether it is time, or was, to read what an earlier scheduler has stored.
-    _reads_state = False
-
     #: Whether this is a copy that is played forward.
     _is_projection = False
 
@@ -165,14 +160,14 @@ class PolicyScheduler(Scheduler):
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
         self.running: dict[int, StartedJob] = {}
-        self.predictions = PredictionScore()
-        self._history: RunTimes | None = None
-        self._overrides_ended = type(self).ended is not PolicyScheduler.ended
         self._run_times = RunTimeService(
-            h, lambda: self._history, self._ended, self.call_at, self.now, self._errors
-        )
-        self._run_times.checkpoint = self._checkpoints.make(
-            HISTORY_KEY, SAVE_INTERVAL_S, self._run_times.text
+            h,
+            self._checkpoints,
+            lambda *job: self.ended(*job),
+            type(self).ended is not PolicyScheduler.ended,
+            self.call_at,
+            self.now,
+            self._errors,
         )
         self.facts = RequestFacts(lambda: self.resources)
         self.holdings = Holdings(lambda: self.resources)
@@ -282,30 +277,18 @@ class PolicyScheduler(Scheduler):
     def history(self) -> RunTimes:
         """The run times of jobs that have ended, from when this is first asked for. They are kept
         over reloads and restarts (`flux.scheduler.run_time_service`)."""
-        if self._history is None:
-            self._history = RunTimes()
-            if self._reads_state:
-                self._load_history()
-        return self._history
+        return self._run_times.history
 
-    def _load_history(self) -> None:
-        # In a simulation, which has no KVS, there is nothing to load.
-        if self._history is not None and not self._host.takes_objects:
-            self._run_times.load(self._history)
+    @property
+    def predictions(self) -> PredictionScore:
+        """How good predictions of run times were.  O(1)."""
+        return self._run_times.predictions
 
     def predicted(self, job: PendingJob) -> float | None:
         """How long a pending job is expected to run, in seconds; None: nobody knows. A policy that
         predicts overrides it; what it says is kept with the running job
         (`StartedJob.predicted`)."""
         return None
-
-    def _prediction(self, job: PendingJob) -> float | None:
-        """What `predicted` says; None if it raises, so that a job is started all the same."""
-        try:
-            return self.predicted(job)
-        except Exception as exc:
-            self._errors.report(f"predicted: {job.name}", exc)
-            return None
 
     def ended(self, job: StartedJob, run: float, result: str | None) -> None:
         """Called when a job has ended, and it is known for how long it ran: in a simulation before
@@ -317,13 +300,7 @@ class PolicyScheduler(Scheduler):
                 return of its resources, and no longer than its limit
             result (str): "completed", "failed", "canceled" or "timeout"; None: not known
         """
-        if self._history is not None:
-            self._history.learn(job.userid, job.size, job.limit, run)
-
-    def _ended(self, job: StartedJob, run: float, result: str | None) -> None:
-        if job.predicted is not None:
-            self.predictions.compare(job.predicted, job.limit, run)
-        self.ended(job, run, result)
+        self._run_times.learn(job, run)
 
     # -- resources ---------------------------------------------------------------------------------
 
@@ -405,8 +382,7 @@ class PolicyScheduler(Scheduler):
         for rule in self.admission.rules:
             rule.pool_made()  # what is raised ends the start
         # Before hello: the job manager announces no release between that and ready.
-        self._reads_state = True
-        self._load_history()
+        self._run_times.load()
         self.odds.load()
         self.decision.pool_made()
 
@@ -493,6 +469,11 @@ class PolicyScheduler(Scheduler):
             end = admission.latest_end(job, end)
             admission.tell(AdmissionRule.start, job, alloc)
             annotations.update(admission.annotations(job))
+        predicted = None
+        try:
+            predicted = self.predicted(job)
+        except Exception as exc:  # it starts all the same
+            self._errors.report(f"predicted: {job.name}", exc)
         self.running[job.jobid] = started = StartedJob(
             job.jobid,
             job.userid,
@@ -500,7 +481,7 @@ class PolicyScheduler(Scheduler):
             duration or inf,
             now,
             end or inf,
-            self._prediction(job),
+            predicted,
         )
         if self.keep_attributes:
             started.attributes = job.attributes.only(self.keep_attributes)
@@ -653,11 +634,9 @@ class PolicyScheduler(Scheduler):
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         super()._release(jobid, R, final)
         job = self.running.pop(jobid, None) if final else None
-        if job is not None and not self._is_projection:
-            self.odds.ended(job)
-        if job is None:
-            pass
-        elif self._history is not None or job.predicted is not None or self._overrides_ended:
+        if job is not None:
+            if not self._is_projection:
+                self.odds.ended(job)
             self._run_times.job_ended(job)
         self.holdings.freed(jobid, R, final)
         if self.admission.engaged:

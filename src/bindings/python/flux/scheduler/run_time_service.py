@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.scheduler.history import RunTimes, StartedJob
+from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
 
 if TYPE_CHECKING:
-    from flux.scheduler.checkpoint import Checkpoint
+    from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.host import ErrorReporter, Timer
 
 #: Where the history is stored, the version of what is there, and how often it is written, seconds.
@@ -91,46 +91,65 @@ def ask_for_ended_jobs(
 
 
 class RunTimeService:
-    """Learns what ``job-list`` knows of run times.
+    """Learns for how long jobs ran, from ``job-list`` where there is one.
 
     Args:
         handle: the Flux handle
-        history: function giving the `RunTimes`; None: nobody wants them
-        ended: ``ended(job, run, result)``, called for each job that has ended
+        checkpoints (Checkpoints): keeps the run times
+        told: ``told(job, run, result)``, called for each job that has ended; see
+            `PolicyScheduler.ended`
+        is_overridden (bool): whether that is a policy's own
         call_at: function that has a function called at a time
         now: function giving the time, seconds since the epoch
         errors (ErrorReporter): where trouble is reported
 
     Attributes:
-        checkpoint (Checkpoint): where the history is kept; to be set before `load`
+        predictions (PredictionScore): how good predictions were
     """
-
-    checkpoint: Checkpoint
 
     def __init__(
         self,
         handle: Any,
-        history: Callable[[], RunTimes | None],
-        ended: Callable[[StartedJob, float, str | None], None],
+        checkpoints: Checkpoints,
+        told: Callable[[StartedJob, float, str | None], None],
+        is_overridden: bool,
         call_at: Callable[[float, Callable[[], None]], Timer],
         now: Callable[[], float],
         errors: ErrorReporter,
     ) -> None:
         self._handle = handle
-        self._history = history
-        self._ended = ended
+        self._told = told
+        self._is_overridden = is_overridden
         self._call_at = call_at
         self._now = now
         self._errors = errors
+        self._history: RunTimes | None = None
+        self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
+        self._loads = False  # whether it is time, or was, to read what was stored
         self._answers = False  # whether there is a job-list
         #: when the last job ended whose run time is known, seconds since the epoch
         self._through = 0.0
+        self.predictions = PredictionScore()
+
+    @property
+    def history(self) -> RunTimes:
+        """The run times of jobs that have ended, from when this is first asked for."""
+        if self._history is None:
+            self._history = RunTimes()
+            if self._loads:
+                self._load(self._history)
+        return self._history
 
     # -- the start ---------------------------------------------------------------------------------
 
-    def load(self, history: RunTimes) -> None:
-        """Read the checkpoint, and ask for the jobs that ended since."""
+    def load(self) -> None:
+        """The scheduler is about to hear of jobs: read the checkpoint, and ask for the jobs that ended
+        since. In a simulation, which has no KVS, there is nothing to load."""
+        self._loads = self._checkpoint.stores
+        if self._history is not None and self._loads:
+            self._load(self._history)
 
+    def _load(self, history: RunTimes) -> None:
         def parse(stored: Any) -> None:
             # Classes by another function would be found by nobody.
             if stored["version"] == VERSION and stored["by"] == _name_of(history.classes):
@@ -138,7 +157,7 @@ class RunTimeService:
                 history.restore(stored["classes"])
                 self._through = through
 
-        self.checkpoint.read(parse)
+        self._checkpoint.read(parse)
         self.ask_for_ended_jobs()
 
     def ask_for_ended_jobs(self) -> None:
@@ -155,7 +174,7 @@ class RunTimeService:
 
     def _learn_from(self, jobs: list[dict[str, Any]]) -> None:
         """Learn the run times of jobs; the one that ended last comes first."""
-        history = self._history()
+        history = self._history
         for job in reversed(jobs):
             run = _run_of(job)
             if history is not None and run is not None:
@@ -169,9 +188,16 @@ class RunTimeService:
 
     # -- a job that ends ---------------------------------------------------------------------------
 
+    def learn(self, job: StartedJob, run: float) -> None:
+        """Learn for how many seconds a job ran, if anybody has asked for run times."""
+        if self._history is not None:
+            self._history.learn(job.userid, job.size, job.limit, run)
+
     def job_ended(self, job: StartedJob) -> None:
-        """The resources of a job have come back. The time that `ended` is told for a job that ran to
+        """The resources of a job have come back. The time that is told for a job that ran to
         its limit is its limit at most, as far as this is known: what is beyond it is clean-up."""
+        if self._history is None and job.predicted is None and not self._is_overridden:
+            return
         seen = self._now() - job.start
         granted = job.end - job.start
         result = "timeout" if seen >= granted else None
@@ -193,9 +219,11 @@ class RunTimeService:
         self._handle.rpc("job-list.list-id", asked).then(answered)
 
     def _tell(self, job: StartedJob, run: float, result: str | None) -> None:
-        self._errors.guard("ended", self._ended, job, run, result)
-        if self._history() is not None:
-            self.checkpoint.changed()
+        if job.predicted is not None:
+            self.predictions.compare(job.predicted, job.limit, run)
+        self._errors.guard("ended", self._told, job, run, result)
+        if self._history is not None:
+            self._checkpoint.changed()
 
     def _note(self, job: dict[str, Any]) -> None:
         self._through = max(self._through, job.get("t_inactive") or 0.0)
@@ -204,7 +232,7 @@ class RunTimeService:
 
     def text(self) -> Iterator[str]:
         """The history as JSON, in parts."""
-        history = self._history()
+        history = self._history
         by = "" if history is None else _name_of(history.classes)
         head = {"version": VERSION, "through": self._through, "by": by}
         yield json.dumps(head)[:-1] + ', "classes": ['
