@@ -465,13 +465,11 @@ def test_explain_names_the_running_jobs_that_end_last(monkeypatch, with_rule):
 def test_explain_looks_at_few_of_the_running_jobs(monkeypatch):
     """However many there are; and so it is answered in a few steps."""
     looked, steps = [], []
-    held_ranks, whose_turn = ResourcePool.held_ranks, Answering._whose_turn
+    held_ranks, go_on = ResourcePool.held_ranks, Answering._go_on
     monkeypatch.setattr(
         ResourcePool, "held_ranks", lambda *args: looked.append(1) or held_ranks(*args)
     )
-    monkeypatch.setattr(
-        Answering, "_whose_turn", lambda *args: steps.append(1) or whose_turn(*args)
-    )
+    monkeypatch.setattr(Answering, "_go_on", lambda *args: steps.append(1) or go_on(*args))
     costs = []
     for count in (300, 1200):
         jobs = [(1, 600 + jobid) for jobid in range(count)]

@@ -33,7 +33,7 @@ def traced(function):
 
     def note(frame, event, arg):
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(str(TOP)):
+        if event == "call" and code.co_filename.startswith(f"{TOP}/"):
             calls.append((str(Path(code.co_filename).relative_to(TOP)), code.co_name))
 
     sys.setprofile(note)

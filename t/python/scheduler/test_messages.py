@@ -892,3 +892,15 @@ def test_an_error_on_the_stream_is_an_orderly_end(rig, errnum):
     rig.settle()
     assert rig.task.ended and rig.task.failure is None
     assert any("resource.acquire" in line for line in rig.logged(2))
+
+
+@pytest.mark.parametrize("userid", [{"id": 1}, [], "root", -1, 1.5, None, True, 1 << 70])
+def test_a_userid_that_is_none_is_that_of_nobody(userid):
+    rig = Rig(R(1, 4))
+    rig.load_file("sched-backfill", "predict=class")
+    rig.alloc(1, userid=userid)
+    rig.settle()
+    assert rig.started() == [1]
+    rig.free(1)
+    rig.settle()
+    assert not rig.logged(3) and rig.sched.running == {}

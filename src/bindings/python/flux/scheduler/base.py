@@ -736,7 +736,7 @@ class Scheduler(BrokerModule):
             self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
             self._request_schedule()
             return
-        userid = request.userid = payload.get("userid", 0)
+        userid = request.userid = messages.userid_of(payload.get("userid", 0))
         t_submit = payload.get("t_submit")
         self._clock.freeze()
         try:

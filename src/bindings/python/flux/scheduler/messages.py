@@ -65,6 +65,11 @@ def priority_of(payload: dict[str, Any]) -> int:
     raise _no_integer("priority", PRIORITY_MAX, priority)
 
 
+def userid_of(value: Any) -> int:
+    """A userid; that of nobody known (`USERID_MAX`), if `value` is none."""
+    return value if type(value) is int and 0 <= value <= USERID_MAX else USERID_MAX
+
+
 def time_of(value: Any, otherwise: float) -> float:
     """A time in seconds since the epoch; `otherwise`, if `value` is not a finite number."""
     if type(value) in (int, float) and abs(value) < _LATEST:
