@@ -41,6 +41,10 @@ BAD_TABLES = (
     "[reservations]\nr1 = 7\n",
     '[queues]\nbatch = "x"\n',
     "[policy]\njobspec = 3\n",
+    '[limits.l1]\nper = "moon"\n[limits.l2]\nper = "user"\nmax = {nodes = "x", jobs = 1e400}\n',
+    '[licenses]\nl1 = -1\nl2 = {total = 2, elsewhere = "/dev/zero", every = "1s"}\nl3 = nan\n',
+    '[sharing.s1]\nmode = 7\n[topology.rack]\ngroups = "0-"\n[preemption.p1]\nafter = ["p1"]\n',
+    "".join(f'[limits.l{n}]\nper = "user"\nmax = {{jobs = "{n}"}}\n' for n in range(1000)),
 )
 
 

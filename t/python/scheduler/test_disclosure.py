@@ -223,3 +223,26 @@ def test_a_reason_has_a_text_for_each_reader():
     assert read_by(Reader(6), reason.not_for_guests()) == "little"
     assert read_by(Reader(), None) is None and read_by(Reader(), "plain") == "plain"
     assert read_by(Reader(6, True), behind("ƒ2", 5, "limit x: ")) == "limit x: waits for its turn"
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", ["when", "windows"])
+def test_a_guest_is_not_shown_what_a_mistake_of_the_scheduler_says(machine, monkeypatch, question):
+    """The text of an error can name anything: the owner reads it, and so it is in the log."""
+
+    def fails(*args, **kwargs):
+        raise KeyError(machine.bank)
+
+    monkeypatch.setattr("flux.scheduler.projection.player.Player.newcomer", fails)
+    monkeypatch.setattr("flux.scheduler.query.plan_snapshot.PlanSnapshot.plan", fails)
+    payload = {"jobspec": jobspec(1)} if question == "when" else {}
+    for userid, rolemask in ((GUEST, 2), (0, 1)):
+        machine.rig.client.userid, machine.rig.client.rolemask = userid, rolemask
+        errnum, answer = machine.rig.ask(f"sched.{question}", payload)
+        assert (machine.bank in json.dumps(answer)) is (userid == 0)
+        assert (errnum, "failed" in json.dumps(answer)) == (
+            (0 if question == "when" else errno.EINVAL),
+            userid != 0,
+        )

@@ -40,7 +40,11 @@ class Responder:
             self.refuse(msg, f"{msg.topic}: the payload is nested too deeply")
         except Exception as exc:
             self._errors.report(msg.topic, trace=True)
-            self.refuse(msg, f"{type(exc).__name__}: {exc}")
+            # Its text can name anything, and a guest is told nothing of others.
+            shown = messages.sees_all(msg)
+            self.refuse(
+                msg, f"{type(exc).__name__}: {exc}" if shown else "the scheduler has failed"
+            )
 
     def serve_if_sees_all(self, msg: Any, serve: Callable[[], Any]) -> None:
         """As `serve`; whoever may not see all is refused, as flux-core does it."""

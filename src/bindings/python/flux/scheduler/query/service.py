@@ -153,7 +153,9 @@ class QueryService:
         try:
             found = yield from source.ask("newcomer", odds=source.odds.are_known, **arguments)
         except ProjectionFailed as exc:
-            return {**answer, "verdict": "unknown", "reason": str(exc)}
+            # The text of an exception can name anything.
+            reason = str(exc) if caller.sees_all else "the projection has failed"
+            return {**answer, "verdict": "unknown", "reason": reason}
         answer.update(start=found["start"], ranks=found["ranks"], unplanned=found["left"])
         answer.update(reason=found["reason"], made=found["made"])
         if "plays" in found:
