@@ -199,13 +199,6 @@ test_wait_until() {
     return 1
 }
 
-# Run a command on the broker ranks given.
-test_on_rank() {
-    test_ranks=$1
-    shift
-    flux exec -r "$test_ranks" "$@"
-}
-
 # A size for tests that want many brokers: FLUX_TEST_SIZE_MAX at most.
 test_size_large() {
     test_size_is=8

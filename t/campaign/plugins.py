@@ -212,7 +212,8 @@ class Rounds:
         end = time.monotonic() + seconds
         while True:
             query = {"max_entries": 0, "attrs": ["state"]}
-            jobs = self.rpc("job-manager.list", query)["jobs"]
+            query["constraint"] = {"states": ["pending", "running"]}
+            jobs = self.rpc("job-list.list", query)["jobs"]
             left = [job for job in jobs if job["id"] in ids]
             if not left or time.monotonic() > end:
                 return left

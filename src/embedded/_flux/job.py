@@ -2,15 +2,13 @@
 
 import errno
 import json
-import os
 
-from _flux import constants
 from _flux.cdata import NULL, bytes_of
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions
-from _flux.futures import Future, ask, flux_future_destroy, follow, rpc, send
+from _flux.futures import Future, flux_future_destroy, follow, rpc, send
 from _flux.kvs import cancel
-from flux_engine.formats import jobid
+from flux_engine.formats import jobid, states
 from flux_engine.kernel.future import RPC_STREAMING
 
 # -- ids ---------------------------------------------------------------------------------------------------
@@ -71,9 +69,7 @@ def flux_job_kvs_key(buf, bufsz, id, key):
     null="key",
 )
 def flux_job_kvs_guest_key(buf, bufsz, id, key):
-    # In a job the guest namespace is the one that FLUX_KVS_NAMESPACE names: there the key is a key as it is.
-    path = key or "." if os.environ.get("FLUX_KVS_NAMESPACE") else _kvs_path(id, ["guest", key])
-    return _write(buf, bufsz, path)
+    return _write(buf, bufsz, _kvs_path(id, ["guest", key]))
 
 
 # -- states and results ------------------------------------------------------------------------------------
@@ -110,9 +106,7 @@ functions(
 @function("flux_future_t *flux_job_submit (flux_t *h, const char *jobspec, int urgency, int flags)")
 def flux_job_submit(h, jobspec, urgency, flags):
     # The owner of an instance needs no signature (RFC 15), and there is nobody else here.
-    key = "J" if flags & constants.FLUX_JOB_PRE_SIGNED else "jobspec"
-    flags &= ~constants.FLUX_JOB_PRE_SIGNED
-    return send(h, "job-ingest.submit", {key: jobspec, "urgency": urgency, "flags": flags})
+    return send(h, "job-ingest.submit", {"jobspec": jobspec, "urgency": urgency, "flags": flags})
 
 
 @function(
@@ -161,13 +155,6 @@ def flux_job_cancel(h, id, reason):
     return flux_job_raise(h, id, "cancel", 0, reason)
 
 
-@function("flux_future_t *flux_job_kill (flux_t *h, flux_jobid_t id, int signum)")
-def flux_job_kill(h, id, signum):
-    if signum <= 0:
-        raise failure(errno.EINVAL)
-    return send(h, "job-manager.kill", {"id": id, "signum": signum})
-
-
 # -- events ------------------------------------------------------------------------------------------------
 
 
@@ -198,38 +185,21 @@ class Result(Future):
     def __init__(self, h, id):
         super().__init__(_watch_events, lambda: NULL)
         self.set_flux(h)
-        self.found = {"id": id, "exception_occurred": False}
+        self.id = id
+        self.seen = []
         self.events = flux_job_event_watch(h, id, "eventlog", 0)
 
     def event(self, events, arg):
         try:
-            text = events.field("event", str)
+            self.seen.append(json.loads(events.field("event", str)))
         except OSError as exc:
             if exc.errno == errno.ENODATA:
-                self.found["result"] = _result(self.found)
-                self.fulfill(json.dumps(self.found, separators=(",", ":")))
+                found = states.outcome(self.id, self.seen)
+                self.fulfill(json.dumps(found, separators=(",", ":")))
             else:
                 self.fulfill_error(exc.errno, events.error_string())
             return
-        self._take(json.loads(text))
         events.reset()
-
-    def _take(self, event):
-        name, context = event["name"], event.get("context") or {}
-        if name == "submit":
-            self.found["t_submit"] = event["timestamp"]
-        elif name == "alloc":
-            self.found["t_run"] = event["timestamp"]
-        elif name == "finish":
-            self.found["t_cleanup"] = event["timestamp"]
-            self.found["waitstatus"] = context["status"]
-        elif name == "exception":
-            former = self.found.get("exception_severity", -1)
-            # Of several the gravest counts.
-            if not 0 < former < context["severity"]:
-                self.found["exception_occurred"] = True
-                for key in ("type", "note", "severity"):
-                    self.found[f"exception_{key}"] = context[key]
 
     def end(self):
         events, self.events = self.events, None
@@ -244,18 +214,6 @@ def _watch_events(f, arg):
     follow(f, f.events, f.event)
 
 
-def _result(found):
-    """The number of a result."""
-    if found.get("t_run", -1.0) > 0 and found.get("waitstatus") == 0:
-        return constants.FLUX_JOB_RESULT_COMPLETED
-    special = {
-        "cancel": constants.FLUX_JOB_RESULT_CANCELED,
-        "timeout": constants.FLUX_JOB_RESULT_TIMEOUT,
-    }
-    kind = found.get("exception_type") if found["exception_occurred"] else None
-    return special.get(kind, constants.FLUX_JOB_RESULT_FAILED)
-
-
 @function("flux_future_t *flux_job_result (flux_t *h, flux_jobid_t id, int flags)")
 def flux_job_result(h, id, flags):
     return Result(h, id)
@@ -265,58 +223,6 @@ def flux_job_result(h, id, flags):
 def flux_job_result_get(f):
     f.wait_for(-1.0)
     return f.value()
-
-
-# -- time left ---------------------------------------------------------------------------------------------
-
-
-@function(
-    "int flux_job_timeleft (flux_t *h, flux_error_t *error, double *timeleft)",
-    null="error",
-    out="timeleft",
-)
-def flux_job_timeleft(h, error):
-    job = os.environ.get("FLUX_JOB_ID")
-    try:
-        expiration = _instance_expiration(h) if job is None else _job_expiration(h, job)
-    except _NotKnown as exc:
-        if error is not None:
-            error[0].write(str(exc))
-        raise failure(exc.number) from None
-    now = ask(h, "broker.now", {})["now"]
-    return max(0.0, expiration - now) if expiration else float("inf")
-
-
-class _NotKnown(Exception):
-    def __init__(self, text, number=errno.EINVAL):
-        super().__init__(text)
-        self.number = number
-
-
-def _instance_expiration(h):
-    try:
-        return ask(h, "resource.status", None)["R"]["execution"].get("expiration") or 0.0
-    except OSError as exc:
-        raise _NotKnown("failed to get instance expiration", exc.errno) from None
-
-
-def _job_expiration(h, text):
-    """When a job ends at the latest; 0 if that is never."""
-    try:
-        id = jobid.decode(text)
-    except ValueError:
-        raise _NotKnown(f"failed to parse jobid {text}") from None
-    try:
-        job = ask(h, "job-list.list-id", {"id": id, "attrs": ["expiration", "state"]})["job"]
-    except OSError as exc:
-        if exc.errno == errno.ENOENT:
-            raise _NotKnown(f"{text}: no such jobid", exc.errno) from None
-        raise _NotKnown(f"flux_job_list_id: {text}: {os.strerror(exc.errno)}", exc.errno) from None
-    if job["state"] & constants.FLUX_JOB_STATE_PENDING:
-        raise _NotKnown(f"job {text} has not started")
-    if job["state"] != constants.FLUX_JOB_STATE_RUN:
-        return 1.0  # in the past: no time is left
-    return job.get("expiration", 0.0)
 
 
 @function(

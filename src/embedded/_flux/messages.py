@@ -4,7 +4,6 @@ A message is the kernel's own object.  Python keeps count of who refers to it, s
 """
 
 import errno
-import fnmatch
 import os
 
 from _flux.function import failure, function, functions, itself, nothing
@@ -114,8 +113,6 @@ functions(
 
 # -- sending -----------------------------------------------------------------------------------------------
 
-O_NONBLOCK = 4
-
 
 @function("int flux_send (flux_t *h, const flux_msg_t *msg, int flags)")
 def flux_send(h, msg, flags):
@@ -133,18 +130,6 @@ def flux_send(h, msg, flags):
         raise failure(errno.EHOSTUNREACH)
     else:
         raise failure(errno.EINVAL)
-
-
-@function("flux_msg_t *flux_recv (flux_t *h, struct flux_match match, int flags)")
-def flux_recv(h, match, flags):
-    def wanted(msg):
-        return (
-            msg.type & match.typemask
-            and (not match.matchtag or msg.matchtag == match.matchtag)
-            and (match.topic_glob is None or fnmatch.fnmatchcase(msg.topic, match.topic_glob))
-        )
-
-    return h.task.take_message(wanted, wait=not flags & O_NONBLOCK)
 
 
 @function("int flux_respond (flux_t *h, const flux_msg_t *request, const char *s)", null="s")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Attributes, configuration, the module path and the log's format: the broker's plain functions."""
 
-import errno
 import os
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.logring import LogEntry, LogRing, format_entry
-from flux_embedded.broker.process import duration
 from flux_engine.formats import config
 from flux_engine.modules import modpath
 
@@ -99,12 +97,6 @@ def test_attributes():
     for value in ("8", "x", "-2"):
         with pytest.raises(OSError, match="invalid level"):
             attrs.set("log-stderr-level", value)
-    attrs.unset("log-stderr-level")
-    assert attrs.get("log-stderr-level") is None and attrs.get_int("log-stderr-level", 7) == 7
-    attrs.unset("nosuch")
-    with pytest.raises(OSError, match="Operation not permitted") as caught:
-        attrs.unset("rank")
-    assert caught.value.errno == errno.EPERM and attrs.get("rank") is not None
     assert not attrs.is_true("broker.module-nopanic")
     attrs.set("broker.module-nopanic", "1")
     assert attrs.is_true("broker.module-nopanic")
@@ -185,10 +177,3 @@ def test_environment_of_commands(broker):
     assert os.path.exists(os.path.join(environ["PATH"].split(":")[0], "flux"))
     ctx.environ = environ  # an instance in an instance: nothing twice
     assert command_environment(ctx) == environ
-
-
-@pytest.mark.parametrize(
-    "seconds, text", [(0, "0.0s"), (59.94, "59.9s"), (90, "1.5m"), (7200, "2.0h"), (129600, "1.5d")]
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text

@@ -86,11 +86,12 @@ def alive(pid):
 def test_exit_code_is_the_commands(flux, argv, code, stderr):
     found, stdout, text = flux.start(MINIMAL, *argv)
     assert found == code and stdout == ""
+    # How long it took is the machine's affair.
+    text = re.sub(r"[\d.]+s$", "0.0s", text, flags=re.M)
     if stderr is None:
         assert text.endswith(f"broker.err[0]: rc2.0: {' '.join(argv)} Exited (rc=127) 0.0s\n")
     else:
-        # How long it took is the machine's affair.
-        assert re.sub(r"[\d.]+s$", "0.0s", text, flags=re.M) == stderr
+        assert text == stderr
 
 
 def test_words_and_shell(flux):
@@ -183,7 +184,7 @@ def test_a_tmpdir_too_long_for_a_socket_is_named(flux, tmp_path):
     assert code == 1 and "TMPDIR" in stderr and os.listdir(long) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_everything(flux, tmp_path, number):
     script = """
         flux submit --cc=1-2 -n1 sh -c 'echo $$ >>jobpids; exec sleep 1000' >/dev/null
@@ -342,8 +343,8 @@ def test_virtual_time_needs_no_time(flux):
 def test_an_instance_in_a_job(flux, tmp_path):
     (tmp_path / "inner").write_text(
         "flux getattr size; flux getattr instance-level; flux getattr jobid; flux resource R; env | grep -c ^FLUX_JOB_ID\n"
-        "flux resource eventlog | grep define | cut -d' ' -f2-; touch up\n"
-        "while ! flux resource eventlog | grep resource-update >/dev/null; do sleep 0.1; done\n"
+        "flux kvs get resource.eventlog | grep define; touch up\n"
+        "while ! flux kvs get resource.eventlog | grep resource-update >/dev/null; do sleep 0.1; done\n"
         "flux kvs get resource.R\n"
     )
     (tmp_path / "outer").write_text(
@@ -362,7 +363,7 @@ def test_an_instance_in_a_job(flux, tmp_path):
     assert first["R_lite"][0]["rank"] == "0-1" and first["nodelist"] == [
         ",".join([socket.gethostname()] * 2)
     ]
-    assert lines[5] == "0" and lines[6] == 'resource-define method="job-info"'
+    assert lines[5] == "0" and '"method":"job-info"' in lines[6]
     last = json.loads(lines[7])["execution"]
     assert (
         last["expiration"]

@@ -21,6 +21,7 @@ LAYERS = {
 }
 #: What else they may import of ``flux``: what runs in a module, and this project's own packages.
 BINDINGS = {
+    "formats": ("flux.resource.pool",),
     "modules": ("flux.brokermod",),
     "resource": ("flux.resource",),
     "services": ("flux.jobtap", "flux.resource"),

@@ -3,38 +3,12 @@
 
 import pytest
 
-from flux_embedded.cmd.lib import eventlog, watch
+from flux_embedded.cmd.lib import watch
 from flux_embedded.cmd.lib.select import ANYONE, state_mask, user_id
 from flux_embedded.cmd.lib.tables import Formats
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 from flux_engine.formats import states
-
-
-class TestEvents:
-    EVENTS = [
-        {"timestamp": 59.5, "name": "a", "context": {"s": "x", "n": {"k": [1]}}},
-        {"timestamp": 60.25, "name": "b"},
-    ]
-
-    def lines(self, *args):
-        form = eventlog.EventFormatter(*args)
-        return [form.format(event) for event in self.EVENTS]
-
-    def test_forms(self):
-        assert self.lines() == ['59.500000 a s="x" n={"k":[1]}', "60.250000 b"]
-        assert self.lines("text", "offset")[1] == "0.750000 b"
-        assert self.lines("json")[1] == '{"timestamp":60.25,"name":"b"}'
-
-    def test_microseconds_are_cut(self):
-        assert eventlog.Clock("iso").stamp(1.9999999) == "1970-01-01T00:00:01.999999Z"
-
-    def test_human_times_start_anew_with_the_minute(self, monkeypatch):
-        monkeypatch.setenv("TZ", "UTC")
-        eventlog.time.tzset()
-        clock = eventlog.Clock("human")
-        stamps = [clock.stamp(t) for t in (30.0, 31.5, 61.0, 61.25)]
-        assert stamps == ["[Jan01 00:00]", "[  +1.500000]", "[Jan01 00:01]", "[  +0.250000]"]
 
 
 @pytest.mark.parametrize(

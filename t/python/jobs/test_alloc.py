@@ -509,7 +509,7 @@ def test_scheduler_reload_with_updated_expiration(inst):
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
     inst.unload_sched()
     inst.load_sched()
-    R = inst.rpc("job-info.update-lookup", {"id": id, "key": "R", "flags": 0})["R"]
+    R = inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 3})["R"]
     assert R["execution"]["expiration"] == R["execution"]["starttime"] + 20
 
 

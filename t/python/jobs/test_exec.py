@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Execution (RFC 32, RFC 50): mock and real, exec eventlog, output, environment, signals, layout."""
+"""Execution (RFC 32, RFC 50): mock and real, exec eventlog, output, environment, signals."""
 
 import errno
 import os
@@ -10,8 +10,6 @@ import pytest
 from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import jobspec, make_R
-from flux_embedded.services.job_exec import layout
-from flux_engine.formats import taskmap
 from flux_engine.kernel.clock import RealClock
 from flux_engine.kernel.service import Service, request
 
@@ -93,19 +91,6 @@ def test_mock_exec_eventlog(inst):
     inst.advance(2)
     assert names(inst, id)[3:] == ["complete", "done"]
     assert inst.eventlog(id, "guest.exec.eventlog")[3]["context"] == {"status": 0}
-
-
-@pytest.mark.parametrize("when", ["init", "run"])
-def test_mock_exception(inst, when):
-    inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(exec={"test": {"run_duration": "1s", "mock_exception": when}})
-    inst.advance(2)
-    end = ["start", "exception", "finish"] if when == "run" else ["alloc", "exception"]
-    assert inst.events(id)[-len(end) - 3 :] == [*end, "release", "free", "clean"]
-    job = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
-    what = "initialization" if when == "init" else when
-    assert job["exception_note"] == f"mock {what} exception generated"
-    assert job.get("waitstatus") == (15 if when == "run" else None)
 
 
 @pytest.mark.parametrize("test", [{"run_duration": 1}, {"wait_status": "1"}, [], "x", 1])
@@ -245,13 +230,6 @@ def test_tasks_and_environment(real):
     assert output(real, id) == [f"0 0 {tail}", f"1 1 {tail}", f"2 0 {tail}", f"3 1 {tail}"]
 
 
-def test_gpus(real):
-    R = make_R(ranks="0", cores="0")
-    R["execution"]["R_lite"][0]["children"]["gpu"] = "1-2"
-    real.sched.auto = lambda body: R
-    assert output(real, run_job_to_end(real, "echo $CUDA_VISIBLE_DEVICES")) == ["1,2\n"]
-
-
 def test_cwd(real, tmp_path):
     assert output(real, run_job_to_end(real, "pwd", cwd=str(tmp_path))) == [f"{tmp_path}\n"]
     assert output(real, run_job_to_end(real, "pwd", cwd="/nonexistent")) == ["/tmp\n"]
@@ -297,11 +275,11 @@ def test_input_file(real, tmp_path):
     assert output(real, run_job_to_end(real, "cat", shell={"options": options})) == ["hello\n"]
 
 
-def test_missing_input_file_ends_the_job_as_a_shell_that_was_terminated(real, tmp_path):
+def test_missing_input_file_ends_the_job(real, tmp_path):
     options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "nosuch")}}}
     id = run_job_to_end(real, "cat", shell={"options": options})
     events = {event["name"]: event.get("context") for event in real.eventlog(id)}
-    assert events["finish"] == {"status": 15}
+    assert events["finish"] == {"status": 256}
     assert events["exception"]["note"].startswith("error opening input file")
 
 
@@ -348,18 +326,6 @@ def test_output_of_each_task_in_its_file_appended_and_labelled(real, tmp_path):
     assert (tmp_path / "o").read_text() == "0: hi\n0: hi\n"
 
 
-def test_warning_before_the_end(real, tmp_path):
-    options = {"signal": {"signum": 10, "timeleft": 1000}}
-    command = ["sh", "-c", f"trap 'echo got; exit 0' USR1; >{tmp_path}/up; sleep 20 & wait"]
-    id = real.submit(jobspec(command=command, shell={"options": options}))
-    wait(real, id, "start")
-    job = real.jm.jobs.find(id)
-    wait_for(real, (tmp_path / "up").exists)
-    real.rpc("job-exec.expiration", {"id": id, "expiration": real.kernel.time + 1000.01})
-    wait(real, id)
-    assert output(real, id) == ["got\n"] and job.was_posted("finish")
-
-
 def test_standard_input(real):
     spec = tasks(2, command=["cat"])
     id = real.rpc("job-ingest.submit", {"jobspec": spec})["id"]
@@ -401,16 +367,6 @@ def test_node_failure(command):
         assert len(inst.sched.of("free")) == 1
     finally:
         inst.stop()
-
-
-def test_kill_signal(real, tmp_path):
-    ready = tmp_path / "ready"
-    script = f"trap 'exit 7' USR1; touch {ready}; while :; do sleep 0.01; done"
-    id = real.submit(jobspec(command=["sh", "-c", script]))
-    wait_for(real, ready.exists)
-    real.rpc("job-manager.kill", {"id": id, "signum": 10})
-    wait(real, id)
-    assert status(real, id) == [7 << 8]
 
 
 def test_a_job_that_ignores_sigterm_is_killed(real, tmp_path):
@@ -459,149 +415,3 @@ def test_unload_kills_what_runs(real, tmp_path):
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert real.state(id) == RUN
-
-
-# -- layout -------------------------------------------------------------------------------------------------
-
-
-def place(spec, R):
-    return [(task.rank, task.node, task.local_id) for task in layout.place(spec, R)]
-
-
-def test_layout():
-    R = make_R(ranks="0-1", cores="0-3", hosts="n[0-1]")
-    R["execution"]["nslots"] = 8
-    assert [node for _, node, _ in place(tasks(8), R)] == [0, 0, 0, 0, 1, 1, 1, 1]
-    spec = jobspec(nodes=2)
-    R["execution"]["nslots"] = 2
-    assert place(spec, R) == [(0, 0, 0), (1, 1, 0)]
-    spec["tasks"][0]["count"] = {"total": 3}
-    assert place(spec, R) == [(0, 0, 0), (1, 0, 1), (2, 1, 0)]
-    spec["resources"][0]["with"][0]["count"] = 2
-    R["execution"]["nslots"] = 4
-    assert [node for _, node, _ in place(spec, R)] == [0, 0, 1]
-
-
-def test_layout_of_unequal_nodes():
-    R = make_R()
-    R["execution"]["R_lite"] = [
-        {"rank": "0", "children": {"core": "0"}},
-        {"rank": "1", "children": {"core": "0-2"}},
-    ]
-    R["execution"]["nodelist"] = ["n[0-1]"]
-    R["execution"]["nslots"] = 4
-    assert [node for _, node, _ in place(tasks(4), R)] == [0, 1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "value, nodes, blocks",
-    [
-        ("[[0,2,2,1]]", [[0, 1], [2, 3]], [[0, 2, 2, 1]]),
-        ("[[0,2,1,2]]", [[0, 2], [1, 3]], [[0, 2, 1, 2]]),
-        (
-            '{"version":1,"map":[[0,1,3,1],[1,1,1,1]]}',
-            [[0, 1, 2], [3]],
-            [[0, 1, 3, 1], [1, 1, 1, 1]],
-        ),
-        ("(vector,(0,4,2))", [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 4, 2, 1]]),
-        ("0,2;1,3", [[0, 2], [1, 3]], [[0, 2, 1, 2]]),
-    ],
-)
-def test_taskmaps(value, nodes, blocks):
-    assert taskmap.decode(value) == nodes
-    assert taskmap.encode(nodes) == blocks and taskmap.decode(blocks) == nodes
-
-
-@pytest.mark.parametrize("value", ["junk", "[1]", "[[0,1]]", "[[0,-1,1,1]]", '{"map":3}'])
-def test_what_is_no_taskmap(value):
-    with pytest.raises(ValueError):
-        taskmap.decode(value)
-
-
-def test_tasks_go_round_the_nodes():
-    assert taskmap.cyclic([2, 2]) == [[0, 2], [1, 3]]
-    assert taskmap.cyclic([3, 1], 2) == [[0, 1, 3], [2]]
-    assert taskmap.block([1, 0, 2]) == [[0], [], [1, 2]]
-
-
-@pytest.mark.parametrize(
-    "scheme, value, end",
-    [("block", "1", 15), ("nosuch", "", 256), ("manual", "[[0,1,5,1]]", 256), ("manual", "x", 15)],
-)
-def test_a_taskmap_that_cannot_be_followed_ends_the_job(real, scheme, value, end):
-    options = {"options": {"taskmap": {"scheme": scheme, "value": value}}}
-    id = run_job_to_end(real, "true", shell=options)
-    assert status(real, id) == [end]
-    assert "exception" in [event["name"] for event in real.eventlog(id)]
-
-
-def test_a_task_that_ends_and_one_that_does_not(real):
-    words = "test $FLUX_TASK_RANK = 0 && exit 3; sleep 60"
-    for options in ({"exit-on-error": 1}, {"exit-timeout": "0.1s"}):
-        spec = jobspec(command=["sh", "-c", words], shell={"options": options})
-        spec["tasks"][0]["count"] = {"total": 2}
-        id = real.submit(spec)
-        wait(real, id)
-        assert status(real, id) == [3 << 8]
-        events = real.eventlog(id, "guest.exec.eventlog")
-        assert [event["name"] for event in events].count("shell.task-exit") == 1
-
-
-def test_limits_of_a_job(real):
-    options = {"options": {"rlimit": {"nofile": 77, "core": -1, "nosuch": 3}}}
-    id = run_job_to_end(real, "ulimit -n", shell=options)
-    assert output(real, id) == ["77\n"]
-
-
-# -- jobs that are told what to do -----------------------------------------------------------------------
-
-
-def test_override(inst):
-    """A mock job with exec.test.override starts when it is told to, and ends so."""
-    inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(exec={"test": {"override": 1}})
-    other = inst.submit(run_duration=100)
-
-    def told(event, jobid=id, **more):
-        payload = {"event": event, "jobid": jobid, **more}
-        future = inst.handle.rpc("job-exec.override", payload)
-        try:
-            future.get()
-        except OSError as exc:
-            return exc.errno, exc.strerror
-        inst.run()
-
-    assert "start" not in inst.events(id)
-    assert told("finish") == (errno.EINVAL, "Job not running")
-    assert told("start") is None
-    assert inst.events(id)[-1] == "start"
-    assert told("start") == (errno.EINVAL, "Job already running")
-    assert told("nosuch") == (errno.EINVAL, "Invalid event")
-    assert told("finish", status=256) is None
-    finish = [event for event in inst.eventlog(id) if event["name"] == "finish"]
-    assert finish[0]["context"] == {"status": 256}
-    assert told("start", other) == (errno.EINVAL, "Job not in exec override mode")
-    assert told("start", 99) == (errno.ENOENT, "Job not found")
-    assert told("start", "x") == (errno.EPROTO, "Protocol error")
-
-
-def test_critical_ranks(inst):
-    """A job outlives the ranks that it can do without."""
-    inst.load_sched(auto=lambda body: make_R("0-1", hosts="n[0-1]"))
-    id = inst.submit(run_duration=100)
-    inst.rpc("job-exec.critical-ranks", {"id": id, "ranks": "0"})
-    for payload, number in (
-        ({"id": 99, "ranks": "0"}, errno.ENOENT),
-        ({"id": id, "ranks": "x"}, errno.EINVAL),
-        ({"id": id}, errno.EPROTO),
-    ):
-        with pytest.raises(OSError) as caught:
-            inst.rpc("job-exec.critical-ranks", payload)
-        assert caught.value.errno == number
-    job = inst.modules.table["job-exec"].service.jobs[id]
-    job.lost({1})
-    inst.run()
-    assert "exception" not in inst.events(id)
-    job.lost({0})
-    inst.run()
-    assert "exception" in inst.events(id)

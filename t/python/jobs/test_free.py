@@ -69,8 +69,7 @@ def test_free_without_housekeeping_returns_R_as_allocated(four):
 
 def submit_and_end_rank_0(four):
     """A job that has finished, and of whose ranks execution holds all but the first."""
-    id = four.submit(exec={"test": {"override": 1}})
-    four.rpc("job-exec.override", {"jobid": id, "event": "start"})
+    id = four.submit(run_duration=1000)
     job = four.service("job-exec").jobs[id]
     job.answer("finish", {"status": 0})
     job.answer("release", {"ranks": "0", "final": False})

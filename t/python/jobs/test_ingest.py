@@ -83,12 +83,12 @@ def test_stored_files(inst):
 
 def test_batch(inst):
     futures = [inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec()}) for _ in range(10)]
-    commits = inst.rpc("kvs.stats-get")["commits"]
+    before = inst.service("kvs").tree.commits
     inst.run()
     ids = [future.get()["id"] for future in futures]
     assert ids == sorted(set(ids))
     # One commit of ingest, one of the job manager's events, perhaps one more of what followed.
-    assert inst.rpc("kvs.stats-get")["commits"] - commits <= 3
+    assert inst.service("kvs").tree.commits - before <= 3
 
 
 # -- refusals ------------------------------------------------------------------------------------------
@@ -98,8 +98,7 @@ def test_urgency(inst):
     for urgency in (99, -1, 32):
         refused(inst, errno.EINVAL, "urgency range is [0:31]", urgency=urgency)
     for urgency in ("x", True, 1.0):
-        text = "error decoding job request: Protocol error"
-        refused(inst, errno.EPROTO, text, urgency=urgency)
+        refused(inst, errno.EPROTO, "Protocol error", urgency=urgency)
 
 
 def test_flags(inst):
@@ -110,7 +109,7 @@ def test_flags(inst):
 def test_missing_key(inst, key):
     spec = jobspec()
     del spec[key]
-    refused(inst, errno.EPERM, f"Missing key ({key})", spec)
+    refused(inst, errno.EPERM, f"jobspec.{key} is missing", spec)
 
 
 def test_version(inst):
@@ -330,17 +329,6 @@ def test_limits(inst):
     refused(inst, errno.EINVAL, text, queue="wide", duration=10800)
     assert inst.submit(cores=8, queue="short", duration=60)
     assert inst.submit(cores=9, queue="wide", duration=7000)
-
-
-def test_bad_limits(inst):
-    with pytest.raises(OSError, match="policy.limits.*duration"):
-        inst.rpc("config.load", {"policy": {"limits": {"duration": "soon"}}})
-    with pytest.raises(OSError, match="policy.limits.max.*Expected integer, got string"):
-        inst.rpc(
-            "config.load",
-            {"policy": {"limits": {"job-size": {"max": {"nnodes": "x"}}}}},
-        )
-    assert inst.submit(duration=1e9)
 
 
 def test_duration_beyond_the_instance(inst):

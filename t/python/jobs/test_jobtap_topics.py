@@ -458,7 +458,8 @@ def test_inactive_add_and_remove(inst, load):
     id = inst.submit()
     inst.cancel(id)
     assert topics(plugin) == ["job.inactive-add", "job.destroy"]
-    assert inst.rpc("job-manager.purge-id", {"id": id, "force": 1}) == {"count": 1}
+    limits = {"age_limit": -1.0, "num_limit": 0, "batch": 50, "force": True}
+    assert inst.rpc("job-manager.purge", limits) == {"count": 1}
     assert topics(plugin)[-1] == "job.inactive-remove"
     assert inst.rpc("job-list.list", ALL)["jobs"] == []
 

@@ -252,12 +252,11 @@ def test_unknown_and_inactive(inst):
     inst.cancel(id)
     for topic, extra in (
         ("raise", {"type": "x", "severity": 0}),
-        ("kill", {"signum": 15}),
         ("urgency", {"urgency": 3}),
         ("memo", {"memo": {"a": 1}}),
         ("update", {"updates": {"attributes.system.duration": 1}}),
     ):
-        number = errno.EINVAL if topic in ("kill", "urgency") else errno.ENOENT
+        number = errno.EINVAL if topic == "urgency" else errno.ENOENT
         inactive = errno.ENOENT if topic in ("raise", "memo") else errno.EINVAL
         with pytest.raises(OSError, match="unknown job") as caught:
             inst.rpc(f"job-manager.{topic}", {"id": 1234, **extra})

@@ -43,7 +43,6 @@ def test_guests_and_strangers(four):
         "drain",
         "undrain",
         "reload",
-        "journal",
         "shrink",
         "expiration-update",
     ):
@@ -62,10 +61,9 @@ def test_drain_and_undrain_are_exact_deltas(four):
     holder.sent()
     steps = [
         ("drain", {"targets": "1"}, [{"down": "1"}]),
-        ("drain", {"targets": "1", "mode": "overwrite", "reason": "x"}, []),
-        ("drain", {"targets": "1-3", "mode": "update"}, [{"down": "2-3"}]),
+        ("drain", {"targets": "1-3", "reason": "x"}, [{"down": "2-3"}]),
         ("undrain", {"targets": "1"}, [{"up": "1"}]),
-        ("undrain", {"targets": "1-2", "mode": "overwrite"}, [{"up": "2"}]),
+        ("undrain", {"targets": "2"}, [{"up": "2"}]),
         ("offline", {"targets": "3"}, [{"down": "3", "shrink": "3"}]),
         ("undrain", {"targets": "3"}, []),
         ("online", {"targets": "3"}, []),  # the holder has been told to forget it

@@ -66,27 +66,17 @@ class Mirror:
 
 def step(rng, there, model, gone):
     """Do one random thing; ranks the holder must forget are added to `gone`."""
-    name = rng.choice(
-        [
-            "drain",
-            "undrain",
-            "offline",
-            "online",
-            "shrink",
-            "lose",
-            "add",
-            "remove",
-        ]
-    )
+    name = rng.choice("drain undrain offline online shrink lose add remove".split())
     if not model.there:
         return
     ranks = set(rng.sample(sorted(model.there), rng.randint(1, len(model.there))))
     targets = text(ranks)
     if name == "drain":
-        there.call("drain", targets=targets, mode=rng.choice(["update", "overwrite"]))
+        there.call("drain", targets=targets)
         model.drained |= ranks
     elif name == "undrain":
-        there.call("undrain", targets=targets, mode="overwrite")
+        if ranks & model.drained:
+            there.call("undrain", targets=text(ranks & model.drained))
         model.drained -= ranks
     elif name == "offline":
         there.call("offline", targets=targets)
@@ -116,7 +106,7 @@ def step(rng, there, model, gone):
 
 
 @pytest.mark.parametrize("topology", [False, True])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_history(make, capfd, seed, topology):
     rng = random.Random(seed)
     scheduling = {"writer": "TreePool", "children": [{"ranks": "0-5", "topo": {"cores": "0-1"}}]}

@@ -10,34 +10,18 @@ Names that are not declared do not exist: a misspelt one is an error, not a new 
 """
 
 import errno
-import os
 
 START = 1
 RUN = 2
 
 #: name -> (default or None for "not set", what may be done to it)
 DECLARED = {
-    "broker.boot-method": ("single", 0),
-    "broker.cleanup-timeout": ("none", START),
-    "broker.critical-ranks": ("0", START),
-    "broker.exit-norestart": (None, START),
     "broker.module-nopanic": (None, START | RUN),
-    "broker.mapping": (None, 0),
     "broker.pid": (None, 0),
-    "broker.quorum": (None, START),
-    "broker.quorum-warn": ("1m", START),
     "broker.rc1_path": ("flux modprobe rc1", START),
-    "broker.rc2_none": (None, START),
     "broker.rc3_path": ("flux modprobe rc3", START),
-    "broker.sd-notify": (None, START),
-    "broker.shutdown-timeout": ("none", START),
-    "broker.shutdown-warn": ("1m", START),
     "broker.starttime": (None, 0),
-    "broker.uuid": (None, 0),
-    "conf.shell_initrc": (None, START | RUN),
     "config.path": (None, START),
-    "content.backing-module": ("content-sqlite", START),
-    "content.hash": ("sha1", START),
     "hostlist": (None, 0),
     "hostname": (None, START),
     "instance-level": ("0", 0),
@@ -48,21 +32,12 @@ DECLARED = {
     "log-level": ("7", START),
     "log-ring-size": ("1024", START),
     "log-stderr-level": ("3", START | RUN),
-    "log-stderr-mode": ("leader", START),
-    "log-syslog-enable": ("0", START | RUN),
-    "log-syslog-level": ("3", START | RUN),
     "parent-uri": (None, 0),
     "rank": ("0", 0),
     "rundir": (None, START),
     "rundir-cleanup": ("1", START),
     "security.owner": (None, 0),
     "size": ("1", 0),
-    "statedir": (None, START),
-    "statedir-cleanup": ("0", START),
-    "tbon.descendants": (None, 0),
-    "tbon.level": ("0", 0),
-    "tbon.maxlevel": (None, 0),
-    "tbon.topo": ("kary:32", START),
     "version": (None, 0),
 }
 
@@ -91,10 +66,6 @@ class AttrTable:
     def is_true(self, name):
         """Tell whether `name` is set to something that means yes."""
         return self._values.get(name, "0") not in ("", "0", "false", "no", "off")
-
-    def names(self):
-        """Return the names of the attributes that are set, sorted."""
-        return sorted(self._values)
 
     def flags(self, name):
         """Return 1 for an attribute that cannot change while the instance runs, else 0."""
@@ -128,17 +99,6 @@ class AttrTable:
         if name.startswith("log-") and name.endswith("-level"):
             _check_level(name, value)
         self.define(name, value)
-
-    def unset(self, name):
-        """Remove `name` while the instance runs; a missing one is no error.
-
-        Raises OSError if it belongs to the instance.
-        """
-        if name not in self._values:
-            return
-        if not DECLARED[name][1] & RUN:
-            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-        del self._values[name]
 
     def watch(self, name, callback):
         """Call `callback` with the new value after each change of `name`."""

@@ -51,11 +51,6 @@ class BrokerContext:
         define("broker.starttime", f"{kernel.clock.now():.6f}")
         define("security.owner", OWNER)
         define("version", HOST_VERSION)
-        define("broker.mapping", f"[[0,1,{kernel.size},1]]")
-        define("tbon.descendants", kernel.size - 1)
-        define("tbon.maxlevel", int(kernel.size > 1))
-        if self.attrs.get("broker.quorum") is None:
-            define("broker.quorum", kernel.size)
 
     def time(self):
         """The time now, in seconds since the epoch: the kernel's clock, read afresh."""

@@ -7,18 +7,13 @@ method                payload -> response
 log.append            ``{level, name, text}`` -> nothing
 log.dmesg (S)         ``{follow?, nobacklog?}`` -> one ``{timestamp, name, rank, level, text}`` an
                       entry, oldest first; with ``follow`` later ones too, else ENODATA
-log.dmesg-cancel      ``{matchtag}``: ends that stream of the sender
 log.clear             -> nothing
 attr.get              ``{name}`` -> ``{value, flags}``; flags 1: never changes
-attr.set              ``{name, value}`` -> nothing; attr.rm ``{name}`` -> nothing
-attr.list             -> ``{names: [...]}``
+attr.set              ``{name, value}`` -> nothing
 service.add, .remove  ``{service}`` -> nothing (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
 event.subscribe       ``{topic}`` -> nothing: every event whose topic begins so; event.unsubscribe
 broker.now            -> ``{now}``: the instance's time, which may be virtual
-state-machine.get     -> ``{state: "run", duration}``: seconds since the start
-state-machine.monitor ``{final?}`` -> ``{state: 5}``, and no more: whoever can ask finds the instance in this
-                      state; ENODATA after it if that is the final one
 state-machine.wait    -> nothing: until the instance runs, which it does for whoever can ask
 ====================  ============================================================================
 """
@@ -43,7 +38,7 @@ class LogService(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self.followers = {}  # (sender uuid, matchtag) -> (message, callback)
+        self.followers = []  # (sender, callback)
 
     @request("append", form=object)
     def append(self, msg):
@@ -73,20 +68,13 @@ class LogService(Service):
             self.respond(msg, entry._asdict())
 
         ring.follow(tell)
-        self.followers[msg.sender.uuid, msg.matchtag] = (msg, tell)
-
-    @request("dmesg-cancel")
-    def dmesg_cancel(self, msg):
-        tag = (msg.body or {}).get("matchtag")
-        found = self.followers.pop((msg.sender.uuid, tag), None) if isinstance(tag, int) else None
-        if found:
-            self.ctx.ring.unfollow(found[1])
-            self.respond_error(found[0], errno.ENODATA)
+        self.followers.append((msg.sender, tell))
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):
-        for key in [key for key in self.followers if key[0] == msg.sender.uuid]:
-            self.ctx.ring.unfollow(self.followers.pop(key)[1])
+        for follower in [entry for entry in self.followers if entry[0] is msg.sender]:
+            self.followers.remove(follower)
+            self.ctx.ring.unfollow(follower[1])
 
     @request("clear")
     def clear(self, msg):
@@ -112,15 +100,6 @@ class AttrService(Service):
         self.ctx.attrs.set(_string(msg, "name"), _string(msg, "value"))
         self.respond(msg)
 
-    @request("rm")
-    def rm(self, msg):
-        self.ctx.attrs.unset(_string(msg, "name"))
-        self.respond(msg)
-
-    @request("list", guest=True)
-    def list(self, msg):
-        self.respond(msg, {"names": self.ctx.attrs.names()})
-
 
 class BrokerService(Service):
     """``broker``: what is asked of the instance as a whole."""
@@ -136,21 +115,6 @@ class StateService(Service):
     """``state-machine``: how far the broker is; it answers once it runs."""
 
     name = "state-machine"
-    RUN = 5
-
-    def __init__(self, ctx, *args):
-        super().__init__(ctx, *args)
-        self._started = self.now()
-
-    @request("get", guest=True)
-    def get(self, msg):
-        self.respond(msg, {"state": "run", "duration": self.now() - self._started})
-
-    @request("monitor", guest=True)
-    def monitor(self, msg):
-        self.respond(msg, {"state": self.RUN})
-        if msg.streaming and (msg.body or {}).get("final") == self.RUN:
-            self.respond_error(msg, errno.ENODATA)
 
     @request("wait", guest=True)
     def wait(self, msg):

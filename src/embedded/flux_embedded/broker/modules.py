@@ -205,14 +205,6 @@ class ModuleManager(Service):
 
     # -- unloading -----------------------------------------------------------------------------
 
-    @request("debug", form={"name": str, "op?": str, "flags?": int})
-    def debug(self, msg):
-        """``{name, op, flags}``: as ``NAME.debug``, which is there for modules only."""
-        if msg.body["name"] not in self.table:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        task = self.table[msg.body["name"]].task
-        self.respond(msg, defaults.debug(task, msg))
-
     @request("remove", form={"name": str})
     def remove(self, msg):
         name = msg.body["name"]

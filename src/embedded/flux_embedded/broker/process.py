@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_ERR, LOG_INFO
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -87,7 +88,7 @@ class Command:
                 self.ctx.log(LOG_INFO, f"{self.stage}: {line}")
             self._output.close()
         seconds = max(0.0, self.ctx.time() - self._started)
-        text = f"{self.stage}: {self.text} {verb} (rc={returncode}) {duration(seconds)}"
+        text = f"{self.stage}: {self.text} {verb} (rc={returncode}) {fsd.encode(seconds)}"
         self.ctx.log(LOG_ERR if returncode else LOG_INFO, text)
 
     def kill(self, signum):
@@ -176,11 +177,3 @@ def _children():
                 continue  # it has ended meanwhile
             children.setdefault(parent, []).append(int(name))
     return children
-
-
-def duration(seconds):
-    """Return a duration as the log shows it: one decimal and a unit (RFC 23)."""
-    for limit, divisor, unit in ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / divisor:.1f}{unit}"
-    return f"{seconds / 86400:.1f}d"

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 
-from flux_engine.formats import policy
+from flux_engine.formats import form
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.kernel import message
 from flux_engine.kernel.endpoint import Endpoint
@@ -249,12 +249,7 @@ class ConnectorService(Service):
 
     @request("config-reload")
     def config_reload(self, msg):
-        where = "error parsing [access] configuration"
-        kinds = {
-            "allow-guest-user": bool,
-            "private-mode": bool,
-            "allow-root-owner": bool,
-            "roles": dict,
-        }
-        policy.check_types((msg.body or {}).get("access"), kinds, where, keys=kinds)
+        keys = dict.fromkeys(("allow-guest-user?", "private-mode?", "allow-root-owner?"), bool)
+        access = form.Table({**keys, "roles?": dict})
+        form.check_table((msg.body or {}).get("access"), access, "access")
         self.respond(msg)

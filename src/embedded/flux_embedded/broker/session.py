@@ -20,13 +20,13 @@ from flux_embedded.broker.instance import Instance
 from flux_embedded.broker.process import (
     Command,
     adopt_orphans,
-    duration,
     kill_descendants,
     own_children,
 )
 from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
 from flux_embedded.broker.watchdog import Watchdog
+from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_engine.kernel import RealClock, Task, VirtualClock, collector
 from flux_engine.kernel.future import Future
@@ -236,7 +236,7 @@ class Session:
         except (rc.StartError, OSError) as exc:
             text = exc.strerror if isinstance(exc, OSError) else str(exc)
             self.ctx.log(LOG_ERR, f"rc1.0: {text}")
-            seconds = duration(self.ctx.time() - began)
+            seconds = fsd.encode(self.ctx.time() - began)
             self.ctx.log(LOG_ERR, f"rc1.0: flux modprobe rc1 Exited (rc=1) {seconds}")
             self.exit_code = 1
             return False

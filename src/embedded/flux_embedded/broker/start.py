@@ -3,14 +3,13 @@
 
 import getopt
 import os
-import re
 import shlex
 import socket
 import sys
 
 from flux_embedded import about
 from flux_embedded.broker.attrs import AttrTable
-from flux_engine.formats import config, fsd, hostlist, rset, taskmap
+from flux_engine.formats import config, hostlist, rset
 
 USAGE = """\
 Usage: flux-start [OPTIONS] command ...
@@ -31,8 +30,7 @@ _SHORT = "c:S:o:s:vXh"
 
 _LONG = [
     "config-path=", "conf=", "setattr=", "broker-opts=", "test-size=", "test-hosts=", "virtual-time",
-    "rundir=", "verbose", "noexec", "help", "test-exit-mode=", "test-exit-timeout=", "test-start-mode=",
-    "test-rundir=", "test-rundir-cleanup", "test-pmi-clique=", "wrap=", "recovery", "sysconfig",
+    "rundir=", "verbose", "noexec", "help",
 ]  # fmt: skip
 
 
@@ -78,9 +76,6 @@ def parse(argv):
         config.ConfigError: a configuration cannot be read
     """
     options = StartOptions()
-    # getopt knows no option that may have a value.
-    end = next((n for n, word in enumerate(argv) if not word.startswith("-")), len(argv))
-    argv = [re.sub("^--verbose=.*", "--verbose", word) for word in argv[:end]] + argv[end:]
     try:
         pairs, options.command = getopt.getopt(argv, _SHORT, _LONG)
     except getopt.GetoptError as exc:
@@ -104,37 +99,11 @@ def parse(argv):
             options.config = config.merge(options.config, _config(config.load_path, value, name))
         else:
             _plain(options, name, value)
-    for name, value in pairs:
-        if not options.test and name in ("--test-start-mode", "--test-rundir", "--test-hosts"):
-            raise UsageError(f"flux-start: {name} only works with --test-size")
-        _check_test_option(name, value)
-    if any(name == "--test-rundir-cleanup" for name, _ in pairs):
-        options.rundir_given = False
     if hosts is not None:
         options.hosts = _hosts(hosts, options.size)
     if paths:
         options.attrs.define("config.path", ":".join(paths))
     return options
-
-
-def _check_test_option(name, value):
-    """Refuse what a real flux-start refuses, of options that make no difference here."""
-    if name == "--test-exit-timeout":
-        try:
-            fsd.parse(value)
-        except ValueError:
-            raise UsageError(
-                "flux-start: flux-start: Invalid argument for option 'test-exit-timeout': "
-                f"'{value}'"
-            ) from None
-    modes = {"--test-exit-mode": ("any", "leader"), "--test-start-mode": ("all", "leader")}
-    if value not in modes.get(name, (value,)):
-        raise UsageError(f"flux-start: unknown {name}: {value}")
-    if name == "--test-pmi-clique" and value not in ("single", "per-broker", "none"):
-        try:
-            taskmap.decode(value)
-        except ValueError as exc:
-            raise UsageError(f"flux-start: test-pmi-clique: {exc}") from None
 
 
 def _plain(options, name, value):
@@ -145,19 +114,13 @@ def _plain(options, name, value):
         _set_attribute(options, value)
     elif name == "--virtual-time":
         options.virtual_time = True
-    elif name in ("--rundir", "--test-rundir"):
-        if name == "--test-rundir" and not os.path.isdir(value):
-            raise UsageError(f"flux-start: {value}: No such file or directory")
+    elif name == "--rundir":
         options.attrs.define("rundir", os.path.abspath(value))
         options.rundir_given = True
     elif name in ("-v", "--verbose"):
         options.verbose += 1
     elif name in ("-X", "--noexec"):
         options.dry_run = True
-    elif name == "--wrap":
-        raise UsageError(
-            "flux-start: --wrap: the embedded instance has no broker process of its own to wrap"
-        )
 
 
 def _config(read, value, name):

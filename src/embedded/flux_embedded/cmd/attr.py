@@ -7,25 +7,18 @@ import flux
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 
-#: attributes that each rank has for itself, on another one than 0; None: its number
-_OF_RANK = {"rank": None, "tbon.level": "1", "tbon.descendants": "0"}
-
-
-def get(handle, name):
-    """The value of an attribute; the rank is the one that ``flux exec`` plays."""
-    rank = os.environ.get("FLUX_EMBEDDED_RANK", "0")
-    if rank != "0" and name in _OF_RANK:
-        return _OF_RANK[name] or rank
-    try:
-        return handle.attr_get(name)
-    except OSError as exc:
-        raise CommandError(f"{name}: {os.strerror(exc.errno)}") from None
-
 
 def getattr_(argv):
     parser = Parser("flux-getattr", status=1)
     parser.add_argument("name")
-    print(get(flux.Flux(), parser.parse_args(argv).name))
+    name = parser.parse_args(argv).name
+    # One broker plays all ranks: a task, or a script of a node, is told on which it runs.
+    rank = os.environ.get("FLUX_EMBEDDED_RANK") if name == "rank" else None
+    handle = flux.Flux()
+    try:
+        print(rank or handle.attr_get(name))
+    except OSError as exc:
+        raise CommandError(f"{name}: {os.strerror(exc.errno)}") from None
 
 
 def setattr_(argv):

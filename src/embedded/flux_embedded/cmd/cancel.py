@@ -10,10 +10,6 @@ from flux_engine.command.options import Parser
 
 def _cancel_jobs(args):
     numbers = [JobID(word) for word in args.jobids]
-    if args.dry_run:
-        if not args.quiet:
-            warn(f"flux-cancel: Would have canceled {len(numbers)} jobs")
-        return 0
     handle = flux.Flux()
     futures = [(number, cancel_async(handle, number, args.message)) for number in numbers]
     return wait_each("flux-cancel", futures)
@@ -25,28 +21,22 @@ def _cancel_matching(args):
         "severity": 0,
         "states": state_mask(args.states or "active"),
         "userid": user_id(args.user),
-        "dry_run": args.dry_run,
+        "dry_run": False,
         "note": args.message or "",
     }
     answer = flux.Flux().rpc("job-manager.raiseall", payload).get()
     count, failed = answer["count"], answer.get("errors", 0)
-    if not args.quiet:
-        jobs = "job" if count == 1 else "jobs"
-        if not count:
-            warn("flux-cancel: Matched 0 jobs")
-        elif args.dry_run:
-            warn(f"flux-cancel: Would cancel {count} {jobs}")
-        else:
-            errors = "error" if failed == 1 else "errors"
-            warn(f"flux-cancel: Canceled {count} {jobs} ({failed} {errors})")
+    if not count:
+        warn("flux-cancel: Matched 0 jobs")
+    else:
+        jobs, errors = "job" if count == 1 else "jobs", "error" if failed == 1 else "errors"
+        warn(f"flux-cancel: Canceled {count} {jobs} ({failed} {errors})")
     return 1 if failed else 0
 
 
 def main(argv):
     parser = Parser("flux-cancel")
-    parser.flag("-n", "--dry-run", text="cancel nothing, say how many would be")
     parser.add_argument("-m", "--message", metavar="NOTE", help="note of the exception")
-    parser.flag("-q", "--quiet", text="print nothing")
     parser.flag("-a", "--all", text="all jobs")
     parser.add_argument("-u", "--user", metavar="USER", help="the jobs of this user, or of 'all'")
     parser.add_argument("-s", "-S", "--states", metavar="STATES", help="those in these states")

@@ -45,7 +45,7 @@ GROUPS = {
     "get resource, queue and other instance information": {
         "resource": Command("resource", "list/manipulate Flux resource status"),
         "queue": Command("queue", "list and manipulate flux queues"),
-        "housekeeping": Command("housekeeping", "list and stop housekeeping tasks"),
+        "housekeeping": Command("housekeeping", "stop housekeeping tasks"),
     },
     "other useful commands": {
         "start": Command("start", "bootstrap a local Flux instance"),
@@ -62,7 +62,6 @@ GROUPS = {
         "dmesg": Command("dmesg", "print or manipulate the broker log"),
         "getattr": Command("attr:getattr_", "get a broker attribute"),
         "setattr": Command("attr:setattr_", "set a broker attribute"),
-        "exec": Command("exec_", "run a command across brokers"),
         "R": Command("r", "make resource sets"),
         "help": Command("commands:show_help"),
     },
@@ -73,8 +72,6 @@ HEAD = """\
 Usage: flux [OPTIONS] COMMAND ARGS
   -h, --help             Display this message.
   -V, --version          Display command and component versions
-  -p, --parent           Set environment of parent instead of current instance
-  -r, --root             Set environment of root instead of current instance
 
 This is the embedded instance of flux-scheduler: a subset of flux-core's
 commands, in their syntax. For general Flux documentation, please visit

@@ -50,13 +50,6 @@ def run(argv=None):
         if option in ("-V", "--version"):
             argv[:] = ["version"]
             break
-        if option in ("-v", "--verbose"):
-            continue
-        if option in ("-p", "--parent", "-r", "--root"):
-            from flux_embedded.cmd.env import enter_parent
-
-            enter_parent(root=option in ("-r", "--root"))
-            continue
         warn(f"flux: ERROR: unrecognized option '{option}'. See 'flux --help'")
         return 1
     if not argv:

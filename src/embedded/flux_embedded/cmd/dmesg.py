@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux dmesg``: the broker's log."""
 
+import datetime
 import errno
 
 import flux
 from flux.constants import FLUX_RPC_STREAMING
-from flux_embedded.cmd.lib.eventlog import Clock
 from flux_engine.command.options import Parser
 from flux_engine.formats.levels import LEVELS
 
@@ -29,16 +29,13 @@ def main(argv):
     parser.flag("-c", "--read-clear", text="clear the log after printing it")
     parser.flag("-f", "--follow", text="go on with what is logged")
     parser.flag("-n", "--new", text="only what is logged from now on")
-    parser.flag("-H", "--human", text="times for people")
-    parser.flag("-d", "--delta", text="accepted")
-    parser.add_argument("--color", metavar="WHEN", nargs="?", help="accepted, there are no colors")
     args = parser.parse_args(argv)
     handle = flux.Flux()
     if not args.clear:
-        clock = Clock("human" if args.human else "iso")
         for entry in _entries(handle, args.follow, args.new):
             source = f"{entry['name']}.{LEVELS[entry['level']]}[{entry['rank']}]"
-            text = f"{clock.stamp(entry['timestamp'])} {source}: {entry['text']}"
-            print(text, flush=args.follow)
+            when = datetime.datetime.fromtimestamp(entry["timestamp"], datetime.timezone.utc)
+            stamp = when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            print(f"{stamp} {source}: {entry['text']}", flush=args.follow)
     if args.clear or args.read_clear:
         handle.rpc("log.clear").get()

@@ -4,7 +4,6 @@
 import os
 import sys
 
-import flux
 from flux_engine import paths
 
 
@@ -17,17 +16,6 @@ def environment():
     environ["PYTHONPATH"] = ":".join(dict.fromkeys(part for part in parts if part))
     environ.setdefault("FLUX_EXEC_PATH", paths.COMMANDS)
     return environ
-
-
-def enter_parent(root=False):
-    """``flux --parent`` and ``--root``: speak to the instance that this one runs in, or to the outermost."""
-    while True:
-        try:
-            os.environ["FLUX_URI"] = flux.Flux().attr_get("parent-uri")
-        except OSError:
-            return
-        if not root:
-            return
 
 
 def python(argv):

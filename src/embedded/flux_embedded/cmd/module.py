@@ -8,10 +8,7 @@ import os
 import flux
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
-from flux_engine.formats.jsontext import encoder
 
-#: whose use of resources ``flux module stats --rusage`` shows
-WHO = ("self", "children", "thread")
 #: letters of the states of a module
 STATES = "IRFE"
 
@@ -47,8 +44,6 @@ def _load(args, path):
     payload = {"path": path, "args": args.args}
     if args.name:
         payload["name"] = args.name
-    if args.exec:
-        payload["exec"] = True
     _ask("module.load", payload, f"load {args.module}")
 
 
@@ -60,29 +55,18 @@ def _remove(name, force):
             raise
 
 
-def _is_elsewhere():
-    """Whether this is another rank than 0, as ``flux exec`` plays it.
-
-    A real broker rank has modules of its own; here all ranks share those of rank 0, so that there is nothing to do.
-    """
-    return os.environ.get("FLUX_EMBEDDED_RANK", "0") != "0"
-
-
 def load(args):
-    if not _is_elsewhere():
-        _load(args, _path_of(args.module))
+    _load(args, _path_of(args.module))
 
 
 def remove(args):
-    if not _is_elsewhere():
-        _remove(_loaded_name(args.module), args.force)
+    _remove(_loaded_name(args.module), args.force)
 
 
 def reload(args):
-    if not _is_elsewhere():
-        path = _path_of(args.module)
-        _remove(args.name or _loaded_name(args.module), args.force)
-        _load(args, path)
+    path = _path_of(args.module)
+    _remove(args.name or _loaded_name(args.module), args.force)
+    _load(args, path)
 
 
 def list_modules(args):
@@ -101,44 +85,12 @@ def list_modules(args):
 
 
 def stats(args):
-    if args.name is None and args.rusage not in (None, *WHO):
-        # A value of -R has to be part of its word, as with getopt; argparse also takes the next one.
-        args.rusage, args.name = "self", args.rusage
-    if args.name is None:
-        raise CommandError("stats: which module?")
-    if args.clear or args.clear_all:
-        _ask(f"{args.name}.stats-clear")
-        return
-    if args.rusage:
-        who = {"who": args.rusage} if args.rusage != "self" else None
-        value = _ask(f"{args.name}.rusage", who)
-    else:
-        value = _ask(f"{args.name}.stats-get")
-    for key in args.parse.split(".") if args.parse else ():
-        if not isinstance(value, dict) or key not in value:
-            raise CommandError(f"`{args.parse}' not found in response")
-        value = value[key]
-    print(_stat_text(value, args.type, args.scale))
-
-
-def _stat_text(value, kind, scale):
-    if kind is not None or scale is not None:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise CommandError("stats: value is not a number")
-        value = value if scale is None else value * scale
-        return f"{value:f}" if kind == "double" else str(int(value) if kind == "int" else value)
-    if isinstance(value, dict):
-        return json.dumps(value, indent=1, ensure_ascii=False)
-    return value if isinstance(value, str) else encoder(ensure_ascii=False)(value)
+    print(json.dumps(_ask(f"{args.name}.stats-get"), indent=1, ensure_ascii=False))
 
 
 def debug(args):
-    op, flags = "setbit", args.setbit or 0
-    if args.clear:
-        op, flags = "clr", 0
-    elif args.set is not None:
-        op, flags = "set", args.set
-    elif args.clearbit is not None:
+    op, flags = "setbit", args.setbit
+    if args.clearbit is not None:
         op, flags = "clrbit", args.clearbit
     topic = f"{args.name}.debug"
     try:
@@ -159,7 +111,6 @@ def main(argv):
     for name, function in (("load", load), ("reload", reload)):
         one = parser.command(name, function, f"{name} a module")
         one.add_argument("-n", "--name", metavar="NAME", help="under this name")
-        one.flag("--exec", text="in a process of its own")
         if name == "reload":
             one.flag("-f", "--force", text="load it if it was not loaded")
         one.add_argument("module", metavar="MODULE")
@@ -167,20 +118,13 @@ def main(argv):
     for name in ("remove", "unload"):
         one = parser.command(name, remove, "remove a module")
         one.flag("-f", "--force", text="say nothing if it is not loaded")
-        one.flag("--cancel", text="accepted")
         one.add_argument("module", metavar="MODULE")
     one = parser.command("stats", stats, "print the statistics of a module")
-    one.add_argument("-p", "--parse", metavar="KEY.KEY", help="print this value")
-    one.add_argument("-s", "--scale", metavar="N", type=float, help="multiply it")
-    one.add_argument("-t", "--type", choices=("int", "double"), help="print it as")
-    one.add_argument("-R", "--rusage", nargs="?", const="self", help="what it has used instead")
-    one.flag("-c", "--clear", text="clear them")
-    one.flag("-C", "--clear-all", text="clear them on all ranks")
-    one.add_argument("name", metavar="NAME", nargs="?")
+    one.add_argument("name", metavar="NAME")
     one = parser.command("debug", debug, "print or change the debug word of a module")
-    one.add_argument("-s", "--setbit", metavar="MASK", type=_number, help="set these bits")
+    one.add_argument(
+        "-s", "--setbit", metavar="MASK", type=_number, default=0, help="set these bits"
+    )
     one.add_argument("-c", "--clearbit", metavar="MASK", type=_number, help="clear these bits")
-    one.add_argument("-S", "--set", metavar="MASK", type=_number, help="set the word")
-    one.flag("-C", "--clear", text="set the word to 0")
     one.add_argument("name", metavar="NAME")
     return parser.run(argv)

@@ -11,10 +11,6 @@ from flux_embedded.cmd.lib.tables import Formats, words
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 
-#: what is counted of resources, and in which states
-COUNTED = ("nnodes", "ncores", "ngpus")
-RESOURCE_STATES = ("all", "free", "allocated", "up", "down")
-
 _UP = ("enabled", "started")
 HEADINGS = {
     "queue": "QUEUE",
@@ -23,56 +19,16 @@ HEADINGS = {
     "submission": "SUBMIT",
     "scheduling": "SCHED",
     **{f"{name}{form}": name[:2].upper() for name in _UP for form in ("", ".ascii")},
-    **dict.fromkeys(("color_enabled", "color_started", "color_off"), ""),
     "defaults.timelimit": "TDEFAULT",
     "limits.timelimit": "TLIMIT",
 }
-for _what in COUNTED:
-    _name = _what[1:].upper()
-    HEADINGS.update(
-        {
-            f"limits.range.{_what}": f"N{_name}",
-            f"limits.range.effective.{_what}": f"N{_name}",
-            f"limits.min.{_what}": f"MIN{_name}",
-            f"limits.max.{_what}": f"MAX{_name}",
-            **{
-                f"resources.{state}.{_what}": _name
-                + ("" if state == "all" else f":{state[:5].upper()}")
-                for state in RESOURCE_STATES
-            },
-        }
-    )
-_STATE = "?:{queuem:<8.8} ?:{parent:<8.8} {color_enabled}{enabled:>2}{color_off} {color_started}{started:>2}{color_off} "
-_TIMES = "{defaults.timelimit!F:>8} {limits.timelimit!F:>8} "
 FORMATS = {
     "default": (
         "Default flux-queue list format string",
-        _STATE + _TIMES + "{limits.range.effective.nnodes:>10} "
-        "{limits.range.effective.ncores:>10} {limits.range.effective.ngpus:>10}",
-    ),
-    "policy": (
-        "flux-queue list with policy limits only",
-        _STATE + _TIMES + "{limits.range.nnodes:>10} {limits.range.ncores:>10} "
-        "{limits.range.ngpus:>10}",
-    ),
-    "nodes": (
-        "Show queue status plus all/up/allocated/free nodes",
-        _STATE + "{resources.all.nnodes:>6} {resources.up.nnodes:>10} {resources.down.nnodes:>10} "
-        "{resources.allocated.nnodes:>11} {resources.free.nnodes:>10}",
+        "?:{queuem:<8.8} ?:{parent:<8.8} {enabled:>2} {started:>2} "
+        "{defaults.timelimit!F:>8} {limits.timelimit!F:>8}",
     ),
 }
-GREEN, YELLOW, RED, OFF = "\033[01;32m", "\033[01;33m", "\033[01;31m", "\033[0;0m"
-
-
-class Range:
-    """The limits of what jobs may ask for, as ``least-most``; a maximum is cut by what there is if `ceiling` says so."""
-
-    def __init__(self, limits, ceiling=None):
-        for what in COUNTED:
-            most = getattr(limits.max, what)
-            if ceiling is not None:
-                most = min(most, getattr(ceiling, what))
-            setattr(self, what, f"{getattr(limits.min, what)}-{most}")
 
 
 class Row:
@@ -82,22 +38,16 @@ class Row:
         self.queue = info.name
         self.queuem = f"{info.name}*" if info.name and info.is_default else info.name
         self.defaults = info.defaults
-        self.resources = info.resources
         self.limits = info.limits
-        self.limits.range = Range(info.limits)
-        self.limits.range.effective = Range(info.limits, info.resources.all)
         self.parent = info.parent
         self.submission = "enabled" if info.enabled else "disabled"
         self.scheduling = "started" if info.started else "stopped"
-        self.color_off = OFF
         for name in _UP:
-            is_up = getattr(info, name)
-            setattr(self, name, AltField("✔", "y") if is_up else AltField("✗", "n"))
-            setattr(self, f"color_{name}", GREEN if is_up else RED)
+            setattr(self, name, AltField("✔", "y") if getattr(info, name) else AltField("✗", "n"))
         if info.blocked == "parent":
             # It goes on by itself when its parent is started.
             self.scheduling = "stopped (parent)"
-            self.started, self.color_started = AltField("⏸", "p"), YELLOW
+            self.started = AltField("⏸", "p")
 
 
 def list_command(args):
@@ -135,14 +85,6 @@ def _names(handle, wanted=None):
     return [wanted] if wanted else _ask(handle, "list", "queue-list", {})["queues"] or [None]
 
 
-def _wanted(args):
-    """The queue that was named, in one of the two ways to name it."""
-    if args.queue and args.old_queue:
-        text = f"Conflicting queues specified as --queue={args.old_queue} and {args.queue}"
-        raise CommandError(text)
-    return args.queue or args.old_queue
-
-
 def submission_text(status):
     if status["enable"]:
         return "Job submission is enabled"
@@ -163,22 +105,18 @@ def _show(handle, names, texts):
             print(f"{name}: {text(status)}" if name else text(status))
 
 
-def _show_counts(handle):
-    count = handle.rpc("job-manager.alloc-query", {}).get()
-    print(f"{count['queue_length']} alloc requests queued")
-    print(f"{count['alloc_pending']} alloc requests pending to scheduler")
-    print(f"{count['running']} running jobs")
-
-
 def status_command(args):
     handle = flux.Flux()
-    _show(handle, _names(handle, _wanted(args)), (submission_text, scheduling_text))
+    _show(handle, _names(handle, args.queue), (submission_text, scheduling_text))
     if args.verbose:
-        _show_counts(handle)
+        count = handle.rpc("job-manager.alloc-query", {}).get()
+        print(f"{count['queue_length']} alloc requests queued")
+        print(f"{count['alloc_pending']} alloc requests pending to scheduler")
+        print(f"{count['running']} running jobs")
 
 
 def change_command(args):
-    wanted = _wanted(args)
+    wanted = args.queue
     handle = flux.Flux()
     submission = args.subcommand in ("enable", "disable")
     key = "enable" if submission else "start"
@@ -195,10 +133,7 @@ def change_command(args):
     _ask(handle, key, f"queue-{key}", payload)
     if args.quiet:
         return
-    shown = _names(handle, None if args.verbose else wanted)
-    _show(handle, shown, (submission_text if submission else scheduling_text,))
-    if args.verbose and not submission:
-        _show_counts(handle)
+    _show(handle, _names(handle, wanted), (submission_text if submission else scheduling_text,))
 
 
 def wait_command(args):
@@ -210,7 +145,7 @@ def wait_command(args):
     except OSError as exc:
         text = "timeout" if exc.errno == errno.ETIMEDOUT else error_text(exc)
         raise CommandError(f"{args.subcommand}: {text}") from None
-    if args.subcommand == "idle" and (answer["pending"] or not args.quiet):
+    if args.subcommand == "idle":
         print(f"{answer['pending']} jobs")
 
 
@@ -222,18 +157,15 @@ def main(argv):
     for name in ("status", "enable", "disable", "start", "stop"):
         function = status_command if name == "status" else change_command
         one = parser.command(name, function, f"{name} of submission, or of scheduling")
-        one.add_argument("-q", "--queue", dest="old_queue", metavar="NAME", help="this queue")
-        one.flag("-v", "--verbose", text="with the counts of the job manager")
-        if name != "status":
+        if name == "status":
+            one.flag("-v", "--verbose", text="with the counts of the job manager")
+        else:
             one.flag("-a", "--all", text="all queues")
             one.flag("--quiet", text="print errors only")
         if name in ("stop", "disable"):
-            one.flag("--nocheckpoint", text="accepted")
             one.add_argument("-m", "--message", metavar="REASON", help="why")
         one.add_argument("queue", metavar="QUEUE", nargs="?")
     for name, text in (("drain", "is active"), ("idle", "runs")):
         one = parser.command(name, wait_command, f"wait until no job {text}")
         one.add_argument("-t", "--timeout", metavar="FSD", help="no longer than this")
-        if name == "idle":
-            one.flag("--quiet", text="print how many are pending only if there are any")
     return parser.run(argv)

@@ -10,33 +10,10 @@ from flux_engine.formats import hostlist, idset
 from flux_engine.formats.rset import RSet, kinds
 
 
-def _members(text, what):
-    try:
-        return set(idset.ids(text))
-    except ValueError:
-        raise CommandError(f"{what}: invalid idset '{text}'") from None
-
-
-def _hosts(text):
-    try:
-        return hostlist.decode(text)
-    except ValueError:
-        raise CommandError(f"Invalid hostlist '{text}'") from None
-
-
-def _add_properties(rset, texts):
-    for text in texts or ():
-        name, colon, ranks = text.partition(":")
-        try:
-            rset.set_property(name, set(idset.ids(ranks)) if colon else None)
-        except ValueError as exc:
-            raise CommandError(f"failed to assign properties: {exc}") from None
-
-
 def encode(args):
-    hosts = None if args.hosts is None else _hosts(args.hosts)
+    hosts = None if args.hosts is None else hostlist.decode(args.hosts)
     if args.ranks is not None:
-        ranks = sorted(_members(args.ranks, "ranks"))
+        ranks = idset.ids(args.ranks)
     else:
         ranks = list(range(len(hosts))) if hosts else [0]
     if hosts is None:
@@ -44,41 +21,24 @@ def encode(args):
     if len(hosts) != len(ranks):
         text = f"hostname count in '{args.hosts}' does not match nranks ({len(ranks)})"
         raise CommandError(text)
-    xml = args.hwloc_xml or args.xml
-    if args.local or xml:
-        xml = _read(xml) if xml else _local_xml()
+    xml = None
+    if args.hwloc_xml:
+        with open(args.hwloc_xml, encoding="utf-8", errors="surrogateescape") as file:
+            xml = file.read()
         have = _children(xml)
     else:
         cores = args.cores or ("" if args.gpus else "0")
-        have = {
-            "core": idset.from_ids(_members(cores, "cores")),
-            "gpu": idset.from_ids(_members(args.gpus, "gpus")),
-        }
+        have = {"core": idset.decode(cores), "gpu": idset.decode(args.gpus)}
     rset = RSet.of(dict.fromkeys(ranks, kinds(have)), dict(zip(ranks, hosts)))
-    _add_properties(rset, args.property)
-    if args.hwloc_xml:
-        from flux.resource.TreePool import amend
-
-        print(json.dumps(amend(rset.to_dict(), xml), ensure_ascii=False))
-    else:
+    for text in args.property or ():
+        name, colon, some = text.partition(":")
+        rset.set_property(name, set(idset.ids(some)) if colon else None)
+    if xml is None:
         print(rset.encode())
+        return
+    from flux.resource.TreePool import amend
 
-
-def _read(path):
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
-
-
-def _local_xml():
-    """The XML of this machine, as ``lstopo`` writes it."""
-    import subprocess
-
-    command = ["lstopo-no-graphics", "--of", "xml"]
-    try:
-        return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        text = "encode --local needs lstopo-no-graphics (package hwloc-nox): save its XML and use --hwloc-xml"
-        raise CommandError(text) from None
+    print(json.dumps(amend(rset.to_dict(), xml), ensure_ascii=False))
 
 
 def _children(xml):
@@ -95,9 +55,9 @@ def _children(xml):
 def main(argv):
     parser = Parser("flux-R", status=1)
     one = parser.command("encode", encode, "print R made of these options")
-    one.flag("-l", "--local", text="the cores and GPUs of this machine")
-    one.add_argument("-x", "--xml", metavar="FILE", help="those in a file of hwloc XML")
-    one.add_argument("--hwloc-xml", metavar="FILE", help="the same, with the topology for TreePool")
+    one.add_argument(
+        "--hwloc-xml", metavar="FILE", help="cores, GPUs and topology of a file of hwloc XML"
+    )
     one.add_argument("-r", "--ranks", metavar="IDSET", help="default: 0, or one for each host")
     one.add_argument("-c", "--cores", metavar="IDSET", help="of each rank; default: 0")
     one.add_argument("-g", "--gpus", metavar="IDSET", default="", help="of each rank")

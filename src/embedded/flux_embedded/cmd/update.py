@@ -6,7 +6,7 @@ import json
 import flux
 from flux.job import JobID, job_kvs_lookup
 from flux.util import parse_fsd
-from flux_engine.command.errors import CommandError, warn
+from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
 
@@ -42,9 +42,6 @@ def _duration(handle, jobid, text):
 
 def main(argv):
     parser = Parser("flux-update")
-    parser.flag("-n", "--dry-run", text="print the updates, do not make them")
-    parser.flag("-v", "--verbose", text="print what was updated")
-    parser.flag("--wait", text="accepted")
     parser.add_argument("jobid", metavar="JOBID", type=JobID)
     parser.add_argument("updates", metavar="KEY=VALUE", nargs="+")
     args = parser.parse_args(argv)
@@ -62,10 +59,4 @@ def main(argv):
             updates[path] = json.loads(value)
         except ValueError:
             updates[path] = value
-    if args.dry_run:
-        print(json.dumps(updates))
-        return
     handle.rpc("job-manager.update", {"id": args.jobid, "updates": updates}).get()
-    if args.verbose:
-        for key, value in updates.items():
-            warn(f"flux-update: INFO: updated {key} to {value}")

@@ -18,7 +18,7 @@ def parse(text):
     Raises:
         ValueError: ``invalid Flux standard duration``.
     """
-    if len(text) <= _MAX_LENGTH:
+    if type(text) is str and len(text) <= _MAX_LENGTH:
         match = _NUMBER.fullmatch(text)
         if match:
             number, suffix = match.groups()

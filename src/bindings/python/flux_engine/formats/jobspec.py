@@ -8,15 +8,57 @@ for them (a real instance takes those too).
 
 import json
 
-from flux_engine.formats import constraint
+from flux_engine.formats import constraint, form
 from flux_engine.formats.quote import quote
 
-_KEYS = ("resources", "tasks", "attributes", "version")
 _VERTEX_KEYS = frozenset(("type", "count", "unit", "exclusive", "with", "label", "id"))
-_TASK_KEYS = frozenset(("command", "slot", "count", "attributes", "distribution"))
-#: system attributes that have a type of their own; all others are free
-_SYSTEM_TEXT = ("queue", "bank", "project", "cwd")
-_SYSTEM_OBJECT = ("environment", "job", "files")
+
+
+def _seconds(value):
+    form.check(value, float, "a duration")
+    if not 0 <= value < float("inf"):
+        raise ValueError("expected a number of seconds >= 0")
+
+
+def _command(value):
+    if not (value and (type(value) is str or type(value) is list)):
+        raise ValueError("expected an array of strings")
+    for word in value:
+        form.check(word, str, "each of them")
+
+
+def _task_count(value):
+    form.check(value, form.Table({"per_slot?": int, "total?": int}), "it")
+    if len(value) != 1 or value.get("per_slot", 1) != 1 or value.get("total", 1) < 1:
+        raise ValueError("expected per_slot, which must be 1, or total, which must be above 0")
+
+
+_TASK = form.Table(
+    {
+        "command": _command,
+        "slot": str,
+        "count": _task_count,
+        "attributes?": object,
+        "distribution?": object,
+    }
+)
+#: System attributes that have a form of their own; all others are free.
+_SYSTEM = {
+    "duration?": _seconds,
+    "preemptible-after?": _seconds,
+    **dict.fromkeys(("queue?", "bank?", "project?", "cwd?"), str),
+    **dict.fromkeys(("environment?", "job?", "files?"), dict),
+    "constraints?": constraint.validate,
+    "dependencies?": [{"scheme": str, "value": str}],
+}
+_JOBSPEC = form.Table(
+    {
+        "resources": list,
+        "tasks": [_TASK],
+        "attributes": form.Table({"system": _SYSTEM, "user?": dict}),
+        "version": int,
+    }
+)
 
 
 def decode(text):
@@ -46,26 +88,16 @@ def validate(jobspec):
     Raises:
         ValueError: the first thing found wrong
     """
-    if type(jobspec) is not dict:
-        raise ValueError("jobspec must be an object")
-    for key in _KEYS:
-        if key not in jobspec:
-            raise ValueError(f"Missing key ({key})")
-    if len(jobspec) > len(_KEYS):
-        extra = next(key for key in jobspec if key not in _KEYS)
-        raise ValueError(f"Unknown key ({quote(extra)[1:-1]})")
-    if jobspec["version"] != 1 or type(jobspec["version"]) is not int:
+    form.check(jobspec, _JOBSPEC, "jobspec")
+    if jobspec["version"] != 1:
         raise ValueError("version must be 1")
-    resources = jobspec["resources"]
-    if type(resources) is not list:
-        raise ValueError("resources must be an array")
+    if len(jobspec["tasks"]) > 1:
+        raise ValueError(f"tasks must hold one task, not {len(jobspec['tasks'])}")
     labels = set()
     # A list of what is left instead of recursion: a graph may be as deep as it likes.
-    left = resources[::-1]
+    left = jobspec["resources"][::-1]
     while left:
         left.extend(reversed(_check_vertex(left.pop(), labels)))
-    _check_tasks(jobspec["tasks"])
-    _check_attributes(jobspec["attributes"])
 
 
 def _check_vertex(vertex, labels):
@@ -110,92 +142,6 @@ def _check_vertex(vertex, labels):
             if type(children) is not list or not children:
                 raise ValueError(f"'with' must be a non-empty array for type {quote(kind)}")
     return children or ()
-
-
-def _check_tasks(tasks):
-    if type(tasks) is not list:
-        raise ValueError("tasks must be an array")
-    if len(tasks) > 1:
-        raise ValueError(f"tasks must hold one task, not {len(tasks)}")
-    for task in tasks:
-        _check_task(task)
-
-
-def _check_task(task):
-    if type(task) is not dict:
-        raise ValueError("task must be an object")
-    for key in ("command", "slot", "count"):
-        if key not in task:
-            raise ValueError(f"Missing key ({key}) in task")
-    if not _TASK_KEYS.issuperset(task):
-        extra = next(key for key in task if key not in _TASK_KEYS)
-        raise ValueError(f"unknown key {quote(extra)} in task")
-    command = task["command"]
-    if type(command) is list:
-        if not command:
-            raise ValueError("command array cannot have length of zero")
-        for word in command:
-            if type(word) is not str:
-                raise ValueError("command must be an array of strings")
-    elif type(command) is not str or not command:
-        raise ValueError("command must be an array of strings")
-    if type(task["slot"]) is not str:
-        raise ValueError("task slot must be a string")
-    count = task["count"]
-    if type(count) is not dict:
-        raise ValueError("task count must be an object")
-    if len(count) != 1 or ("per_slot" not in count and "total" not in count):
-        raise ValueError("task count must be one of per_slot, total")
-    for key, value in count.items():
-        if type(value) is not int or value < 1:
-            raise ValueError(f"task count {key} must be an integer above 0")
-        if key == "per_slot" and value != 1:
-            raise ValueError("task count per_slot must be 1")
-
-
-def _check_attributes(attributes):
-    if type(attributes) is not dict:
-        raise ValueError("attributes must be an object")
-    for key, value in attributes.items():
-        if key not in ("system", "user"):
-            raise ValueError(
-                f"unknown key {quote('attributes.' + str(key))}: expected system or user"
-            )
-        if type(value) is not dict:
-            raise ValueError(f"attributes.{key} must be an object")
-    system = attributes.get("system")
-    if system is None:
-        raise ValueError("Missing key (attributes.system)")
-    for key in ("duration", "preemptible-after"):
-        value = system.get(key, 0)
-        if type(value) not in (int, float) or not 0 <= value < float("inf"):
-            raise ValueError(f"attributes.system.{key} must be a number of seconds >= 0")
-    for key in _SYSTEM_TEXT:
-        if type(system.get(key, "")) is not str:
-            raise ValueError(f"attributes.system.{key} must be a string")
-    for key in _SYSTEM_OBJECT:
-        if key in system and type(system[key]) is not dict:
-            raise ValueError(f"attributes.system.{key} must be an object")
-    for name, value in system.get("environment", {}).items():
-        if value is not None and type(value) is not str:
-            raise ValueError(
-                f"attributes.system.environment.{quote(name)[1:-1]} must be a string or null"
-            )
-    if "constraints" in system:
-        constraint.validate(system["constraints"])
-    if "dependencies" in system:
-        _check_dependencies(system["dependencies"])
-
-
-def _check_dependencies(dependencies):
-    if type(dependencies) is not list:
-        raise ValueError("attributes.system.dependencies must be an array")
-    for item in dependencies:
-        if type(item) is not dict:
-            raise ValueError("dependency must be an object")
-        for key in ("scheme", "value"):
-            if type(item.get(key)) is not str:
-                raise ValueError(f"dependency {key} must be a string")
 
 
 def count_resources(resources):

@@ -177,10 +177,6 @@ class RSet:
         """The hosts in rank order."""
         return [self.hosts.get(rank, f"rank{rank}") for rank in sorted(self.have)]
 
-    def encode_ranks(self):
-        """The ranks as an idset string."""
-        return idset.text(self.have)
-
     def encode_hosts(self):
         """The hosts in rank order as a hostlist string."""
         return hostlist.encode(self.host_names())

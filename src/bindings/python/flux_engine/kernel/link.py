@@ -26,14 +26,11 @@ def connect(url=None):
     """Open a handle on the instance at `url` (default: FLUX_URI).
 
     Args:
-        url (str): ``local://PATH``, or ``/``, ``.`` and ``..``: the outermost instance around this
-            one, this one, the one around it
+        url (str): ``local://PATH``
 
     Raises:
         OSError: no instance answers there; the text names the socket
     """
-    if url and url[0] in "/.":
-        return _ancestor(url)
     if url is None:
         url = os.environ.get("FLUX_URI") or f"local://{SYSTEM_SOCKET}"
     scheme, found, path = url.partition("://")
@@ -58,23 +55,6 @@ def connect(url=None):
     task.log_name = os.path.basename(sys.executable)
     kernel.uplink = Link(kernel, sock)
     return Flux(task)
-
-
-def _ancestor(path):
-    """Open a handle on an instance around this one, by a path such as ``..``."""
-    steps = path.strip("/").split("/") if path.strip("/") else []
-    if not {*steps} <= {".", "..", ""}:
-        raise OSError(errno.EINVAL, f"{path}: invalid URI")
-    up = len(steps) - steps.count(".") if path[0] != "/" else None
-    handle = connect()
-    while up != 0:
-        try:
-            uri = handle.attr_get("parent-uri")
-        except FileNotFoundError:
-            break
-        handle = connect(uri)
-        up = up and up - 1
-    return handle
 
 
 class Link(Endpoint):

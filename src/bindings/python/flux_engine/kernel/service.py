@@ -42,7 +42,7 @@ def request(method, guest=False, streaming=False, form=None):
         guest (bool): let other users than the instance owner in
         streaming (bool or str): a request without the streaming flag is answered EPROTO (RFC 6), with
             this text if it is one
-        form (dict): what the payload must look like, see `check_form`; without one a payload that is no
+        form (dict): what the payload must look like, see `formats.form`; without one a payload that is no
             object counts as none. ``object``: the method takes anything, JSON or not, and looks itself
     """
 

@@ -5,13 +5,9 @@ arrives waits in `Task.inbox` while the task is busy or blocked in a ``get()``, 
 order of arrival by its reactor, one item at a time.
 """
 
-import errno
-import os
-
 from greenlet import getcurrent, greenlet
 
 from flux_engine.kernel.listener import DEBUG_FLAGS, GUEST_REFUSED, Listener
-from flux_engine.kernel.message import Message
 
 __all__ = ["DEBUG_FLAGS", "GUEST_REFUSED", "REACTOR_NOWAIT", "REACTOR_ONCE", "Task"]
 
@@ -120,21 +116,6 @@ class Task(Listener):
         self.kernel.switch_to_hub()
         self.kernel.running = self
         self._listening = False
-
-    def take_message(self, wanted, wait=True):
-        """The next message for which ``wanted(msg)``, which the reactor does not get then.
-
-        Raises:
-            BlockingIOError: there is none, and not `wait`
-        """
-        while True:
-            for item in self.inbox:
-                if isinstance(item, Message) and wanted(item):
-                    self.inbox.remove(item)
-                    return item
-            if not wait:
-                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            self._listen()
 
     def is_awaiting(self):
         """Whether a watcher or a future's callback is left that the reactor would call."""

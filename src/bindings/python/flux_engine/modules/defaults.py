@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The requests every module answers without any code of its own (RFC 5).
 
-``NAME.ping`` (guests too), ``NAME.debug``, ``NAME.rusage``, ``NAME.stats-get``, ``NAME.stats-clear``, ``NAME.config-reload``,
+``NAME.ping`` (guests too), ``NAME.debug``, ``NAME.stats-get``, ``NAME.stats-clear``, ``NAME.config-reload``,
 ``NAME.disconnect`` and ``NAME.shutdown``. A module's own handler for one of them comes first.
 """
 
 import errno
 import os
-import resource
 
 from flux_engine.kernel import message
 from flux_engine.kernel.task import DEBUG_FLAGS
-
-_RUSAGE = "maxrss ixrss idrss isrss minflt majflt nswap inblock oublock msgsnd msgrcv nsignals nvcsw nivcsw".split()
 
 
 def ping(task, msg):
@@ -55,14 +52,6 @@ def debug(task, msg):
     return {"flags": word}
 
 
-def rusage(task, msg):
-    """What getrusage(2) says: of the whole process, in which all modules live."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    result = {"utime": usage.ru_utime, "stime": usage.ru_stime}
-    result.update((key, getattr(usage, "ru_" + key)) for key in _RUSAGE)
-    return result
-
-
 def stats(task, msg):
     """What a module says that keeps no statistics: how many messages, which are not counted here."""
     none = dict.fromkeys(("request", "response", "event", "control"), 0)
@@ -77,7 +66,6 @@ def nothing(task, msg):
 METHODS = {
     "ping": (ping, True),
     "debug": (debug, False),
-    "rusage": (rusage, False),
     "stats-get": (stats, True),
     "stats-clear": (nothing, False),
     "config-reload": (nothing, False),

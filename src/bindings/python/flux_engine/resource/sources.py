@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Where the inventory comes from: ``[resource]`` configuration, or what this host has."""
 
-import errno
 import json
 import os
 
-from flux_engine.formats import hostlist, idset, policy, rset
+from flux_engine.formats import form, hostlist, idset, rset
 
-_KEYS = frozenset(
-    "path scheduling config verify exclude norestrict noverify no-update-watch rediscover"
-    " journal-max history".split()
+_TABLE = form.Table(
+    {
+        **dict.fromkeys(("norestrict?", "noverify?", "no-update-watch?"), bool),
+        **dict.fromkeys(("path?", "scheduling?", "exclude?"), str),
+        **dict.fromkeys(("verify?", "rediscover?", "journal-max?", "history?"), object),
+        "config?": list,
+    }
 )
-#: Keys of one ``[[resource.config]]`` entry.
-_ENTRY_KEYS = {"hosts", "cores", "gpus", "properties"}
+_ENTRY = form.Table({"hosts": str, "cores?": str, "gpus?": str, "properties?": [str]})
 
 
 def check(config):
@@ -21,14 +23,7 @@ def check(config):
     Raises:
         OSError: EINVAL, it is no table or has a key that nobody knows
     """
-    table = config.get("resource", {})
-    where = "error parsing [resource] configuration"
-    kinds = dict.fromkeys(("norestrict", "noverify", "no-update-watch"), bool)
-    kinds.update(dict.fromkeys(("path", "scheduling", "exclude"), str))
-    policy.check_types(table, kinds, where, _KEYS)
-    if not isinstance(table.get("config", []), list):
-        text = "error parsing [resource.config] array: resource config must be an array"
-        raise OSError(errno.EINVAL, text)
+    form.check_table(config.get("resource"), _TABLE, "resource")
 
 
 def from_config(config):
@@ -78,13 +73,7 @@ def _from_entries(entries):
     cores, gpus, properties = {}, {}, {}
     for i, entry in enumerate(entries):
         where = f"resource.config[{i}]"
-        if not isinstance(entry, dict):
-            raise ValueError(f"{where}: expected a table")
-        unknown = set(entry) - _ENTRY_KEYS
-        if unknown:
-            raise ValueError(
-                f"{where}.{min(unknown)}: unknown key: expected one of {', '.join(sorted(_ENTRY_KEYS))}"
-            )
+        form.check(entry, _ENTRY, where)
         hosts = _text(entry, "hosts", where, hostlist.decode)
         if not hosts:
             raise ValueError(f"{where}.hosts: missing or empty")
@@ -97,10 +86,7 @@ def _from_entries(entries):
             if ids:
                 for host in hosts:
                     store[host] = idset.union(store[host], ids)
-        names = entry.get("properties", [])
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"{where}.properties: expected an array of strings")
-        for name in names:
+        for name in entry.get("properties", ()):
             properties.setdefault(name, set()).update(hosts)
     return _encode(order, cores, gpus, properties)
 
@@ -117,13 +103,10 @@ def _encode(order, cores, gpus, properties):
 
 
 def _text(entry, key, where, decode):
-    value = entry.get(key, "")
     try:
-        if isinstance(value, str):
-            return decode(value)
+        return decode(entry.get(key, ""))
     except ValueError as exc:
         raise ValueError(f"{where}.{key}: {exc}") from None
-    raise ValueError(f"{where}.{key}: expected a string")
 
 
 def discover(hosts):

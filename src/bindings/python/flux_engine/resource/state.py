@@ -6,9 +6,6 @@ Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).
 
 from flux_engine.formats import constraint, hostlist, idset
 
-#: What the ``overwrite`` of a drain event does to ranks that are drained already.
-KEEP, REASON, ALL = 0, 1, 2
-
 
 class DrainTable:
     """The drained ranks of an inventory; sets of ranks are bounds (see `inventory`).
@@ -21,19 +18,14 @@ class DrainTable:
         self.ranks = []
         self._info = {}  # rank -> (timestamp, reason)
 
-    def drain(self, bounds, timestamp, reason, overwrite=KEEP):
-        """Drain ranks.
+    def drain(self, bounds, timestamp, reason):
+        """Drain ranks; those that are drained stay as they are, but for a reason that was not given yet.
 
-        Arguments: bounds; timestamp (seconds since the epoch); reason (str or None); overwrite, for
-        ranks that are drained already: KEEP leaves them as they are, but for a reason that was not
-        given yet, REASON replaces the reason, ALL the time too.
+        Arguments: bounds; timestamp (seconds since the epoch); reason (str or None).
         """
         for rank in idset.members(bounds):
-            former = self._info.get(rank)
-            if former is None or overwrite == ALL:
-                self._info[rank] = (timestamp, reason)
-            elif overwrite == REASON or former[1] is None:
-                self._info[rank] = (former[0], reason)
+            when, why = self._info.get(rank, (timestamp, None))
+            self._info[rank] = (when, reason if why is None else why)
         self.ranks = idset.union(self.ranks, bounds)
 
     def undrain(self, bounds):

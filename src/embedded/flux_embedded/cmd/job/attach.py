@@ -10,9 +10,9 @@ import time
 import flux
 from flux.constants import FLUX_POLLIN
 from flux.job import JobID
-from flux_embedded.cmd.lib.eventlog import compact
 from flux_embedded.cmd.lib.watch import end_text, events_of, exit_code, watch
 from flux_engine.command.errors import CommandError, error_text, warn
+from flux_engine.formats.jsontext import dumps
 
 #: as much of standard input as goes into one message
 CHUNK = 1 << 16
@@ -42,10 +42,9 @@ class Attached:
         self._submitted = None
         self._open = 0
         self._held = []  # what is said once all output is shown
-        self._kept = []  # the last lines of output, for --tail
         self._stdin = None
         self._watch("eventlog", self._event)
-        self._watch("guest.output", self._output if args.tail is None else self._keep)
+        self._watch("guest.output", self._output)
         if args.show_exec:
             self._watch("guest.exec.eventlog", lambda event: self._show("exec", event))
 
@@ -72,8 +71,6 @@ class Attached:
     def _end(self):
         self._open -= 1
         if self._open == 0:
-            for event in self._kept[-self.args.tail :] if self.args.tail else ():
-                self._output(event)
             for text in self._held:
                 warn(text)
             self.handle.reactor_stop()
@@ -92,7 +89,7 @@ class Attached:
             self._submitted = event["timestamp"]
         elif name == "start":
             self.started = True
-            if not self.args.read_only and sys.stdin is not None:
+            if sys.stdin is not None:
                 self._read_stdin()
         elif name == "finish":
             self.status = context.get("status", 0)
@@ -122,16 +119,9 @@ class Attached:
     def _show(self, log, event):
         context = event.get("context")
         text = f"{self._offset(event):.3f}s: {log}.{event['name']}"
-        warn(f"{text} {compact(context)}" if context else text)
+        warn(f"{text} {dumps(context)}" if context else text)
 
     # -- output --------------------------------------------------------------------------------------
-
-    def _keep(self, event):
-        """Output of which only the last lines are wanted."""
-        if event["name"] == "log" or event.get("context", {}).get("data"):
-            self._kept.append(event)
-        else:
-            self._output(event)
 
     def _output(self, event):
         name, context = event["name"], event.get("context", {})
@@ -152,7 +142,7 @@ class Attached:
             for word in (LOG_LEVELS.get(max(context["level"], 0)), context.get("component")):
                 words += [f"{word}:"] if word else []
             warn(" ".join([*words, str(context.get("message", ""))]))
-        elif name == "redirect" and not self.args.quiet:
+        elif name == "redirect":
             where = f"{context.get('stream')} redirected to {context.get('path')}"
             warn(f"{context.get('rank', '')}: {where}")
 
@@ -227,12 +217,6 @@ class Attached:
 
 
 def attach(args):
-    if args.read_only and args.stdin_ranks != "all":
-        raise CommandError("Do not use --stdin-ranks with --read-only")
-    if args.tail is not None and args.tail < 0:
-        raise CommandError("invalid tail argument")
-    args.show_exec = args.show_exec or args.verbose > 2
-    args.show_events = args.show_events or args.verbose > 1
     return Attached(flux.Flux(), args).run()
 
 
@@ -240,17 +224,11 @@ def add_commands(parser):
     one = parser.command("attach", attach, "show the output of a job, and end as it does")
     one.flag("-E", "--show-events", text="show its events on stderr")
     one.flag("-X", "--show-exec", text="show those of its execution on stderr")
-    one.flag("--show-status", text="accepted")
     one.add_argument("-w", "--wait-event", metavar="EVENT", help="detach from it after this event")
     one.flag("-l", "--label-io", text="put the task before each line of output")
-    one.add_argument("-v", "--verbose", action="count", default=0, help="say more; twice: -E")
-    one.flag("-q", "--quiet", text="say nothing of output that goes to files")
-    one.flag("-r", "--read-only", text="do not read standard input")
+    one.flag("-v", "--verbose", text="accepted")
     one.flag("-u", "--unbuffered", text="accepted")
     one.add_argument(
         "-i", "--stdin-ranks", metavar="RANKS", default="all", help="input for these tasks only"
-    )
-    one.add_argument(
-        "--tail", metavar="N", type=int, nargs="?", const=10, help="only the last N lines there are"
     )
     one.add_argument("id", metavar="JOBID", type=JobID)

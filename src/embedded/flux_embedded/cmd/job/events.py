@@ -5,12 +5,14 @@ import json
 import time
 
 import flux
+from flux.eventlog import EventLogFormatter
 from flux.job import JobID
 from flux.util import parse_fsd
-from flux_embedded.cmd.lib.eventlog import TIME_FORMS, EventFormatter, compact
 from flux_embedded.cmd.lib.watch import watch_events
 from flux_engine.command.errors import CommandError
+from flux_engine.formats.jsontext import encoder
 
+TIME_FORMS = ("raw", "iso", "offset", "human")
 #: what eventlogs are called in short
 LOGS = {
     None: "eventlog",
@@ -20,8 +22,12 @@ LOGS = {
 }
 
 
+compact = encoder(ensure_ascii=False)
+
+
 def _formatter(args):
-    return EventFormatter(args.format, args.time_format or ("human" if args.human else "raw"))
+    form = "human" if args.human else args.time_format
+    return EventLogFormatter(args.format, form, "never")
 
 
 def _missing(args, path):
@@ -35,10 +41,6 @@ def eventlog(args):
     form = _formatter(args)
     handle = flux.Flux()
     try:
-        if args.follow:
-            for event in watch_events(handle, args.id, path):
-                print(form.format(event), flush=True)
-            return
         payload = {"id": args.id, "keys": [path], "flags": 0}
         for line in handle.rpc("job-info.lookup", payload).get()[path].splitlines():
             print(form.format(json.loads(line)))
@@ -59,7 +61,7 @@ def _matcher(text):
         if key not in context:
             return False
         value = context[key]
-        return want in (value if isinstance(value, str) else compact(value), compact(value))
+        return want in (value, compact(value))
 
     return match
 
@@ -73,7 +75,7 @@ def wait_event(args):
     timeout = parse_fsd(args.timeout) if args.timeout else float("inf")
     deadline = None if timeout == float("inf") else time.monotonic() + timeout
     # The log of a job that has not started yet is waited for; one that nobody ever makes is an error.
-    waitcreate = args.waitcreate or path in ("guest.exec.eventlog", "guest.output")
+    waitcreate = path in ("guest.exec.eventlog", "guest.output")
     try:
         for event in watch_events(flux.Flux(), args.id, path, waitcreate, deadline):
             if event["name"] == args.event and match(event):
@@ -85,7 +87,7 @@ def wait_event(args):
             if args.verbose and not args.quiet:
                 print(form.format(event), flush=True)
             else:
-                form.start(event)
+                form.format(event)  # offsets count from the first event
     except TimeoutError:
         raise CommandError(f"wait-event timeout on event '{args.event}'") from None
     except FileNotFoundError:
@@ -100,16 +102,13 @@ def add_commands(parser):
     ):
         one = parser.command(name, function, text)
         one.add_argument("-f", "--format", choices=("text", "json"), default="text")
-        one.add_argument("-T", "--time-format", choices=TIME_FORMS)
+        one.add_argument("-T", "--time-format", choices=TIME_FORMS, default="raw")
         one.flag("-H", "--human", text="times for people")
         one.add_argument(
             "-p", "--path", metavar="PATH", help="another log: exec, output, or its whole name"
         )
-        one.add_argument("--color", metavar="WHEN", nargs="?", help="accepted, there are no colors")
-        one.flag("-L", text="the same")
         one.add_argument("id", metavar="JOBID", type=JobID)
         if name == "eventlog":
-            one.flag("-F", "--follow", text="go on with what comes")
             continue
         one.add_argument("-t", "--timeout", metavar="FSD", help="wait no longer")
         one.add_argument(
@@ -118,5 +117,4 @@ def add_commands(parser):
         one.add_argument("-c", "--count", metavar="N", type=int, default=1, help="the Nth of them")
         one.flag("-q", "--quiet", text="do not print it")
         one.flag("-v", "--verbose", text="print all events before it too")
-        one.flag("-W", "--waitcreate", text="wait for the log too")
         one.add_argument("event", metavar="EVENT")

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is known of a job: info, id, last, list-ids, timeleft."""
+"""What is known of a job: info, id, last, list-ids."""
 
-import errno
 import json
-import math
-import os
 import sys
 
 import flux
-from flux.job import JobID, job_list_id
+from flux.job import JobID
 from flux_embedded.cmd.lib.select import state_mask
-from flux_engine.command.errors import CommandError, error_text
+from flux_engine.command.errors import CommandError
 from flux_engine.formats import jobid
-from flux_engine.formats.states import PENDING, RUN
 
 #: a flag of job-info.lookup: with the updates applied
 CURRENT = 2
@@ -26,8 +22,6 @@ FORMS = {
     "f58": jobid.f58,
     "f58plain": jobid.f58plain,
 }
-#: what ``flux job timeleft`` prints for no limit
-NO_LIMIT = 4294967295
 
 
 def info(args):
@@ -50,53 +44,12 @@ def info(args):
 
 
 def convert(args):
-    if args.to not in FORMS:
-        raise CommandError(f"Unknown to={args.to}: expected one of {', '.join(FORMS)}")
     for word in args.ids or sys.stdin.read().split():
         print(FORMS[args.to](JobID(word)))
 
 
 def last(args):
-    word = args.slice
-    if "[" not in word:
-        if int(word) < 0:
-            raise CommandError(f"{word}: expected a number or a slice")
-        word = f"[:{int(word)}]"
-    jobs = flux.Flux().rpc("job-manager.history.get", {"slice": word}).get()["jobs"]
-    if not jobs:
-        raise CommandError("job history is empty")
-    for id in jobs:
-        print(JobID(id))
-
-
-def timeleft(args):
-    handle = flux.Flux()
-    # Inside a job of this instance it is that job's time that counts.
-    word = args.id or os.environ.get("FLUX_JOB_ID")
-    left = _job_left(handle, word) if word else _instance_left(handle)
-    print(NO_LIMIT if left == math.inf else math.ceil(left) if left < 1 else int(left))
-
-
-def _left(handle, expiration):
-    if not expiration:
-        return math.inf
-    return max(0.0, expiration - handle.rpc("broker.now", {}).get()["now"])
-
-
-def _job_left(handle, word):
-    try:
-        job = job_list_id(handle, JobID(word), ["state", "expiration"]).get()["job"]
-    except OSError as exc:
-        text = "no such jobid" if exc.errno == errno.ENOENT else error_text(exc)
-        raise CommandError(f"{word}: {text}") from None
-    if job["state"] & PENDING:
-        raise CommandError(f"job {word} has not started")
-    return _left(handle, job.get("expiration")) if job["state"] == RUN else 0.0
-
-
-def _instance_left(handle):
-    R = handle.rpc("resource.sched-status", {}).get()["all"]
-    return _left(handle, R["execution"].get("expiration"))
+    print(JobID(flux.Flux().rpc("job-manager.getinfo").get()["max_jobid"]))
 
 
 #: what is shown of each job by ``flux job list-ids``
@@ -128,14 +81,9 @@ def add_commands(parser):
     one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("key", metavar="KEY")
     one = parser.command("id", convert, "print job ids in another form")
-    one.add_argument("-t", "--to", metavar="FORM", default="dec", help=", ".join(FORMS))
+    one.add_argument("-t", "--to", choices=FORMS, default="dec")
     one.add_argument("ids", metavar="JOBID", nargs="*")
-    one = parser.command("last", last, "print the ids of the jobs submitted last")
-    one.add_argument("slice", metavar="N|SLICE", nargs="?", default="1")
-    one = parser.command(
-        "timeleft", timeleft, "print how many seconds a job, or the instance, has left"
-    )
-    one.add_argument("id", metavar="JOBID", nargs="?")
+    one = parser.command("last", last, "print the id of the job submitted last")
     one = parser.command("list-ids", list_ids, "print what is known of jobs, in JSON")
     one.add_argument("-W", "--wait-state", metavar="STATE", help="when they are in this state")
     one.add_argument("ids", metavar="JOBID", nargs="+", type=JobID)

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux resource list``, ``info``, ``R`` and ``eventlog``."""
+"""``flux resource list``, ``info`` and ``R``, and the list of ``flux resource drain``."""
 
 import json
-import sys
-import time
 
 import flux
-from flux.eventlog import EventLogFormatter
 from flux.idset import IDset
-from flux.resource import ResourceJournalConsumer, ResourceSet, SchedResourceList, resource_list
-from flux.util import parse_fsd
+from flux.resource import ResourceSet, resource_list, resource_status
 from flux_embedded.cmd.lib.tables import Formats, words
 from flux_engine.command.errors import CommandError
 from flux_engine.formats import policy
@@ -35,6 +31,19 @@ FORMATS = {
     ),
     "rlist": ("Format including resource list details", _COLUMNS + "?:+{ngpus:>5} {rlist}"),
 }
+DRAIN_FORMATS = {
+    "default": (
+        "Default flux-resource drain format string",
+        "{timestamp!d:%b%d %R::<12} {state:<8.8} {reason:<30.30+} {nodelist}",
+    ),
+}
+DRAIN_HEADINGS = {
+    "timestamp": "TIME",
+    "state": "STATE",
+    "ranks": "RANKS",
+    "reason": "REASON",
+    "nodelist": "NODELIST",
+}
 
 
 def queue_ranks(rset, config, names):
@@ -53,34 +62,22 @@ def queue_ranks(rset, config, names):
     return ranks
 
 
-def include(resources, targets):
-    """Keep only these ranks or hosts of resources.
-
-    Raises:
-        CommandError: they are neither
-    """
-    try:
-        resources.filter(targets)
-    except (ValueError, TypeError) as exc:
-        raise CommandError(f"--include: {exc}") from None
-
-
 def _resources(args, default):
     """The states asked for, the resources by state, and the configuration."""
     states = (args.states or default).split(",")
     for name in states:
         if name not in STATES:
             raise CommandError(f"Invalid resource state {name} specified")
-    if args.from_stdin:
-        resources, config = SchedResourceList(json.load(sys.stdin)), {}
-    else:
-        handle = flux.Flux()
-        listed, config = resource_list(handle), handle.rpc("config.get")
-        resources, config = listed.get(), config.get()
+    handle = flux.Flux()
+    listed, config = resource_list(handle), handle.rpc("config.get")
+    resources, config = listed.get(), config.get()
     if args.queue:
         resources.filter(queue_ranks(resources.all, config, words(args.queue)))
     if args.include:
-        include(resources, args.include)
+        try:
+            resources.filter(args.include)
+        except (ValueError, TypeError) as exc:
+            raise CommandError(f"--include: {exc}") from None
     return states, resources, config
 
 
@@ -146,7 +143,7 @@ def list_resources(args):
         for state, rset in rsets.items()
         for row in rows_of(state, rset, layout.fields, requires)
     ]
-    if bool(args.include) if args.skip_empty is None else args.skip_empty:
+    if args.include:
         rows = [row for row in rows if row.nnodes]
     layout.print_items(rows, no_header=args.no_header)
 
@@ -170,28 +167,25 @@ def print_r(args):
     print(_selected(args).encode())
 
 
-def _pair(text):
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise CommandError(f"invalid KEY=VAL argument: {text!r}")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value
+class Drained:
+    """Ranks that were drained at one time, with one reason."""
+
+    def __init__(self, status, state, ranks):
+        why = status.get_drain_info(ranks.first())
+        self.timestamp, self.reason = why.timestamp, why.reason
+        self.state = state
+        self.ranks, self.nodelist = str(ranks), str(status.nodelist[ranks])
 
 
-def eventlog(args):
-    form = "human" if args.human else args.time_format
-    form = EventLogFormatter(args.format, form, args.color or "auto")
-    context = dict(map(_pair, args.match_context or ()))
-    follow = bool(args.follow or args.wait)
-    end = time.time() + parse_fsd(args.timeout) if args.timeout else None
-    consumer = ResourceJournalConsumer(flux.Flux(), include_sentinel=not follow).start()
-    while True:
-        event = consumer.poll(-1.0 if end is None else max(0.0, end - time.time()))
-        if event is None or event.is_empty():
-            break
-        print(form.format(event), flush=True)
-        if event.name == args.wait and context.items() <= event.context.items():
-            break
-    consumer.stop()
+def drained(args):
+    """The ranks that are drained; those that a job still holds are ``draining``."""
+    layout = Formats("flux-resource", DRAIN_FORMATS, "drain").layout(args.format, DRAIN_HEADINGS)
+    status = resource_status(flux.Flux()).get()
+    rows = []
+    for state in ("draining", "drained"):
+        groups = {}
+        for rank in status[state]:
+            why = status.get_drain_info(rank)
+            groups.setdefault((why.timestamp, why.reason), IDset()).set(rank)
+        rows += [Drained(status, state, ranks) for ranks in groups.values()]
+    layout.print_items(rows, no_header=args.no_header)

@@ -26,22 +26,17 @@ class ExecJob:
 
     Attributes:
         msg: the start request, which all responses go to
-        id, userid, R, jobspec: from the request
-        critical_ranks (idset.Members): the ranks it cannot do without, None for all of them
+        id, R, jobspec: from the request
         expiration (float): end of its time, seconds since the epoch; 0: none
         alarm (Alarm): the next thing to happen, or None
     """
 
-    __slots__ = (
-        "service", "msg", "id", "R", "jobspec", "expiration", "alarm", "userid", "critical_ranks",
-    )  # fmt: skip
+    __slots__ = ("service", "msg", "id", "R", "jobspec", "expiration", "alarm")
 
     def __init__(self, service, msg, body):
         self.service = service
         self.msg = msg
         self.id = body["id"]
-        self.userid = body["userid"]
-        self.critical_ranks = None
         self.R = body["R"]
         self.jobspec = body["jobspec"]
         self.expiration = self.R["execution"].get("expiration") or 0.0
@@ -60,7 +55,7 @@ class ExecJob:
     def lost(self, ranks):
         """These broker ranks (a set) are gone; if the job was there, that is its end."""
         for rank, host in zip(rset.ranks(self.R), rset.hosts(self.R)):
-            if rank in ranks and (self.critical_ranks is None or rank in self.critical_ranks):
+            if rank in ranks:
                 note = f"lost contact with {host} (rank {rank})"
                 # The job manager publishes the exception, and that ends the job like any other does.
                 self.answer("exception", {"severity": 0, "type": "node-failure", "note": note})

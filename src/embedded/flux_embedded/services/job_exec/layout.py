@@ -3,20 +3,8 @@
 
 from typing import NamedTuple
 
-from flux_engine.formats import idset, jobid, rset, taskmap
+from flux_engine.formats import idset, jobid, rset
 from flux_engine.formats.jobspec import count_tasks
-
-
-class MapError(ValueError):
-    """The shell option ``taskmap`` cannot be followed.
-
-    Attributes:
-        killed (bool): the shells are ended for it, not: end by themselves
-    """
-
-    def __init__(self, note, killed):
-        super().__init__(note)
-        self.killed = killed
 
 
 class Placed(NamedTuple):
@@ -66,22 +54,6 @@ def slot_shape(resources):
     return walk(resources, False, 1) or (None, 1)
 
 
-def per_resource_shares(jobspec, children):
-    """Tasks on each node by the shell option ``per-resource`` ({type: node | core, count}); None without it."""
-    per = shell_options(jobspec).get("per-resource")
-    if any("total" in task["count"] for task in jobspec["tasks"]):
-        return None
-    if not isinstance(per, dict) or per.get("type") not in ("node", "core"):
-        return None
-    count = per.get("count", 1)
-    if type(count) is not int or count < 1:
-        return None
-    return [
-        count if per["type"] == "node" else count * len(idset.ids(what.get("core", "")))
-        for what in children
-    ]
-
-
 def place(jobspec, R):
     """The tasks of a job, in order of their number (list of Placed)."""
     per_node, per_slot = slot_shape(jobspec["resources"])
@@ -92,69 +64,39 @@ def place(jobspec, R):
         nodes.append((broker_rank, host, per_node or max(1, cores // per_slot)))
     nslots = R["execution"].get("nslots") or sum(slots for _, _, slots in nodes)
     ntasks = count_tasks(jobspec, nslots)
-    shares = per_resource_shares(jobspec, [children[broker_rank] for broker_rank, _, _ in nodes])
-    left = 0
-    if shares is None:
-        # Tasks fill the slots node by node; more tasks than slots go round again.
-        shares = [0] * len(nodes)
-        left = ntasks
+    # Tasks fill the slots node by node; more tasks than slots go round again.
+    shares = [0] * len(nodes)
+    left = ntasks
     while left > 0:
         for index, (_, _, slots) in enumerate(nodes):
             take = min(slots, left)
             shares[index] += take
             left -= take
-            if not left:
-                break
     tasks = []
-    for index, ranks in enumerate(_map_tasks(jobspec, shares)):
-        broker_rank, host, _ = nodes[index]
+    for index, (broker_rank, host, _) in enumerate(nodes):
         what = children[broker_rank]
-        for local_id, rank in enumerate(ranks):
+        for local_id in range(shares[index]):
             there = what.get("gpu", ""), what.get("core", "")
-            tasks.append(Placed(rank, index, host, broker_rank, local_id, *there))
-    return sorted(tasks, key=lambda task: task.rank)
+            tasks.append(Placed(len(tasks), index, host, broker_rank, local_id, *there))
+    return tasks
 
 
-def _map_tasks(jobspec, shares):
-    """The task ids of each node by the shell option ``taskmap``; shares: how many tasks it gets.
-
-    Raises:
-        MapError: there is no such map
-    """
-    option = shell_options(jobspec).get("taskmap")
-    option = option if isinstance(option, dict) else {}
-    scheme, value = option.get("scheme", "block"), option.get("value") or ""
-    if scheme == "block":
-        if value:
-            raise MapError(f"block taskmap does not accept a value (got {value})", True)
-        return taskmap.block(shares)
-    if scheme == "cyclic":
-        if value and not (value.isdigit() and int(value)):
-            raise MapError(f"invalid cyclic stride: {value}", True)
-        return taskmap.cyclic(shares, int(value or 1))
-    if scheme != "manual":
-        raise MapError(f"failed to map tasks with scheme={scheme}", False)
-    try:
-        nodes = taskmap.decode(value)
-    except ValueError as exc:
-        raise MapError(f"taskmap={value}: {exc}", True) from None
-    if [len(ranks) for ranks in nodes] != list(shares):
-        raise MapError("failed to set new shell taskmap", False)
-    return nodes
-
-
-def nodes_of(tasks):
-    """The task ids of each node that a job has tasks on: a map (see formats.taskmap)."""
-    nodes = [[] for _ in range(max(task.node for task in tasks) + 1)]
-    for task in tasks:
-        nodes[task.node].append(task.rank)
-    return nodes
+#: What ``flux batch`` and ``flux alloc`` ask for; the instance starts in the first task, whatever the others are.
+ONE_EACH = {"type": "node"}
 
 
 def shell_options(jobspec):
-    """The shell options of a jobspec."""
+    """The shell options of a jobspec.
+
+    Raises:
+        ValueError: one of them would place the tasks in a way that there is not here
+    """
     shell = jobspec["attributes"]["system"].get("shell") or {}
-    return shell.get("options") or {}
+    options = shell.get("options") or {}
+    by_node = options.get("per-resource")
+    if "taskmap" in options or by_node not in (None, ONE_EACH, {**ONE_EACH, "count": 1}):
+        raise ValueError("the embedded instance has no shell options taskmap and per-resource")
+    return options
 
 
 def task_environment(base, job_id, tasks, task, uri):
@@ -170,19 +112,3 @@ def task_environment(base, job_id, tasks, task, uri):
     if uri:
         environment["FLUX_URI"] = uri
     return environment
-
-
-def bind_gpus(environment, tasks, task, affinity):
-    """Say in a task's environment which GPUs it may use.
-
-    Args:
-        affinity: the shell option ``gpu-affinity``: ``off``, ``per-task``, else all of the node for each task
-    """
-    if affinity == "off":
-        return
-    gpus = idset.ids(task.gpus)
-    if affinity == "per-task":
-        share = len(gpus) // sum(1 for other in tasks if other.node == task.node)
-        gpus = gpus[task.local_id * share : (task.local_id + 1) * share]
-    environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) or "-1"
-    environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"

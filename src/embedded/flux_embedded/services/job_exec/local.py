@@ -9,7 +9,6 @@ signal counting as 128 + its number.
 import errno
 import json
 import os
-import resource
 import signal
 import socket
 
@@ -17,7 +16,7 @@ from flux_embedded.services.job_exec import base, layout, shell
 from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
 from flux_embedded.services.job_exec.process import PIPE, Process
-from flux_engine.formats import fsd, jobid, rset, taskmap
+from flux_engine.formats import jobid, rset
 
 #: exit codes of a shell for a command that is not there, or cannot be run
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -30,70 +29,12 @@ class ShellError(Exception):
         note (str): of the exception
         reason (str): what it says before; None: the note
         component (str): of the shell
-        status (int): wait status of the job
     """
 
-    def __init__(self, note, reason=None, component=None, status=1 << 8):
+    def __init__(self, note, reason=None, component=None):
         super().__init__(note)
         self.reason = reason or note
         self.component = component
-        self.status = status
-
-
-def _init_error(reason, component):
-    """What becomes of a job when a plug-in of its shells cannot begin."""
-    return ShellError(f"shell_init: {os.strerror(errno.ENOENT)}", reason, component)
-
-
-def _check_output(options):
-    """Refuse values of the wrong type among the options of the plug-in ``output``."""
-    output = options.get("output")
-    output = output if isinstance(output, dict) else {}
-    timeout = output.get("batch-timeout", 0)
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise _init_error("invalid output.batch-timeout option", "output.kvs")
-    for stream in ("stdout", "stderr"):
-        where = output.get(stream)
-        if isinstance(where, dict) and type(where.get("label", False)) is not bool:
-            raise _init_error(f"failed to read {stream} output options", "output.config")
-
-
-def _exit_timeout(options):
-    """Seconds that a job's other tasks have once one has ended; None: no limit."""
-    value = options.get("exit-timeout", 30.0)
-    if value == "none":
-        return None
-    try:
-        return fsd.parse(value) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
-        text = "exit-timeout is not a valid Flux Standard Duration"
-        raise _init_error(text, "task-exit") from None
-
-
-def _soft_limits(options):
-    """[(number, soft limit)] of the shell option ``rlimit``, without those that are as they are to be."""
-    found = []
-    table = options.get("rlimit")
-    for name, soft in table.items() if isinstance(table, dict) else ():
-        number = getattr(resource, f"RLIMIT_{name.upper()}", None)
-        if number is None or type(soft) is not int:
-            continue
-        now, hard = resource.getrlimit(number)
-        if soft < 0 or soft > hard >= 0:
-            soft = hard
-        if soft != now:
-            found.append((number, soft))
-    return found
-
-
-def _signal_option(options):
-    """(signal, seconds before the end) of the shell option ``signal``; None without it."""
-    option = options.get("signal")
-    if option in (None, 0, False):
-        return None
-    option = option if isinstance(option, dict) else {}
-    signum, left = option.get("signum", signal.SIGUSR1), option.get("timeleft", 60.0)
-    return int(signal.Signals(signum)), float(left)
 
 
 class LocalJob(base.ExecJob):
@@ -108,12 +49,9 @@ class LocalJob(base.ExecJob):
         self._over = False
         self._ending = False
         self._alarms = {}  # what it is for -> base.Alarm
-        self._signal = None
         self._directory = None
         self._templates = None
         self._early = []  # what was written before there was a task to read it
-        self._options = {}
-        self._name = None
 
     def start(self):
         # The environment is only in what was submitted.
@@ -136,41 +74,29 @@ class LocalJob(base.ExecJob):
             submitted = json.loads(future.body["J"])["attributes"].get("system") or {}
             environment = submitted.get("environment") or {}
             command = jobspec["tasks"][0]["command"]
-            options = self._options = layout.shell_options(jobspec)
-            try:
-                self._tasks = layout.place(jobspec, self.R)
-            except layout.MapError as exc:
-                status = signal.SIGTERM if exc.killed else 1 << 8
-                raise ShellError(str(exc), status=status) from None
+            options = layout.shell_options(jobspec)
+            self._tasks = layout.place(jobspec, self.R)
             if not self._tasks:
                 raise ValueError("the job has no tasks")
             argv = [command] if isinstance(command, str) else list(command)
-            self._name = os.path.basename(argv[0])
-            name = (system.get("job") or {}).get("name") or self._name
+            name = (system.get("job") or {}).get("name") or os.path.basename(argv[0])
             cwd = system.get("cwd") or "/"
-            fault = ((system.get("exec") or {}).get("bulkexec") or {}).get("mock_exception")
-            if fault in ("init", "starting"):
-                self._raise(f"mock {fault} exception generated")
-                self._end(1 << 8)
-                return
             self._make_directory(system, name)
-            _check_output(options)
             self._output = Output(self.service, self.id, options, self._tasks, self._templates)
             try:
                 self._output.open(cwd)
             except OSError as exc:
-                text = f"open: {exc.filename}: {exc.strerror}"
-                raise _init_error(text, "output.task") from None
+                reason = f"open: {exc.filename}: {exc.strerror}"
+                note = f"shell_init: {os.strerror(errno.ENOENT)}"
+                raise ShellError(note, reason, "output.task") from None
             self._check_input(options, cwd)
-            self._signal = _signal_option(options)
-            _exit_timeout(options)
         except ShellError as exc:
             self.answer("start", {})
             if self._output is None:
                 self._output = Output(self.service, self.id, {}, [], None)
             self._output.fatal(exc.reason, exc.component)
             self._raise(str(exc))
-            self._end(exc.status)
+            self._end(1 << 8)
             return
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as exc:
             self._raise(f"cannot start job: {exc}")
@@ -180,7 +106,7 @@ class LocalJob(base.ExecJob):
             cwd = "/tmp"
         self.answer("start", {})
         self._shell_events()
-        self._spawn_all(argv, self._environment(environment), cwd, options)
+        self._spawn_all(argv, self._environment(environment), cwd, self._stdin(options, cwd))
         self._watch_time()
 
     def _raise(self, note):
@@ -207,15 +133,13 @@ class LocalJob(base.ExecJob):
                 os.close(os.open(path, os.O_RDONLY))
             except OSError as exc:
                 text = f"error opening input file '{path}': {exc.strerror}"
-                raise ShellError(text, None, "input.file", signal.SIGTERM) from None
+                raise ShellError(text, None, "input.file") from None
 
     def _watch_time(self):
-        """Wait for the end of the job's time, and for the warning before it."""
-        self._cancel_alarms("expire", "warn")
+        """Wait for the end of the job's time."""
+        self._cancel_alarms("expire")
         if self.expiration:
             self._set_alarm("expire", self.expiration, self._expire)
-            if self._signal is not None:
-                self._set_alarm("warn", self.expiration - self._signal[1], self._warn)
 
     def _set_alarm(self, what, when, function):
         self._alarms[what] = base.Alarm(self.service, when, function)
@@ -227,26 +151,10 @@ class LocalJob(base.ExecJob):
             if alarm is not None:
                 alarm.cancel()
 
-    def _warn(self):
-        signum, left = self._signal
-        name = signal.Signals(signum).name
-        self._output.say(
-            f"job will expire in {left:.1f}s, sending {name} to job", component="signal"
-        )
-        self.kill(signum)
-
     def _shell_events(self):
-        nodes = layout.nodes_of(self._tasks)
-        init = {
-            "service": f"0-shell-{jobid.f58plain(self.id)}",
-            "leader-rank": self._tasks[0].broker_rank,
-        }
-        self.service.append(
-            self.id,
-            "exec.eventlog",
-            ("shell.init", {**init, "size": len(nodes)}),
-            ("shell.start", {"taskmap": {"version": 1, "map": taskmap.encode(nodes)}}),
-        )
+        init = {"leader-rank": self._tasks[0].broker_rank, "size": 1 + self._tasks[-1].node}
+        events = ("shell.init", init), ("shell.start", None)
+        self.service.append(self.id, "exec.eventlog", *events)
 
     def _environment(self, given):
         """The job's environment: what the jobspec says and no more."""
@@ -256,15 +164,13 @@ class LocalJob(base.ExecJob):
             if value is not None
         }
 
-    def _spawn_all(self, argv, environment, cwd, options):
+    def _spawn_all(self, argv, environment, cwd, stdin):
         uri = self.service.ctx.attrs.get("local-uri")
-        stdin = self._stdin(options, cwd)
         environment["FLUX_JOB_TMPDIR"] = self._directory.path
         outer = self.service.ctx.environ.get("FLUX_JOB_ID_PATH", "")
         environment["FLUX_JOB_ID_PATH"] = f"{outer}/{jobid.f58(self.id)}"
         for task in self._tasks:
             env = layout.task_environment(environment, self.id, self._tasks, task, uri)
-            layout.bind_gpus(env, self._tasks, task, options.get("gpu-affinity"))
             words = [self._templates.render(word, task) for word in argv]
             try:
                 self._spawn(task, words, env, cwd, stdin)
@@ -301,7 +207,6 @@ class LocalJob(base.ExecJob):
                 lambda stream, data, rank=task.rank: self._output.write(rank, stream, data),
                 lambda status, rank=task.rank: self._task_ended(rank, status),
                 opened or PIPE,
-                _soft_limits(self._options),
             )
         finally:
             if opened is not None:
@@ -341,29 +246,6 @@ class LocalJob(base.ExecJob):
             self.service.append(self.id, "exec.eventlog", ("shell.task-exit", context))
         if not self._procs:
             self._end(max(self._codes.values()) << 8)
-        elif len(self._codes) == 1:
-            self._watch_others(rank, status, code)
-
-    def _watch_others(self, rank, status, code):
-        """The first of several tasks has ended: see what that means for the others."""
-        how = signal.strsignal(status & 0x7F) if status & 0x7F else f"Exit {code}"
-        task = f"{self._name}: task rank {rank} on host {self._tasks[rank].host}"
-        if self._options.get("exit-on-error") and code:
-            self._give_up(f"{task} failed ({how}) and exit-on-error is set", code)
-            return
-        timeout = _exit_timeout(self._options)
-        if timeout is not None:
-            given = self._options.get("exit-timeout", "30s")
-            text = f"{task} exited ({how}) and exit-timeout={given} has expired"
-            when = self.service.kernel.time + timeout
-            self._set_alarm("exit-timeout", when, lambda: self._give_up(text, code))
-
-    def _give_up(self, note, code):
-        self._ending = True
-        self._output.fatal(note, "task-exit")
-        self._raise(note)
-        self._abandon_all()
-        self._end((code or 1) << 8)
 
     def kill(self, signum):
         for process in list(self._procs.values()):

@@ -2,7 +2,6 @@
 """A child process watched by the reactor."""
 
 import os
-import resource
 import subprocess
 
 from flux_engine.kernel.watchers import POLLIN, POLLOUT, FDWatcher
@@ -24,22 +23,16 @@ class Process:
             stream
         on_exit: ``on_exit(wait_status)``, after the end of both streams
         stdin: a file object, PIPE for `write`, or None for /dev/null
-        limits: [(number, soft limit)] that the process has of its own
 
     Raises:
         OSError: it cannot be started
     """
 
-    def __init__(self, service, argv, env, cwd, on_output, on_exit, stdin=None, limits=()):
+    def __init__(self, service, argv, env, cwd, on_output, on_exit, stdin=None):
         self.service = service
         self.on_output = on_output
         self.on_exit = on_exit
         self.status = None
-
-        def set_limits():
-            for number, soft in limits:
-                resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
-
         self._popen = subprocess.Popen(
             argv,
             env=env,
@@ -48,7 +41,6 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=set_limits if limits else None,
         )
         self.pid = self._popen.pid
         self._streams = {}

@@ -5,16 +5,12 @@
 method                   payload -> response
 =======================  ====================================================================================
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
-kill                     ``{id, signum}``, no response wanted: signal the job's tasks
 write                    ``{id, data?, encoding?: "base64", eof?: bool, ranks?}`` -> standard input for all
                          tasks of a job, or those of these ranks; ENOENT: it does not run, EPIPE: no such task
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
 script (S)               ``{id, userid, ranks, command, label?}`` -> ``{rank, status}`` for each rank,
                          ENODATA: run a command once for each rank (housekeeping, prolog, epilog)
 script-kill              ``{id, signum, ranks?}``, no response wanted
-override                 ``{event: "start" | "finish", jobid, status?}``: the next step of a mock job whose
-                         ``exec.test.override`` is true: it starts and ends when it is told
-critical-ranks           ``{id, ranks}``: the ranks that a job cannot do without; all of them if it does not say
 =======================  ====================================================================================
 
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
@@ -32,12 +28,11 @@ import signal
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
 from flux_embedded.services.job_exec.scripts import Scripts
-from flux_engine.formats import eventlog, fsd, idset, jobid, policy, rset
+from flux_engine.formats import eventlog, form, fsd, idset, jobid, rset
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel.service import Service, request
 
-#: What the keys of the table exec must be.
-_TYPES = {"kill-timeout": str, "term-signal": str, "kill-signal": str, "max-kill-count": int}
+_CONFIG = {"kill-timeout?": str, "term-signal?": str, "kill-signal?": str}
 
 
 class JobExec(Service):
@@ -74,10 +69,7 @@ class JobExec(Service):
             )
 
     def _configure(self, config):
-        table = policy.check_types(config.get("exec"), _TYPES, "Error reading [exec] table")
-        for key in ("job-shell", "imp"):
-            kinds = {key: str}
-            policy.check_types(table, kinds, f"error reading config value exec.{key}")
+        table = form.check_table(config.get("exec"), _CONFIG, "exec")
         try:
             self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
         except ValueError:
@@ -133,13 +125,6 @@ class JobExec(Service):
         ):
             self.respond(msg, {"id": id, "type": kind, "data": data})
 
-    @request("kill", form={"id": int, "signum": int})
-    def _kill(self, msg):
-        job = self.jobs.get(msg.body["id"])
-        if job is not None:
-            job.kill(msg.body["signum"])
-        self.respond(msg)
-
     @request("write", form={"id": int, "data?": str, "encoding?": str, "eof?": bool, "ranks?": str})
     def _write(self, msg):
         body = msg.body
@@ -167,30 +152,6 @@ class JobExec(Service):
         if job is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         job.set_expiration(msg.body["expiration"])
-        self.respond(msg)
-
-    @request("override", guest=True, form={"event": str, "jobid": int, "status?": int})
-    def _override(self, msg):
-        body = msg.body
-        job = self.jobs.get(body["jobid"])
-        if not isinstance(job, MockJob):
-            raise OSError(errno.ENOENT, "Job not found")
-        if job.userid != msg.userid:
-            raise OSError(errno.EPERM, "Permission denied")
-        job.override(body["event"], body.get("status", 0))
-        self.respond(msg)
-
-    @request("critical-ranks", guest=True, form={"id": int, "ranks": str})
-    def _critical_ranks(self, msg):
-        job = self.jobs.get(msg.body["id"])
-        if job is None:
-            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-        if msg.is_guest and job.userid != msg.userid:
-            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-        try:
-            job.critical_ranks = idset.Members(idset.decode(msg.body["ranks"]))
-        except ValueError:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
         self.respond(msg)
 
     @request(

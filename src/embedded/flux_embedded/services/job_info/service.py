@@ -10,11 +10,8 @@ lookup                   ``{id, keys, flags?}`` -> ``{id, KEY: value, ...}``; ke
 eventlog-watch (S)       ``{id, path, flags?}`` -> ``{event: line}`` for each event, past ones first. Flag 1:
                          wait for the log to appear. ENODATA after its last event, when the job is inactive,
                          or after eventlog-watch-cancel
-update-lookup            ``{id, key: "R" | "jobspec", flags?}`` -> ``{id, KEY: object}``, current
-update-watch (S)         ``{id, key: "R" | "jobspec", flags?}`` -> the same, again after every update
-eventlog-watch-cancel,   ``{matchtag}``, no response: that stream of the sender ends with ENODATA
-update-watch-cancel
-stats-get                -> ``{watchers, update_watchers, ...}``: those under way
+update-watch (S)         ``{id, key: "R" | "jobspec", flags?}`` -> ``{KEY: object}``, current; again after every update
+eventlog-watch-cancel    ``{matchtag}``, no response: that stream of the sender ends with ENODATA
 =======================  ===================================================================================
 
 ENOENT has one of two texts: ``invalid job id``, or ``KEY: key not found``. Other users than the owner see
@@ -57,13 +54,6 @@ class JobInfo(Service):
             raise Malformed("job-info.lookup: 'keys' must be an array of strings")
         _check_flags(body, "lookup", JSON_DECODE | CURRENT)
         self._fetch(msg, body["id"], keys, flags)
-
-    @request("update-lookup", guest=True, form={"id": int, "key": str, "flags": int})
-    def update_lookup(self, msg):
-        _check_flags(msg.body, "update-lookup", 0)
-        if msg.body["key"] != "R":
-            raise OSError(errno.EINVAL, "update-lookup unsupported key specified")
-        self._fetch(msg, msg.body["id"], ["R"], JSON_DECODE | CURRENT)
 
     def _fetch(self, msg, id, keys, flags):
         if not 0 <= id <= jobid.MAX_ID:
@@ -153,10 +143,6 @@ class JobInfo(Service):
         if watch is not None:
             watch.end(errno.ENODATA)
 
-    @request("update-watch-cancel", guest=True, form={"matchtag": int})
-    def _update_watch_cancel(self, msg):
-        self._watch_cancel(msg)
-
     def forget(self, watch):
         self._watches.pop((watch.msg.sender, watch.msg.matchtag), None)
 
@@ -164,18 +150,6 @@ class JobInfo(Service):
     def _disconnect(self, msg):
         for watch in [w for (sender, _), w in self._watches.items() if sender is msg.sender]:
             watch.drop()
-
-    @request("stats-get", guest=True)
-    def _stats(self, msg):
-        updates = sum(1 for watch in self._watches.values() if isinstance(watch, UpdateWatch))
-        body = {
-            "lookups": 0,
-            "watchers": len(self._watches) - updates,
-            "guest_watchers": 0,
-            "update_lookups": 0,
-            "update_watchers": updates,
-        }
-        self.respond(msg, body)
 
 
 def _check_flags(body, method, known):

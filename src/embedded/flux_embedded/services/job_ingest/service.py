@@ -4,10 +4,8 @@
 =======================  ===================================================================================
 method                   payload -> response
 =======================  ===================================================================================
-submit                   ``{J, urgency, flags}`` or, ours, ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobspec
-                         is an object or its JSON text, J one in the envelope of flux-security's mechanism ``none``
+submit                   ours: ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobspec is an object or its JSON text
 config-reload            the new configuration
-getinfo                  -> ``{timestamp}``: of the ids that are made now
 =======================  ===================================================================================
 
 A job is checked (`formats.jobspec`), completed (defaults of ``policy.jobspec``, constraint of its queue,
@@ -22,12 +20,10 @@ Errors: EPROTO for flags nobody knows, EINVAL for the urgency and for what the j
 the queue rules refuse; the scheduler's own errno for infeasible jobs.
 """
 
-import base64
 import errno
-import os
 
 from flux_embedded.services.job_ingest.completion import Completion, with_system
-from flux_engine.formats import eventlog, jobid, jsontext, policy
+from flux_engine.formats import eventlog, form, jobid, jsontext, policy
 from flux_engine.formats import jobspec as spec
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import (
@@ -38,13 +34,12 @@ from flux_engine.formats.states import (
     URGENCY_MAX,
     URGENCY_MIN,
 )
-from flux_engine.kernel.service import Malformed, Service, check_form, request
+from flux_engine.kernel.service import Service, request
 
 KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
-#: Forms of a submission.
-WRAPPED = {"J": str, "urgency": int, "flags": int}
-BARE = {"jobspec": (dict, str), "urgency?": int, "flags?": int}
+FORM = {"jobspec": (dict, str), "urgency?": int, "flags?": int}
 VALIDATORS = ("jobspec", "feasibility")
+_CONFIG = {"validator?": {"disable?": bool, "plugins?": [str], "args?": [str]}}
 
 _encode = jsontext.encoder(ensure_ascii=False)
 
@@ -65,13 +60,9 @@ class IdGenerator:
         if ms >= self._ms:
             self._ms, self._seq = ms, max(id & 1023, self._seq if ms == self._ms else 0)
 
-    def timestamp(self, now):
-        """Milliseconds since the epoch of the ids."""
-        return int((now - self._epoch) * 1000)
-
     def next(self, now):
         """An id above all before, whatever the clock does."""
-        ms = self.timestamp(now)
+        ms = int((now - self._epoch) * 1000)
         if ms > self._ms:
             self._ms, self._seq = ms, 0
         elif self._seq < 1023:
@@ -122,14 +113,8 @@ class JobIngest(Service):
 
     def _configure(self, config, at_start=False):
         policy.validate(config)
-        where = "error reading [ingest] config table"
-        ingest = policy.check_types(config.get("ingest"), {}, where)
-        where = "error parsing [ingest.validator] config table"
-        validator = policy.check_types(ingest.get("validator"), {"disable": bool}, where)
-        for key in ("plugins", "args"):
-            words = validator.get(key, [])
-            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-                raise OSError(errno.EINVAL, f"error in [ingest.validator] {key} array")
+        ingest = form.check_table(config.get("ingest"), _CONFIG, "ingest")
+        validator = ingest.get("validator", {})
         plugins, disable = validator.get("plugins", ["jobspec"]), validator.get("disable", False)
         if disable:
             plugins = []
@@ -150,28 +135,17 @@ class JobIngest(Service):
         self._configure(msg.body or {})
         self.respond(msg)
 
-    @request("getinfo")
-    def _getinfo(self, msg):
-        self.respond(msg, {"timestamp": self._ids.timestamp(self.kernel.time)})
-
     # -- one submission ----------------------------------------------------------------------------
 
-    @request("submit", guest=True, form=object)
+    @request("submit", guest=True, form=FORM)
     def submit(self, msg):
         job = Submission()
         job.msg = msg
         body = msg.body
-        bare = isinstance(body, dict) and "jobspec" in body
-        try:
-            check_form(body, BARE if bare else WRAPPED, msg.topic)
-        except Malformed as exc:
-            raise OSError(errno.EPROTO, f"error decoding job request: {exc.strerror}") from exc
-        given = body["jobspec" if bare else "J"]
+        given = body["jobspec"]
         job.urgency = body.get("urgency", URGENCY_DEFAULT)
         job.flags = body.get("flags", 0)
         self._check_flags(job)
-        if not bare:
-            given = _unwrap(given)
         try:
             jobspec = spec.decode(given) if isinstance(given, str) else given
             if self._validate and not job.flags & FLAG_NOVALIDATE:
@@ -290,19 +264,3 @@ class JobIngest(Service):
                 self.log(LOG_ERR, f"data of refused jobs stays in the KVS: {exc.strerror}")
 
         self.rpc("kvs.commit", {"ops": ops}).then(removed)
-
-
-def _unwrap(text):
-    """The jobspec in a ``HEADER.PAYLOAD.none`` envelope.
-
-    Raises:
-        OSError: EINVAL, it is none
-    """
-    parts = text.split(".")
-    try:
-        if len(parts) != 3 or parts[2] != "none":
-            raise ValueError
-        return base64.b64decode(parts[1], validate=True).decode()
-    except ValueError:
-        text = f"could not unwrap jobspec: {os.strerror(errno.EINVAL)}"
-        raise OSError(errno.EINVAL, text) from None

@@ -10,10 +10,8 @@ list                     ``{max_entries, attrs, since?, constraint?}`` -> ``{job
                          priority, then running ones, latest first, then inactive ones, latest first
 list-id                  ``{id, attrs, state?}`` -> ``{job: {...}}``, once it has been in one of these states or is
                          inactive; ENOENT
-list-attrs               -> ``{attrs: [name]}``
 job-stats                -> ``{job_states: {depend, ..., total}, successful, failed, canceled, timeout,
                          inactive_purged, queues: [...]}``; failed has neither canceled nor timed out ones
-stats-get                -> ``{jobs: {pending, running, inactive}, ...}``
 =======================  ===================================================================================
 """
 
@@ -22,11 +20,12 @@ import errno
 from flux_embedded.services.job_list.entry import GETTERS, Entry
 from flux_embedded.services.job_list.filter import compile_constraint
 from flux_engine.formats import policy, states
-from flux_engine.formats.policy import json_name
 from flux_engine.formats.states import INACTIVE, PENDING, RUN, RUNNING
 from flux_engine.kernel.service import Service, request
 
 ATTRS = ["id", *GETTERS]
+LIST = {"max_entries": int, "attrs": [str], "since?": float, "constraint?": dict}
+LIST_ID = {"id": int, "attrs": [str], "state?": int}
 #: The states that a job can be in.
 STATES = states.ACTIVE | INACTIVE
 
@@ -137,19 +136,12 @@ class JobList(Service):
             return True
         return False
 
-    @request("list", guest=True, form=object)
+    @request("list", guest=True, form=LIST)
     def list(self, msg):
         if self._is_early(self.list, msg):
             return
-        body = _object(msg)
-        limit = _member(body, "max_entries", (int,), "integer")
-        given = _member(body, "attrs")
-        since = _member(body, "since", (int, float), "real or integer", 0.0)
-        if limit < 0:
-            raise _invalid("max_entries < 0 not allowed")
-        if since < 0:
-            raise _invalid("since < 0.0 not allowed")
-        attrs = _attrs_of(given)
+        body = msg.body
+        limit, since, attrs = body["max_entries"], body.get("since", 0.0), _attrs_of(body["attrs"])
         jobs = self._select(body.get("constraint", {}), limit, since)
         if not msg.streaming:
             self.respond(msg, {"jobs": [job.attributes(attrs) for job in jobs]})
@@ -182,17 +174,11 @@ class JobList(Service):
         if mask & INACTIVE:
             yield reversed(list(self._inactive.values()))
 
-    @request("list-id", guest=True, form=object)
+    @request("list-id", guest=True, form=LIST_ID)
     def list_id(self, msg):
         if self._is_early(self.list_id, msg):
             return
-        body = _object(msg)
-        id = _member(body, "id", (int,), "integer")
-        attrs = _member(body, "attrs")
-        if not isinstance(attrs, list):
-            raise _invalid("attrs must be an array")
-        if _member(body, "state", (int,), "integer", 0) & ~STATES:
-            raise _invalid("invalid state specified")
+        id, attrs = msg.body["id"], msg.body["attrs"]
         job = self._jobs.get(id)
         if job is not None:
             _attrs_of(attrs)
@@ -226,10 +212,6 @@ class JobList(Service):
     def _answer_id(self, msg, job):
         self.respond(msg, {"job": job.attributes(_attrs_of(msg.body["attrs"]))})
 
-    @request("list-attrs", guest=True)
-    def list_attrs(self, msg):
-        self.respond(msg, {"attrs": [*GETTERS, "all"]})
-
     @request("job-stats", guest=True)
     def job_stats(self, msg):
         if self._is_early(self.job_stats, msg):
@@ -245,16 +227,6 @@ class JobList(Service):
         ]
         self.respond(msg, answer)
 
-    @request("stats-get", guest=True)
-    def _stats(self, msg):
-        counts = {
-            "pending": len(self._pending),
-            "running": len(self._running),
-            "inactive": len(self._inactive),
-        }
-        idsync = {"lookups": 0, "waits": sum(map(len, self._waiting.values()))}
-        self.respond(msg, {"jobs": counts, "idsync": idsync, "stats_watchers": 0})
-
     @request("disconnect", guest=True)
     def _disconnect(self, msg):
         for id in list(self._waiting):
@@ -265,48 +237,11 @@ class JobList(Service):
                 del self._waiting[id]
 
 
-def _invalid(text):
-    return OSError(errno.EPROTO, f"invalid payload: {text}")
-
-
-def _object(msg):
-    """The payload.
-
-    Raises:
-        OSError: EPROTO, it is no object
-    """
-    if msg.body is None:
-        raise _invalid("message does not have a string payload")
-    if not isinstance(msg.body, dict):
-        raise _invalid("payload is not a JSON object")
-    return msg.body
-
-
-def _member(body, key, kinds=(object,), name="", default=None):
-    """A value of the payload.
-
-    Raises:
-        OSError: EPROTO, it is missing and has no default, or is of another type
-    """
-    if key not in body:
-        if default is None:
-            raise _invalid(f"Object item not found: {key}")
-        return default
-    value = body[key]
-    if object not in kinds and (isinstance(value, bool) or not isinstance(value, kinds)):
-        raise _invalid(f"Expected {name}, got {json_name(value)}")
-    return value
-
-
 def _attrs_of(attrs):
-    if not isinstance(attrs, list):
-        raise _invalid("attrs must be an array")
     if "all" in attrs:
         return ATTRS
     for name in attrs:
-        if not isinstance(name, str):
-            raise OSError(errno.EINVAL, "attr has no string value")
-        if name not in GETTERS and name != "id":
+        if name not in ATTRS:
             raise OSError(errno.EINVAL, f"{name} is not a valid attribute")
     return attrs
 

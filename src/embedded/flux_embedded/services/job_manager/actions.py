@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests that act on jobs from outside: raise, kill, urgency, memo, and their bulk forms.
+"""Requests that act on jobs from outside: raise, raiseall, urgency, memo.
 
 Errors are what the commands print: ``unknown job id``, ``job is inactive`` and so on.
 """
 
 import errno
 import os
-import signal
 
-from flux_engine.formats.states import ACTIVE, CLEANUP, RUN, RUNNING, URGENCY_MAX, URGENCY_MIN
-from flux_engine.kernel.service import Malformed, check_form
+from flux_engine.formats.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
 
-#: What requests for several jobs at once have in their forms.
-MANY = {"dry_run": bool, "userid": int}
 #: What requests for an exception have in theirs.
 EXCEPTION = {"severity": int, "type": str, "note?": str}
 #: The userid that stands for everybody, as the 32 bits it has.
@@ -32,11 +28,10 @@ def permit(msg, userid, what):
 class Actions:
     """Handlers of such requests."""
 
-    def __init__(self, service, jobs, events, execution, sched):
+    def __init__(self, service, jobs, events, sched):
         self.service = service
         self.jobs = jobs
         self.events = events
-        self.execution = execution
         self.sched = sched
 
     def find(self, id, errnum=errno.ENOENT, unknown="unknown job id"):
@@ -66,46 +61,17 @@ class Actions:
         body = msg.body
         permit(msg, body["userid"] & ANY_USER, "can only raise exceptions on")
         severity, kind, note = _exception_of(body)
-        matches = self._select(body["userid"], body["states"])
+        userid = body["userid"] & ANY_USER
+        matches = [
+            job
+            for job in self.jobs.active.values()
+            if job.state & body["states"] and userid in (ANY_USER, job.userid)
+        ]
         if not body["dry_run"]:
             for job in matches:
                 if job.state & ACTIVE:
                     self.events.raise_exception(job, kind, severity, note, msg.userid)
         self.events.send(self.service.respond, msg, {"count": len(matches), "errors": 0})
-
-    def _select(self, userid, mask):
-        userid &= ANY_USER
-        return [
-            job
-            for job in self.jobs.active.values()
-            if job.state & mask and userid in (ANY_USER, job.userid)
-        ]
-
-    # -- signals ---------------------------------------------------------------------------------
-
-    def kill(self, msg):
-        """``kill`` {id, signum}."""
-        signum = _signal_number(msg.body["signum"])
-        job = self.find(msg.body["id"], errno.EINVAL)
-        permit(msg, job.userid, "may only send signals to")
-        if not job.state & RUNNING:
-            raise OSError(errno.EINVAL, "job is not running")
-        self.execution.signal(job, signum)
-        self.service.respond(msg)
-
-    def killall(self, msg):
-        """``killall`` {signum, userid, dry_run} -> {count, errors}."""
-        try:
-            check_form(msg.body, {"signum": int, **MANY}, msg.topic)
-        except Malformed as exc:
-            raise OSError(errno.EPROTO, "error decoding request") from exc
-        permit(msg, msg.body["userid"] & ANY_USER, "can only kill")
-        signum = _signal_number(msg.body["signum"])
-        matches = self._select(msg.body["userid"], RUN)
-        if not msg.body["dry_run"]:
-            for job in matches:
-                self.execution.signal(job, signum)
-        self.service.respond(msg, {"count": len(matches), "errors": 0})
 
     # -- urgency, memo -----------------------------------------------------------------------------
 
@@ -139,12 +105,6 @@ class Actions:
             self.events.post(job, "memo", memo)
         self.sched.annotate(job, {"user": memo})
         self.events.send(self.service.respond, msg)
-
-
-def _signal_number(signum):
-    if not 0 < signum < signal.NSIG:
-        raise OSError(errno.EINVAL, "Invalid signal number")
-    return signum
 
 
 def _exception_of(body):

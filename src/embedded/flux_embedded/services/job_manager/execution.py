@@ -74,11 +74,6 @@ class Execution:
             self.events.post(job, "debug.start-request")
         self.events.send(self._send, job, False)
 
-    def signal(self, job, signum):
-        """Send the tasks of `job` a signal."""
-        if self.provider is not None:
-            self.service.notify(f"{self.provider}.kill", {"id": job.id, "signum": signum})
-
     def set_expiration(self, job, expiration):
         """Say when the time of `job` is over, once the event that says so is committed."""
         if self.provider is not None:

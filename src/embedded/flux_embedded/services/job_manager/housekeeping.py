@@ -18,11 +18,25 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 
 import errno
 
-from flux_engine.formats import fsd, idset, jobid, policy, rset
+from flux_engine.formats import form, fsd, idset, jobid, rset
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 
-#: What the table may have; the last is ours.
-KEYS = ("command", "release-after", "mock-duration")
+
+def _mock_duration(value):
+    for text in value.values() if isinstance(value, dict) else [value]:
+        fsd.parse(text)
+
+
+def _command(value):
+    form.check(value, [str], "the command")
+    if not value:
+        raise ValueError("the command has no words")
+
+
+#: The last is ours.
+_CONFIG = form.Table(
+    {"command": _command, "release-after?": fsd.parse, "mock-duration?": _mock_duration}
+)
 
 
 class Housekeeping:
@@ -57,27 +71,16 @@ class Housekeeping:
         if table is None:
             self.is_configured = False
             return
-        policy.check_types(table, {"release-after": str}, "job-manager.housekeeping", KEYS)
-        command = table.get("command")
+        form.check_table(table, _CONFIG, "job-manager.housekeeping")
         # Without a command a real instance runs its systemd unit; there is none here.
-        if (
-            not isinstance(command, list)
-            or not command
-            or not all(isinstance(w, str) for w in command)
-        ):
-            raise OSError(
-                errno.EINVAL, "job-manager.housekeeping.command: expected an array of strings"
-            )
-        release_after = table.get("release-after")
-        try:
-            release_after = fsd.parse(release_after) if release_after is not None else None
-            mock = table.get("mock-duration", "0s")
-            if isinstance(mock, dict):
-                mock = {int(rank): fsd.parse(text) for rank, text in mock.items()}
-            else:
-                mock = fsd.parse(mock)
-        except (ValueError, TypeError) as exc:
-            raise OSError(errno.EINVAL, f"job-manager.housekeeping: {exc}") from None
+        command, release_after = table["command"], table.get("release-after")
+        if release_after is not None:
+            release_after = fsd.parse(release_after)
+        mock = table.get("mock-duration", "0s")
+        if isinstance(mock, dict):
+            mock = {int(rank): fsd.parse(text) for rank, text in mock.items()}
+        else:
+            mock = fsd.parse(mock)
         self._command, self._release_after, self._mock = command, release_after, mock
         self.is_configured = True
 

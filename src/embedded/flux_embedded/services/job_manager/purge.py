@@ -1,18 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The purge of inactive jobs.
-
-Configuration: ``job-manager.inactive-age-limit`` (FSD) and ``job-manager.inactive-num-limit`` (int).
-Purging a job removes it here, from the KVS and, by an event ``job-purge-inactive``, from job-list.
-"""
+"""The purge of inactive jobs: here, from the KVS and, by an event ``job-purge-inactive``, from job-list."""
 
 import errno
-import os
 
-from flux_engine.formats import fsd, policy
-from flux_engine.formats.jobid import MAX_ID
-
-#: seconds between looks at the limits
-INTERVAL = 2.0
 #: a limit that is none
 UNLIMITED = -1
 #: most jobs that one request removes
@@ -20,7 +10,7 @@ BATCH_MAX = 100
 
 
 class Purge:
-    """The limits of what is kept of inactive jobs, and requests for less."""
+    """Handler of requests."""
 
     def __init__(self, service, jobs, events, jobtap, housekeeping):
         self.service = service
@@ -28,38 +18,6 @@ class Purge:
         self.events = events
         self.jobtap = jobtap
         self.housekeeping = housekeeping
-        self._age_limit = None
-        self._num_limit = None
-        self._timer = None
-
-    def configure(self, config):
-        """Take the limits of a configuration.
-
-        Raises:
-            OSError: EINVAL
-        """
-        kinds = {"inactive-age-limit": str, "inactive-num-limit": int}
-        where = "job-manager.max-inactive-*"
-        table = policy.check_types(config.get("job-manager"), kinds, where)
-        age, number = table.get("inactive-age-limit"), table.get("inactive-num-limit")
-        try:
-            age = fsd.parse(age) if age is not None else None
-        except ValueError:
-            text = "job-manager.inactive-age-limit: invalid FSD"
-            raise OSError(errno.EINVAL, text) from None
-        if number is not None and number < UNLIMITED:
-            raise OSError(errno.EINVAL, "job-manager.inactive-num-limit: must be >= 0")
-        if number == UNLIMITED:
-            number = None
-        self._age_limit, self._num_limit = age, number
-        if (age is not None or number is not None) and self._timer is None:
-            self._timer = self.service.timer(INTERVAL, self._tick, INTERVAL)
-        elif age is None and number is None and self._timer is not None:
-            self._timer.destroy()
-            self._timer = None
-
-    def _tick(self):
-        self._purge(self._select(self._age_limit, self._num_limit))
 
     def _select(self, age_limit, num_limit):
         """The jobs beyond a limit, oldest first; those in housekeeping are kept."""
@@ -102,17 +60,3 @@ class Purge:
             jobs = jobs[:batch]
             self._purge(jobs)
         self.events.send(self.service.respond, msg, {"count": len(jobs)})
-
-    def request_one(self, msg):
-        """``purge-id``: one job."""
-        id = msg.body["id"]
-        if id in (-1, MAX_ID):
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        job = self.jobs.inactive.get(id)
-        if id in self.jobs.active:
-            raise OSError(errno.EINVAL, "cannot purge active job")
-        if job is None:
-            raise OSError(errno.ENOENT, "id not found")
-        if msg.body["force"]:
-            self._purge([job])
-        self.events.send(self.service.respond, msg, {"count": 1})

@@ -10,7 +10,6 @@ sched-ready
 exec-hello              RFC 32, see `execution`
 raise                   ``{id, type, severity, note?}``
 raiseall                ``{type, severity, note?, states: mask, userid, dry_run}`` -> ``{count, errors}``
-kill, killall           ``{id, signum}``; ``{signum, userid, dry_run}`` -> ``{count, errors}``
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
 memo                    ``{id, memo: {...}, volatile?}``: merged into the annotations under ``user``
 update                  ``{id, updates: {...}}`` -> nothing, see `update`
@@ -23,18 +22,14 @@ alloc-query             -> ``{queue_length, alloc_pending, running}``
 resource-status         -> ``{allocated: R}``
 jobtap                  ``{load?: path, conf?, remove?: name, query_only?}`` -> ``{plugins: [name]}``
 jobtap-query            ``{name}`` -> ``{name, path, ...}``
-events-journal (S),     see `journal`
-journal-batches (S)
+journal-batches (S)     see `journal`
 purge                   ``{age_limit: seconds, num_limit: N, batch: N, force: bool}`` -> ``{count}``: at most
                         a batch of the jobs beyond a limit, -1 for none; without force it only counts
-purge-id                ``{id, force}`` -> ``{count: 1}``: that inactive job
-list                    ``{max_entries}`` -> ``{jobs: [{id, ...}]}``: at most so many (0: all) of the active jobs, those
-                        that wait for the scheduler first. ``job-list`` knows more
 getinfo                 -> ``{max_jobid}``
 getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
                         environment), ``R`` and ``eventlog`` of a job
 housekeeping-kill       ``{signum, jobid?, ranks?}``
-stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, journal, housekeeping, ...}``
+stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, housekeeping}``
 config-reload           the new configuration
 ======================  ====================================================================================
 
@@ -42,15 +37,14 @@ Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
 """
 
 import errno
-import os
 
-from flux_embedded.services.job_manager.actions import EXCEPTION, MANY, Actions, permit
+from flux_embedded.services.job_manager.actions import EXCEPTION, Actions, permit
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.intake import Intake
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
-from flux_embedded.services.job_manager.journal import NOT_STREAMING, Journals
+from flux_embedded.services.job_manager.journal import Journals
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.purge import Purge
 from flux_embedded.services.job_manager.update import Update
@@ -59,7 +53,6 @@ from flux_engine.formats import eventlog, idset, policy, rset, states
 from flux_engine.job_manager.job import Jobs
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
-from flux_engine.kernel.form import Real
 from flux_engine.kernel.message import RESPONSE
 from flux_engine.kernel.service import Service, request
 
@@ -114,12 +107,10 @@ class JobManager(Service):
         add("sched-hello", sched.hello, streaming=True)
         add("sched-ready", sched.ready)
         add("exec-hello", self.execution.hello)
-        actions = Actions(self, jobs, events, self.execution, sched)
+        actions = Actions(self, jobs, events, sched)
         add("raise", actions.raise_, guest=True, form={"id": int, **EXCEPTION})
-        several = {**EXCEPTION, **MANY, "states": int}
+        several = {**EXCEPTION, "dry_run": bool, "userid": int, "states": int}
         add("raiseall", actions.raiseall, guest=True, form=several)
-        add("kill", actions.kill, guest=True, form={"id": int, "signum": int})
-        add("killall", actions.killall, guest=True, form=object)
         add("urgency", actions.urgency, guest=True, form={"id": int, "urgency": int})
         memo = {"id": int, "memo": object, "volatile?": bool}
         add("memo", actions.memo, guest=True, form=memo)
@@ -131,17 +122,9 @@ class JobManager(Service):
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
         add("jobtap", self.jobtap.request, form=plugin)
         add("jobtap-query", self.jobtap.query)
-        events_wanted = {"full?": bool, "allow?": object, "deny?": object}
-        add(
-            "events-journal",
-            self.journals.events_journal,
-            streaming=NOT_STREAMING,
-            form=events_wanted,
-        )
-        add("journal-batches", self.journals.batches, streaming=True)
-        limits = {"age_limit": Real, "num_limit": int, "batch": int, "force": bool}
+        add("journal-batches", self.journals.open, streaming=True)
+        limits = {"age_limit": float, "num_limit": int, "batch": int, "force": bool}
         add("purge", self.purge.request, form=limits)
-        add("purge-id", self.purge.request_one, form={"id": int, "force": int})
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
@@ -159,7 +142,6 @@ class JobManager(Service):
 
     def _configure(self, config):
         self.queues.configure(config)
-        self.purge.configure(config)
         self.housekeeping.configure(config)
         self.config = self.jobtap.config = config
 
@@ -200,15 +182,6 @@ class JobManager(Service):
         self.events.send(self.respond, msg)
 
     # -- requests ----------------------------------------------------------------------------------
-
-    @request("list", form={"max_entries": int})
-    def _list(self, msg):
-        most = msg.body["max_entries"]
-        if most < 0:
-            raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
-        jobs = sorted(self.jobs.active.values(), key=_place)
-        jobs = [*(jobs[:most] if most else jobs), *self.waits.zombies]
-        self.respond(msg, {"jobs": [_describe(job) for job in jobs]})
 
     @request("getattr", guest=True, form={"id": int, "attrs": object})
     def _getattr(self, msg):
@@ -273,17 +246,12 @@ class JobManager(Service):
     def _getinfo(self, msg):
         self.respond(msg, {"max_jobid": self.jobs.max_id})
 
-    @request("events-journal-cancel", form={"matchtag": int})
-    def _journal_cancel(self, msg):
-        self.journals.cancel(msg.sender, msg.body["matchtag"])
-
     @request("stats-get", guest=True)
     def _stats(self, msg):
         body = {
             "active_jobs": len(self.jobs.active),
             "inactive_jobs": len(self.jobs.inactive),
             "max_jobid": self.jobs.max_id,
-            "journal": self.journals.stats(),
             "housekeeping": {
                 "config": self.housekeeping.describe_config(),
                 "running": self.housekeeping.describe(),
@@ -328,18 +296,3 @@ def _ranks(text):
         return idset.decode(text)
     except ValueError:
         raise OSError(errno.EINVAL, f"error parsing range '{text}'") from None
-
-
-def _place(job):
-    """Jobs in SCHED come first, in the order in which they are sent to the scheduler."""
-    return (0, -job.priority, job.id) if job.state == states.SCHED else (1, 0, job.id)
-
-
-def _describe(job):
-    keys = ("id", "userid", "urgency", "priority", "t_submit", "state")
-    found = {key: getattr(job, key) for key in keys}
-    if job.annotations:
-        found["annotations"] = job.annotations
-    if job.dependencies is not None:
-        found["dependencies"] = [text for text, is_open in job.dependencies.items() if is_open]
-    return found

@@ -31,11 +31,6 @@ class Waits:
         self._drain = []
         self._idle = []
 
-    @property
-    def zombies(self):
-        """Waitable jobs that are inactive and that nobody has waited for."""
-        return list(self._zombies.values())
-
     def wait(self, msg):
         """``wait``."""
         try:

@@ -1,70 +1,50 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The key-value store of the instance, service ``kvs``.
 
-A namespace is a tree of directories; a key is its path with ``.`` between the
-names (``job.0000.0005.dc00.0000.R``).  Values are text.  The namespace
-``primary`` is always there.  Everything is kept in memory: it ends with the
-instance.  Commits are applied one after the other, each whole or not at all,
-in the order in which they arrived; the sequence number of a namespace grows
-by one with each (RFC 16: commit order is visible order).
+It is a tree of directories; a key is its path with ``.`` between the names (``job.0000.0005.dc00.0000.R``).  Values are
+text.  Everything is kept in memory: it ends with the instance.  Commits are applied one after the other, each whole or not
+at all, in the order in which they arrived (RFC 16: commit order is visible order).
 
-All methods are for the instance owner only.  ``namespace`` is optional
-everywhere and defaults to ``primary``; an unknown one is ENOENT.  Keys are
-non-empty strings without empty components (EINVAL otherwise); ``.`` alone is
-the root directory.
+All methods are for the instance owner only.  Keys are non-empty strings without empty components (EINVAL otherwise); ``.``
+alone is the root directory.  There is one namespace, ``primary``: a request that names another fails (ENOTSUP).
 
 ====================  ======================================================
 method                payload -> response
 ====================  ======================================================
-commit                ``{namespace, ops: [OP, ...]}`` -> ``{rootseq}``.
-                      ops (may be empty) are applied in order and become
-                      visible together.  OP is one of
+commit                ``{ops: [OP, ...]}`` -> ``{rootseq}``, how many commits
+                      there were.  ops (may be empty) are applied in order and
+                      become visible together.  OP is one of
 
                       - ``["put", KEY, TEXT]``
                       - ``["append", KEY, TEXT]``: to the end of the value,
                         which is created if it is missing (EISDIR on a
                         directory)
-                      - ``["unlink", KEY]``: value, link or whole directory;
-                        a missing key is no error
+                      - ``["unlink", KEY]``: value or whole directory; a
+                        missing key is no error
                       - ``["mkdir", KEY]``: an existing directory is kept
-                      - ``["symlink", KEY, TARGET]``: TARGET is a key from
-                        the root of the namespace
 
                       Missing directories on the way are made; a value in
                       the way is replaced by a directory.
-lookup                ``{namespace, key}`` -> ``{value: TEXT}``, or
-                      ``{namespace, keys: [KEY, ...]}`` ->
-                      ``{values: {KEY: TEXT}}``, all or an error.  Missing:
-                      ENOENT, a directory: EISDIR; the error text is the key
-                      and the reason (``a: Is a directory``), as everywhere
-                      where a key is the cause.  Links are followed.
-dir                   ``{namespace, key?, recursive?, values?}`` ->
+lookup                ``{key}`` -> ``{value: TEXT}``, or ``{keys: [KEY, ...]}``
+                      -> ``{values: {KEY: TEXT}}``, all or an error.  Missing:
+                      ENOENT, a directory: EISDIR.
+dir                   ``{key?, recursive?, values?}`` ->
                       ``{entries: [[NAME, TYPE, TEXT or null], ...]}`` in
                       order of name.  key defaults to the root.  TYPE is
-                      ``val``, ``dir`` or ``symlink``; the third item is the
-                      value with ``values`` set and the target of a link, else
-                      null.  With ``recursive`` NAME is the path below the
-                      directory.  ENOTDIR on a value.
-watch (streaming)     ``{namespace, key, append?, waitcreate?}`` ->
-                      ``{value: TEXT}`` now and after every commit that
-                      changed the value.  With ``append`` later responses have
-                      only the text that was added.  ENOENT if the key is
-                      missing and ``waitcreate`` is not set, and when it is
-                      unlinked; EISDIR when it is a directory.  Ends with
-                      ENODATA when its namespace goes or after
-                      ``watch-cancel``.
+                      ``val`` or ``dir``; the third item is the value with
+                      ``values`` set, else null.  With ``recursive`` NAME is
+                      the path below the directory.  ENOTDIR on a value.
+watch (streaming)     ``{key, append?, waitcreate?}`` -> ``{value: TEXT}`` now
+                      and after every commit that changed the value.  With
+                      ``append`` later responses have only the text that was
+                      added.  ENOENT if the key is missing and ``waitcreate``
+                      is not set, and when it is unlinked; EISDIR when it is a
+                      directory.  Ends with ENODATA after ``watch-cancel``.
 watch-cancel          ``{matchtag}``, no response: ends that watch of the
                       sender
-getroot               ``{namespace}`` -> ``{namespace, rootseq, owner,
-                      flags}``
-namespace-create      ``{namespace, owner?}`` -> nothing; EEXIST if it exists
-namespace-remove      ``{namespace}`` -> nothing; ``primary``: ENOTSUP
-namespace-list        -> ``{namespaces: [{namespace, owner, flags}, ...]}``
 fault                 ``{fail_commits: N, errnum?, match?}`` -> nothing.  For
                       fault runs: the next N commits that touch a key which
                       contains ``match`` (default: any) fail with errnum
                       (default EIO) and change nothing.  N 0 ends it.
-stats-get             -> ``{commits, ops, lookups, faults, watchers,
-                      namespaces: {NAME: rootseq}}``
 ====================  ======================================================
 """

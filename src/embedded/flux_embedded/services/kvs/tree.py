@@ -1,95 +1,44 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The tree of a namespace of the KVS: directories, values and links, and whole commits to it."""
+"""The tree of the KVS: directories and values, and whole commits to it."""
 
 import errno
 import os
 
 from flux_engine.kernel.service import Malformed
 
-MAX_LINKS = 10
 MAX_DEPTH = 200
 _MISSING = object()
 _APPENDED = object()
 
 
-class Link:
-    """A symbolic link: a key, from the root of the namespace."""
-
-    __slots__ = ("target",)
-
-    def __init__(self, target):
-        self.target = target
-
-
-class Namespace:
-    """A tree.
-
-    Directories are dicts; values are str, or a list of str as long as text is only appended and nobody reads it.
+class Tree:
+    """Directories are dicts; values are str, or a list of str as long as text is only appended and nobody reads it.
 
     Attributes:
-        name (str); owner (int): a userid
         root (dict)
-        seq (int): how many commits there were
+        commits (int): how many there were
     """
 
-    def __init__(self, name, owner):
-        self.name = name
-        self.owner = owner
+    def __init__(self):
         self.root = {}
-        self.seq = 0
+        self.commits = 0
         self._apply = {
             "put": self._put,
             "append": self._append,
             "unlink": self._unlink,
             "mkdir": self._mkdir,
-            "symlink": self._symlink,
         }
 
-    # -- reading ---------------------------------------------------------------------------------
-
-    def resolve(self, key, create=None, last=True):
-        """Follow links: (directory, name, key there); the name may not exist.
-
-        Args:
-            create (list): undo list; missing directories are made
-            last (bool): follow a link that is the last component, too
-
-        Raises:
-            FileNotFoundError, NotADirectoryError: a directory on the way is missing and `create` is not given
-        """
-        pending = split(key)[::-1]
-        path = []
-        links = 0
-        directory = self.root
-        while True:
-            name = pending.pop()
-            child = directory.get(name)
-            if type(child) is Link and (pending or last):
-                links += 1
-                if links > MAX_LINKS:
-                    raise OSError(errno.ELOOP, f"{key}: too many links")
-                directory = self.root
-                path.clear()
-                pending += child.target.split(".")[::-1]
-                continue
-            path.append(name)
-            if not pending:
-                return directory, name, ".".join(path)
-            if type(child) is not dict:
-                if create is None:
-                    raise error(errno.ENOENT if child is None else errno.ENOTDIR)
-                create.append((directory, name, directory.get(name, _MISSING)))
-                child = directory[name] = {}
-            directory = child
-
     def find(self, key):
-        """The value (str), directory (dict) or None at `key`, links followed."""
+        """The value (str), directory (dict) or None at `key`."""
         if key == ".":
             return self.root
-        try:
-            directory, name, _ = self.resolve(key)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        *parts, name = split(key)
+        directory = self.root
+        for part in parts:
+            directory = directory.get(part)
+            if type(directory) is not dict:
+                return None
         child = directory.get(name)
         if type(child) is list:
             child = directory[name] = "".join(child)
@@ -136,47 +85,37 @@ class Namespace:
                 else:
                     where[name] = old
             raise
-        self.seq += 1
+        self.commits += 1
         return touched
 
     def _parent(self, undo, touched, key):
-        """Where a write to `key` goes: (directory, name, key there).
-
-        Directories on the way are made, and entered in the undo list.
-        """
+        """Where a write to `key` goes: (directory, name); directories on the way are made."""
         parts = split(key)
         name = parts.pop()
         directory = self.root
-        for part in parts:
+        for number, part in enumerate(parts):
             child = directory.get(part)
             if type(child) is not dict:
-                if type(child) is Link:
-                    return self.resolve(key, create=undo, last=False)
-                if child is None:
-                    undo.append((directory, part, _MISSING))
-                else:
-                    undo.append((directory, part, child))
-                    # an earlier directory of the same name covers this one as well
-                    touched.append((".".join(parts[: parts.index(part) + 1]), True))
+                undo.append((directory, part, _MISSING if child is None else child))
+                if child is not None:
+                    touched.append((".".join(parts[: number + 1]), True))
                 child = directory[part] = {}
             directory = child
-        return directory, name, key
+        return directory, name
 
     def _put(self, undo, touched, key, text):
         if type(text) is not str:
             raise OSError(errno.EINVAL, f"{key}: value must be text")
-        directory, name, path = self._parent(undo, touched, key)
+        directory, name = self._parent(undo, touched, key)
         old = directory.get(name, _MISSING)
         undo.append((directory, name, old))
         directory[name] = text
-        touched.append((path, type(old) is dict or type(old) is Link))
+        touched.append((key, type(old) is dict))
 
     def _append(self, undo, touched, key, text):
         if type(text) is not str:
             raise OSError(errno.EINVAL, f"{key}: value must be text")
-        directory, name, path = self._parent(undo, touched, key)
-        if type(directory.get(name)) is Link:
-            directory, name, path = self.resolve(path, create=undo)
+        directory, name = self._parent(undo, touched, key)
         old = directory.get(name)
         if type(old) is list:
             undo.append((old, _APPENDED, None))
@@ -189,31 +128,23 @@ class Namespace:
         else:
             undo.append((directory, name, old))
             directory[name] = [old, text]
-        touched.append((path, False))
+        touched.append((key, False))
 
     def _unlink(self, undo, touched, key):
-        try:
-            directory, name, path = self.resolve(key, last=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        if name in directory:
+        above, _, name = key.rpartition(".")
+        split(key)
+        directory = self.find(above or ".")
+        if type(directory) is dict and name in directory:
             undo.append((directory, name, directory.pop(name)))
-            touched.append((path, True))
+            touched.append((key, True))
 
     def _mkdir(self, undo, touched, key):
-        directory, name, path = self._parent(undo, touched, key)
+        directory, name = self._parent(undo, touched, key)
         old = directory.get(name, _MISSING)
         if type(old) is not dict:
             undo.append((directory, name, old))
             directory[name] = {}
-            touched.append((path, True))
-
-    def _symlink(self, undo, touched, key, target):
-        split(target)
-        directory, name, path = self._parent(undo, touched, key)
-        undo.append((directory, name, directory.get(name, _MISSING)))
-        directory[name] = Link(target)
-        touched.append((path, True))
+            touched.append((key, True))
 
 
 def entries(directory, prefix, recursive, values):
@@ -224,12 +155,8 @@ def entries(directory, prefix, recursive, values):
             yield [prefix + name, "dir", None]
             if recursive:
                 yield from entries(child, f"{prefix}{name}.", True, values)
-        elif type(child) is Link:
-            yield [prefix + name, "symlink", child.target]
-        elif values:
-            yield [prefix + name, "val", child if type(child) is str else "".join(child)]
         else:
-            yield [prefix + name, "val", None]
+            yield [prefix + name, "val", "".join(child) if values else None]
 
 
 def split(key):

@@ -10,13 +10,8 @@ acquire (S)            -> ``{resources: R, up: IDSET}``, then what changes: ``up
                        ``shrink``, ``property-add``, ``property-remove``, ``expiration``. One holder
                        at a time (EBUSY); its disconnect ends the stream
 acquire-mute           -> nothing: nothing more is sent (at shutdown)
-journal (S)            -> ``{events: [...], R?}``: history, an empty one as a marker, live events;
-                       journal-cancel ``{matchtag}``
-drain                  ``{targets, reason?, mode?}`` -> nothing. mode: ``none`` (EEXIST if one is
-                       drained already), ``update`` (those stay as they are), ``overwrite`` (new
-                       reason), ``force-overwrite`` (new reason and time)
-undrain                ``{targets, mode?, reason?}`` -> nothing. mode ``force``: no error for ranks
-                       that are not drained
+drain                  ``{targets, reason?}`` -> nothing; EEXIST if one is drained already, with a reason
+undrain                ``{targets}`` -> nothing; EEXIST if one is not drained
 offline, online        ``{targets}`` -> nothing: as if their brokers had gone, came back. A
                        rank that was offline is not given back to a scheduler that has been told to
                        forget it (``shrink``) before it acquires anew
@@ -24,10 +19,9 @@ shrink                 ``{targets}`` -> nothing: the ranks leave the inventory f
                        topology, which cannot do without a rank, they stay in it, offline: a later
                        acquire gets them in ``resources`` and not in ``up``
 property-add, -remove  ``{name, targets}`` -> nothing
-expiration             ``{expiration}`` -> nothing: end of all resources, seconds since the epoch or 0
-reload                 ``{R or path, force?}`` -> nothing: another inventory; EBUSY while a scheduler
+expiration-update      ``{expiration}`` -> nothing: end of all resources, seconds since the epoch or 0
+reload                 ``{R, force?}`` -> nothing: another inventory; EBUSY while a scheduler
                        is loaded. Without force no rank may be beyond the instance's size
-monitor-waitup         ``{up: N}`` -> nothing, when N broker ranks are there
 status                 -> ``{R, drain: {IDSET: {timestamp, reason}}, online, offline, exclude, torpid}``
 sched-status           -> ``{all: R, down: R, allocated: R}``; guests too
 =====================  ===========================================================================

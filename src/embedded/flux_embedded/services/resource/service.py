@@ -3,27 +3,19 @@
 
 import errno
 import json
-import os
 
 from flux_embedded.services.resource.fake import fake_resources
-from flux_embedded.services.resource.journal import Journal
-from flux_engine.formats import hostlist, idset
+from flux_engine.formats import eventlog, idset
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.formats.rset import RSet
-from flux_engine.kernel.service import Service, check_form, refusing, request
+from flux_engine.kernel.service import Service, refusing, request
 from flux_engine.resource import sources
 from flux_engine.resource.acquire import AcquireStream, property_changes
 from flux_engine.resource.inventory import Inventory
-from flux_engine.resource.state import ALL, KEEP, REASON, ResourceState, targets
+from flux_engine.resource.state import ResourceState, targets
 
-_OVERWRITE = {
-    None: KEEP,
-    "update": KEEP,
-    "overwrite": REASON,
-    "force-overwrite": ALL,
-}
 #: What drain and undrain take.
-_DRAIN = {"targets": str, "mode?": str, "reason?": str}
+_DRAIN = {"targets": str, "reason?": str}
 
 
 class Resource(Service):
@@ -44,9 +36,6 @@ class Resource(Service):
                 )
         self.state = ResourceState(ctx.kernel.size)
         self.acquired = ctx.acquired = AcquireStream(self)
-        self._waiting = []  # requests of monitor-waitup
-        self._method = None  # how R was found
-        self.journal = Journal(self, self._store)
         self.shrinks = True  # a rank that goes offline is gone for good
         self.has_kvs = "kvs" in ctx.kernel.services
 
@@ -54,10 +43,9 @@ class Resource(Service):
 
     def begin(self):
         R, method = self._find_R()
-        self._method = method
         try:
             self.state.define(Inventory(R), self.ctx.config)
-            former = self.journal.replay(self._lookup("resource.eventlog") or "")
+            former = eventlog.parse(self._lookup("resource.eventlog") or "")
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(f"{method}: {exc}")) from None
         self.shrinks = method != "configuration"
@@ -65,15 +53,7 @@ class Resource(Service):
             self._replay(event)
         monitor = self.rpc("overlay.monitor", streaming=True)
         self.state.joined = idset.decode(monitor.body["online"])
-        context = {
-            "ranks": idset.encode(self.state.base.ranks),
-            "online": idset.encode(self.state.online),
-        }
-        context["nodelist"] = hostlist.encode(self.state.base.hosts)
-        self.journal.post("restart", context)
-        self.journal.post(
-            "resource-define", {"method": method}, R, _put(R) if method != "kvs" else []
-        )
+        self._record("resource-define", {"method": method}, _put(R) if method != "kvs" else [])
         self._verify(self.state.joined)
         monitor.reset()
         monitor.then(self._monitored)
@@ -109,8 +89,11 @@ class Resource(Service):
         except FileNotFoundError:
             return None
 
-    def _store(self, ops):
+    def _record(self, name, context, ops=()):
+        """Put an event into the eventlog, after other operations on the KVS."""
         if self.has_kvs:
+            line = eventlog.encode(self.now(), name, context)
+            ops = [*ops, ["append", "resource.eventlog", line]]
             self.rpc("kvs.commit", {"ops": ops}).then(self._stored)
 
     def _stored(self, future):
@@ -128,8 +111,7 @@ class Resource(Service):
         if event["name"] == "undrain":
             self.state.drains.undrain(ranks)
         else:
-            overwrite = context.get("overwrite", 0)
-            self.state.drains.drain(ranks, event["timestamp"], context.get("reason"), overwrite)
+            self.state.drains.drain(ranks, event["timestamp"], context.get("reason"))
 
     # -- ranks come and go ---------------------------------------------------------------------
 
@@ -147,12 +129,9 @@ class Resource(Service):
         if online:
             self.state.joined = idset.union(self.state.joined, online)
             self._verify(online)
-            self.journal.post("online", {"idset": idset.encode(online)})
         if offline:
             self.state.joined = idset.difference(self.state.joined, offline)
-            self.journal.post("offline", {"idset": idset.encode(offline)})
         self._update(gone=offline if self.shrinks else ())
-        self._answer_waiting()
 
     def _verify(self, ranks):
         """Drain ranks that are on another host than the inventory says."""
@@ -171,7 +150,7 @@ class Resource(Service):
                     "rank": rank,
                 }
                 self.notify("log.append", payload)
-                self._drain([rank, rank + 1], reason, KEEP)
+                self._drain([rank, rank + 1], reason)
 
     def _update(self, gone=(), properties=None, expiration=None):
         self.acquired.update(self.state.up, gone, properties, expiration)
@@ -192,30 +171,6 @@ class Resource(Service):
     def disconnect(self, msg):
         if self.acquired.close(msg.sender):
             self.log(LOG_DEBUG, "aborted 1 resource.acquire(s)")
-        self.journal.disconnect(msg.sender)
-        self._waiting = [other for other in self._waiting if other.sender is not msg.sender]
-
-    @request("monitor-waitup", form={"up": int})
-    def monitor_waitup(self, msg):
-        """Answer when so many ranks are up."""
-        if not 0 <= msg.body["up"] <= len(self.state.base):
-            raise OSError(errno.EPROTO, "up value is out of range")
-        self._waiting.append(msg)
-        self._answer_waiting()
-
-    def _answer_waiting(self):
-        there = idset.count(self.state.online)
-        for msg in [msg for msg in self._waiting if msg.body["up"] == there]:
-            self._waiting.remove(msg)
-            self.respond(msg)
-
-    @request("journal", streaming="journal requires streaming RPC flag")
-    def open_journal(self, msg):
-        self.journal.open(msg, self.state.base.R)
-
-    @request("journal-cancel")
-    def cancel_journal(self, msg):
-        self.journal.cancel(msg.sender, (msg.body or {}).get("matchtag"))
 
     # -- administration --------------------------------------------------------------------------
 
@@ -227,38 +182,30 @@ class Resource(Service):
 
     @request("drain", form=_DRAIN)
     def drain(self, msg):
-        body = msg.body
-        ranks, mode, reason = self._targets(msg), body.get("mode"), body.get("reason")
-        overwrite = _overwrite(mode, "Invalid mode specified")
+        ranks = self._targets(msg)
         already = idset.intersect(ranks, self.state.drains.explained())
-        if already and mode is None:
+        if already:
             raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
-        self._drain(ranks, reason, overwrite)
+        self._drain(ranks, msg.body.get("reason"))
         self._update()
         self.respond(msg)
 
-    def _drain(self, ranks, reason, overwrite):
-        self.state.drains.drain(ranks, self.now(), reason, overwrite)
+    def _drain(self, ranks, reason):
+        self.state.drains.drain(ranks, self.now(), reason)
         context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
         if reason:
             context["reason"] = reason
-        context["overwrite"] = overwrite
-        self.journal.post("drain", context)
+        self._record("drain", context)
 
     @request("undrain", form=_DRAIN)
     def undrain(self, msg):
-        body = msg.body
-        ranks, mode = self._targets(msg), body.get("mode")
-        overwrite = _overwrite(mode, f"invalid undrain mode '{mode}' specified")
+        ranks = self._targets(msg)
         others = idset.difference(ranks, self.state.drains.ranks)
-        if others and mode is None:
+        if others:
             raise FileExistsError(errno.EEXIST, f"{_ranks(others)} not drained")
         self.state.drains.undrain(ranks)
         context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
-        if body.get("reason"):
-            context["reason"] = body["reason"]
-        context["overwrite"] = overwrite
-        self.journal.post("undrain", context)
+        self._record("undrain", context)
         self._update()
         self.respond(msg)
 
@@ -297,7 +244,7 @@ class Resource(Service):
             inventory = self.state.base.with_expiration(value)
         if value != self.state.base.expiration:
             self.state.replace(inventory)
-            self.journal.post("resource-update", {"expiration": value}, ops=_put(inventory.R))
+            self._record("resource-update", {"expiration": value}, ops=_put(inventory.R))
             self._update(expiration=value)
         self.respond(msg)
 
@@ -311,29 +258,17 @@ class Resource(Service):
         self._update(gone, property_changes(left, self.state.view.properties))
 
     def _define(self, method):
-        self._method = method
-        R = self.state.base.R
-        self.journal.post("resource-define", {"method": method}, R, _put(R))
+        self._record("resource-define", {"method": method}, _put(self.state.base.R))
 
-    @request("reload")
+    @request("reload", form={"R": dict, "force?": bool})
     def reload(self, msg):
-        body = msg.body or {}
-        if "R" not in body:
-            check_form(body, {"path": str, "xml": bool, "force": bool}, msg.topic)
-            if not os.access(body["path"], os.R_OK):
-                missing = os.strerror(errno.ENOENT)
-                raise OSError(errno.ENOENT, f"{body['path']}: {missing}")
         if self.acquired.request is not None:
             raise OSError(errno.EBUSY, "resources are busy (unload scheduler?)")
         with refusing():
-            R = body["R"] if "R" in body else sources.read_json(body["path"], "path")
-            inventory = Inventory(json.loads(R) if isinstance(R, str) else R)
+            inventory = Inventory(msg.body["R"])
             size = self.kernel.size
-            if inventory.ranks[-1] > size and not body.get("force"):
-                # The real service's words, to the letter.
-                raise ValueError(
-                    f"resource object contains ranks execeeding size={size} (override with -f))"
-                )
+            if inventory.ranks[-1] > size and not msg.body.get("force"):
+                raise ValueError(f"R has ranks beyond size={size} (override with -f)")
             self.state.define(inventory, self.ctx.config)
         self.shrinks = True
         self._define("reload")
@@ -352,22 +287,16 @@ class Resource(Service):
 
     def _take_offline(self, ranks, shrinks):
         self.state.forced_offline = idset.union(self.state.forced_offline, ranks)
-        self.journal.post("offline", {"idset": idset.encode(ranks)})
         self._update(gone=ranks if shrinks else ())
 
     @request("online")
     def online(self, msg):
         ranks = self._targets(msg)
         self.state.forced_offline = idset.difference(self.state.forced_offline, ranks)
-        self.journal.post("online", {"idset": idset.encode(ranks)})
         self._update()
         self.respond(msg)
 
     # -- looking -------------------------------------------------------------------------------
-
-    @request("get")
-    def get(self, msg):
-        self.respond(msg, {"R": self.state.base.R, "method": self._method})
 
     @request("status", guest=True)
     def status(self, msg):
@@ -396,28 +325,6 @@ class Resource(Service):
         down = view.restrict(idset.difference(view.ranks, self.state.up))
         every = {key: value for key, value in view.R.items() if key != "scheduling"}
         self.respond(msg, {"all": every, "down": down, "allocated": allocated})
-
-    @request("stats-get")
-    def stats(self, msg):
-        holder = self.acquired.request
-        answer = {
-            "ranks": len(self.state.base),
-            "up": idset.count(self.state.up),
-            "events": len(self.journal.events),
-        }
-        answer["acquired_by"] = holder.sender.name if holder is not None else ""
-        self.respond(msg, answer)
-
-
-def _overwrite(mode, text):
-    """What a mode of drain or undrain does to a reason that is there.
-
-    Raises:
-        OSError: EINVAL with this text, there is no such mode
-    """
-    if mode not in _OVERWRITE:
-        raise OSError(errno.EINVAL, text)
-    return _OVERWRITE[mode]
 
 
 def _ranks(bounds):

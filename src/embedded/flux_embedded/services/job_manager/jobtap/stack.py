@@ -29,9 +29,8 @@ from flux.jobtap.handlers import read_answer
 from flux.jobtap.validation import PRIORITY_UNAVAIL
 from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
 from flux_engine import paths
-from flux_engine.formats import states
+from flux_engine.formats import form, states
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
-from flux_engine.formats.policy import json_name
 
 EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 NOTHING = {}
@@ -69,7 +68,6 @@ class Jobtap:
         self._current = []
         self._updates = []  # what the running callbacks have collected with jobspec_update
         self._guests = []  # plugins whose code runs
-        self._configured = None
         self._builtins = {}
         process_guard.install(self)
 
@@ -550,17 +548,8 @@ class Jobtap:
         Raises:
             OSError: a plugin cannot be loaded
         """
-        entries = config.get("job-manager", {}).get("plugins", [])
-        if entries == self._configured:
-            return
-        if not isinstance(entries, list):
-            raise OSError(errno.EINVAL, "[job-manager.plugins] config must be an array")
-        for index, entry in enumerate(entries):
-            if not isinstance(entry, dict):
-                text = f"[job-manager.plugins][{index}]: Expected object, got {json_name(entry)}"
-                raise OSError(errno.EINVAL, text)
-        self._configured = entries
-        for entry in entries:
+        table = form.check_table(config.get("job-manager"), {"plugins?": [dict]}, "job-manager")
+        for entry in table.get("plugins", ()):
             if "remove" in entry:
                 self.remove(entry["remove"])
             if "load" in entry:

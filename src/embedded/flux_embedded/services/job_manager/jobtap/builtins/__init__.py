@@ -4,7 +4,6 @@
 from flux_embedded.services.job_manager.jobtap.builtins import (
     dependencies,
     limits,
-    requests,
     updates,
 )
 
@@ -24,7 +23,5 @@ BUILTINS = (
     (".begin-time", dependencies.begin_time_init),
     (".validate-duration", limits.lifetime_init),
     (".update-duration", updates.duration_init),
-    (".history", requests.history_init),
-    (".post-event", requests.post_event_init),
     (".update-queue", updates.queue_init),
 )

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The form of what comes from outside: payloads of requests, tables of a configuration, jobspecs.
+
+A form is a type or a tuple of types (float also takes an int, int does not take a bool); ``object`` for any value; a list with
+one form, for an array of such; a dict of key -> form, where a key that ends with ``?`` may be missing and others may be there, or
+`Table`, which has no others; or a function that raises ValueError or TypeError.
+"""
+
+import errno
+
+from flux_engine.formats.quote import quote
+
+#: What a value of a form is called in an error text.
+_NAMES = {
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+    list: "an array",
+    dict: "an object",
+}
+
+
+class Table(dict):
+    """A form of an object that has no other keys."""
+
+
+def check(value, form, where):
+    """Check the form of a value.
+
+    Args:
+        where (str): what the value is called in the error text
+
+    Raises:
+        ValueError: what is wrong
+    """
+    kind = type(form)
+    if kind is type or kind is tuple:
+        _check_type(value, form, where)
+    elif kind is dict or kind is Table:
+        _check_object(value, form, where)
+    elif kind is list:
+        if type(value) is not list:
+            raise ValueError(f"{where} must be an array")
+        for item in value:
+            check(item, form[0], f"each of {where}")
+    else:
+        try:
+            form(value)
+        except (TypeError, ValueError) as exc:
+            raise ValueError(f"{where}: {exc}") from None
+
+
+def _check_type(value, kinds, where):
+    if kinds is object:
+        return
+    kinds = kinds if type(kinds) is tuple else (kinds,)
+    kind = type(value)
+    if kind not in kinds and not (kind is int and float in kinds):
+        wanted = " or ".join(_NAMES.get(one, "null") for one in kinds)
+        raise ValueError(f"{where} must be {wanted}")
+
+
+def _check_object(value, form, where):
+    if type(value) is not dict:
+        raise ValueError(f"{where} must be an object")
+    for key, part in form.items():
+        name = key.rstrip("?")
+        if name in value:
+            if part is not object:
+                check(value[name], part, f"{where}.{name}")
+        elif name == key:
+            raise ValueError(f"{where}.{name} is missing")
+    if type(form) is Table:
+        for key in value:
+            if key not in form and f"{key}?" not in form:
+                raise ValueError(f"{where}: unknown key {quote(key)}")
+
+
+def check_table(table, form, where):
+    """Check a table of the configuration, None for an empty one; returns it.
+
+    Raises:
+        OSError: EINVAL, what is wrong
+    """
+    table = {} if table is None else table
+    try:
+        check(table, form, where)
+    except ValueError as exc:
+        raise OSError(errno.EINVAL, f"configuration: {exc}") from None
+    return table
