@@ -20,6 +20,7 @@ from flux.scheduler.projection.odds import (
     LEAST_WIDTH_S,
     MAX_MISSES,
     PLAYS,
+    UNKNOWN_MISS,
     Calibration,
     Played,
 )
@@ -126,20 +127,23 @@ def calibrated(*misses):
 
 
 @pytest.mark.parametrize(
-    "misses, likely, safe",
+    "misses, limits, likely, safe",
     [
-        # The smallest miss of rank ceil(share (n + 1)); where there is none, as played: 2000 and 2400.
-        ([], 2000, 2400),
-        ([0.5], 2500, 2500),  # rank 1 of 1; rank 2: as played, but no earlier than the likely time
-        ([-1, 0.1], 2100, 2400),  # rank 2
-        ([1, 2, 3, 4, 5, 6, 7, 8], 7000, 7000),  # rank 5; 9 is more than there are
-        ([9, 8, 7, 6, 5, 4, 3, 2, 1], 7000, 11000),  # rank 5; rank 9
-        ([0.1 * n for n in range(19)], 2900, 3700),  # rank 10 of 19; rank 18
-        ([-0.1 * n for n in range(19)], 1100, 1900),
+        # 2000 and the miss of rank ceil(share (n + 1)) times 1000; up to nine the others are taken to be 2.
+        ([], None, 2000, 4000),
+        ([], 9000.0, 2000, 4000),
+        ([], 3000.0, 2000, 3000),  # the start by limits comes before
+        ([], 1900.0, 2000, 2000),  # the nine-of-ten time is never the first of the two
+        ([0.5], None, 2500, 4000),  # rank 1 of 1; rank 9 of 9, of which eight are 2
+        ([-1, 0.1], 2200.0, 2100, 2200),  # rank 2
+        ([1, 2, 3, 4, 5, 6, 7, 8], 3000.0, 7000, 10000),  # rank 5; 8 is the largest of nine
+        ([9, 8, 7, 6, 5, 4, 3, 2, 1], 3000.0, 7000, 11000),  # rank 5; rank 9
+        ([0.1 * n for n in range(19)], None, 2900, 3700),  # rank 10 of 19; rank 18
+        ([-0.1 * n for n in range(19)], None, 1100, 1900),
     ],
 )
-def test_misses_move_what_is_told(misses, likely, safe):
-    told = calibrated(*misses).corrected(Played(2000.0, 2400.0))
+def test_misses_move_what_is_told(misses, limits, likely, safe):
+    told = calibrated(*misses).corrected(Played(2000.0, 2400.0), limits)
     assert (told.likely, told.safe) == (pytest.approx(likely), pytest.approx(safe))
 
 
@@ -209,16 +213,19 @@ def test_when_says_the_likely_start_beside_the_latest(policy):
     rig.alloc(2, SPEC, userid=7)
     rig.settle()
     answer = asked(rig, "when", jobspec=SPEC)
-    assert answer["start"] == rig.begun + 200
-    assert (answer["t_likely"], answer["t_p90"]) == (rig.begun + 100, rig.begun + 100)
+    assert answer["start"] == answer["t_p90"] == rig.begun + 200  # no miss is known yet
+    assert answer["t_likely"] == rig.begun + 100
 
 
 def test_nine_of_ten():
     rig = busy(shares=(10.0,) * 12 + (60.0,) * 6 + (90.0,) * 2)
-    answer = asked(rig, "when", jobspec=SPEC)
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    odds = explained(rig, 2)["odds"]
     # Which shares the plays draw is up to their seeds: all odds are among them, the two in this order.
-    assert answer["t_likely"] - rig.begun in (10, 60)
-    assert answer["t_likely"] < answer["t_p90"] and answer["t_p90"] - rig.begun in (60, 90)
+    assert odds["t_likely"] - rig.begun in (10, 60)
+    assert odds["t_likely"] < odds["t_p90"] and odds["t_p90"] - rig.begun in (60, 90)
+    answer = asked(rig, "when", jobspec=SPEC)
     assert asked(rig, "when", jobspec=SPEC) == answer
 
 
@@ -226,7 +233,7 @@ def test_what_has_run_for_long_takes_longer():
     rig = busy(shares=(10.0,) * 12 + (80.0,) * 2)
     rig.wait(30)
     answer = asked(rig, "when", jobspec=SPEC)
-    assert answer["t_likely"] == answer["t_p90"] == rig.begun + 80
+    assert answer["t_likely"] == rig.begun + 80
 
 
 def test_a_job_that_starts_at_once_is_certain_to():
@@ -248,7 +255,8 @@ def test_behind_a_job_without_a_limit_a_start_may_be_likely():
     begun = rig.success(1)["R"]["execution"]["starttime"]
     answer = asked(rig, "when", jobspec=jobspec(1, duration=10))
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
-    assert answer["t_likely"] == answer["t_p90"] == begun + 40
+    assert answer["t_likely"] == begun + 40
+    assert answer["t_p90"] == begun + 40 + UNKNOWN_MISS * LEAST_WIDTH_S
 
 
 def test_before_jobs_have_ended_nothing_is_likely():
@@ -270,7 +278,7 @@ def test_explain_says_what_was_played_and_what_it_was_corrected_by():
     likely = rig.begun + 50
     odds = {"t_likely": likely, "t_p90": likely, "t_limits": rig.begun + 100, "misses": 0}
     for seen in (explained(rig, 2), asked(rig, "explain", all=True)["jobs"][0]):
-        assert (seen["t_likely"], seen["t_p90"]) == (likely, likely)
+        assert (seen["t_likely"], seen["t_p90"]) == (likely, rig.begun + 100)
         assert seen.get("odds", odds) == odds
 
 
@@ -320,7 +328,7 @@ def test_pending_jobs_are_told():
     rig.wait(30)
     told = [sched_annotations(rig, jobid).get("t_likely") for jobid in (2, 3, 4)]
     assert told == [rig.begun + 50, rig.begun + 100, None]
-    assert sched_annotations(rig, 2)["t_p90"] == rig.begun + 50
+    assert sched_annotations(rig, 2)["t_p90"] == rig.begun + 100
     # One that is not among the first any more is not told old odds for ever.
     rig.prioritize((4, 31))
     rig.settle()

@@ -150,7 +150,7 @@ class OddsService:
         for jobid in dict.fromkeys(jobid for starts in plays for jobid in starts):
             played = Played.of([starts.get(jobid, math.inf) for starts in plays])
             if played is not None:
-                told = self.calibration.corrected(played)
+                told = self.calibration.corrected(played, limits.get(jobid))
                 told = Played(max(made, told.likely), max(made, told.safe))
                 found[jobid] = JobOdds(made, played, told, limits.get(jobid))
         return found

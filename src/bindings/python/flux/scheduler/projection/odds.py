@@ -28,6 +28,10 @@ LEAST_WIDTH_S = 600.0
 #: Misses that are remembered.
 MAX_MISSES = 400
 
+#: What a miss is taken to be, in widths, that is not known yet: nine of ten were smaller on most recorded jobs.
+UNKNOWN_MISS = 2.0
+LEAST_MISSES = 9
+
 #: Of the jobs of a user that are asked about within so many seconds one miss is remembered, that of the job that started
 #: last: jobs of one burst start early or late together, and hundreds of them are one observation.
 BURST_S = 3600.0
@@ -61,6 +65,11 @@ class Played(NamedTuple):
         return self.safe - self.likely + LEAST_WIDTH_S
 
 
+def _to_expect(misses: list[float], share: float) -> float:
+    """What a share of misses to come does not exceed: with the next one they are one more, and it may be the largest."""
+    return sorted(misses)[math.ceil(share * (len(misses) + 1) - 1e-9) - 1]
+
+
 class Calibration:
     """The last misses: one for each user and `BURST_S`."""
 
@@ -81,19 +90,22 @@ class Calibration:
         if len(self._misses) > MAX_MISSES:
             self._misses.popitem(last=False)
 
-    def corrected(self, played: Played) -> Played:
-        """What to tell of a job.  O(misses log misses)."""
-        misses = sorted(self._misses.values())
+    def corrected(self, played: Played, limits: float | None) -> Played:
+        """What to tell of a job.  O(misses log misses).
 
-        def told(share: float, played_at: float) -> float:
-            # With one to come there are one more than are known, and it may be the largest.
-            rank = math.ceil(share * (len(misses) + 1) - 1e-9)
-            if rank > len(misses):
-                return played_at  # there are too few to tell
-            return played.likely + misses[rank - 1] * played.width
-
-        likely = told(LIKELY, played.likely)
-        return Played(likely, max(likely, told(SAFE, played.safe)))
+        Args:
+            played (Played): what plays say of it
+            limits (float): its start if all jobs run to their limits, which no miss that is only supposed exceeds; None: not known
+        """
+        known = list(self._misses.values())
+        unknown = UNKNOWN_MISS
+        if limits is not None:
+            unknown = min(unknown, (limits - played.likely) / played.width)
+        supposed = known + [unknown] * (LEAST_MISSES - len(known))
+        likely = played.likely + (_to_expect(known, LIKELY) if known else 0.0) * played.width
+        return Played(
+            likely, max(likely, played.likely + _to_expect(supposed, SAFE) * played.width)
+        )
 
     def stored(self) -> list[Any]:
         """What is remembered, for JSON: user id, span, miss; the latest comes last."""

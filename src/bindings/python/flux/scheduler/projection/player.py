@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Seconds after which a play ends, whoever has no start yet: of real time or, where the host of the
 #: scheduler has another, at so many for each step, so that the machine's speed does not matter.
 PLAY_SECONDS = 2.0
-DRAWN_PLAY_SECONDS = 0.25
+DRAWN_PLAY_SECONDS = 0.5
 SECONDS_PER_STEP = 0.0005
 
 #: Seconds of virtual time without a start or an end after which it ends: eight days, so that what
