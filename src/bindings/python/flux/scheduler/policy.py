@@ -214,7 +214,6 @@ class PolicyScheduler(Scheduler):
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
-        self._passes.completed = self.wait_limits.pass_completed
         self.forecasts = Forecasts(
             self, self._annotator, self._projections, self.wait_limits, self._config
         )

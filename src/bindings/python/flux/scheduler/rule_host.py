@@ -110,6 +110,11 @@ class RuleHost:
         """A number that grows with every event that a pass follows."""
         return self._passes.events
 
+    def tell_of_passes(self, completed: Callable[[int], None] | None) -> None:
+        """Have ``completed(events)`` called when a pass has come to its end that had seen that number of
+        events (`events_seen`); None: no more. For one rule."""
+        self._passes.completed = completed
+
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
         """Store JSON text under a key of the KVS, then call ``stored()``. What becomes due while
         something is being stored goes along, in this order."""

@@ -163,6 +163,7 @@ class WaitLimits(AdmissionRule):
         engaged = bool(self._jobs)
         if engaged != self.engaged:
             self.engaged = engaged
+            self.host.tell_of_passes(self.pass_completed if engaged else None)
             self.host.admission.update()
 
     # -- a job that waits --------------------------------------------------------------------------
