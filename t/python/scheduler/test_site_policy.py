@@ -599,3 +599,27 @@ def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
         "changes": {"rules": {"new": ["curfew"], "changed": [], "gone": []}},
     }
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "method", ["needs", "elsewhere", "report", "parse", "configure", "configured"]
+)
+def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
+    curfew.write_text(
+        f"{CURFEW}\nclass Wrong(Beds):\n    table, lists = 'wrong', 'wrong'\n"
+        f"    def {method}(self, *args):\n        raise RuntimeError('a bug in {method}')\n"
+    )
+    rules = {"wrong": f"{curfew}:Wrong"}
+    rig = load(*TABLE["fifo"], {"rules": rules})
+    for jobid in (1, 2):
+        rig.alloc(jobid, jobspec(1, duration=100))
+    rig.settle()
+    limit = {"per": "instance", "max": {"jobs": 2}}
+    rig.reconfigure({"rules": rules, "wrong": {"all": 1}, "limits": {"all": limit}})
+    rig.alloc(3, jobspec(1, duration=100))
+    rig.settle()
+    assert rig.started() == [1, 2]
+    _, answer = rig.ask("sched.limits")
+    assert answer["limits"][0]["used"]["jobs"] == 2
+    (line,) = rig.logged(3)
+    assert f"a bug in {method}" in line

@@ -2,11 +2,13 @@
 """What a site's own methods return wrongly costs the job that it is about."""
 
 import pytest
+from each_policy import TABLE
+from peers import R, Rig, jobspec
 
 from flux.scheduler import Scheduler
-from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
-from flux.scheduler.testing import FakeInstance
+from flux.scheduler.testing import FakeInstance, make_R
 
 
 def play(policy, jobs=4):
@@ -73,7 +75,9 @@ def test_a_signature_that_cannot_be_hashed_costs_its_job():
     jobs = [instance.submit(nodes=1, duration=10, userid=user) for user in (1, 7, 1)]
     instance.advance(60)
     assert [job.result for job in jobs] == ["completed", "failed", "completed"]
-    assert "signature() of a rule: unhashable type: 'list'" in instance.errors[0]
+    assert instance.errors == [
+        "admission rule odd: signature() returned [1]: expected something that can be hashed"
+    ]
 
 
 def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
@@ -98,3 +102,117 @@ def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
     second = instance.submit(nodes=1, duration=10)
     instance.advance(5)
     assert second.state == "running"
+
+
+# -- every method of an admission rule -------------------------------------------------------------
+
+RAISES = object()
+WRONG = {
+    "raises": RAISES,
+    "unhashable": [object(), {1}],
+    "another type": 1j,
+    "a deferral of nothing": Deferral([1], "x", [2]),
+    "not a number": float("nan"),
+}
+
+#: What is asked only if another method says something.
+LEADS_TO = {
+    "other_requests": {"second_look": lambda self, job, alloc: Deferral("not on these")},
+    "taken_back": {
+        "allocate": lambda self, job, plan: plan.alloc(job.jobid, job.resource_request),
+        "second_look": lambda self, job, alloc: Deferral("not on these"),
+    },
+    "promise_stays": {"pins_promises": lambda self: True},
+}
+
+#: What no scheduler asks in this test: rules of the library do, of others.
+NOT_REACHED = {"objection", "waits_by_choice", "request_changed", "kept_jobs"}
+HOOKS = sorted(
+    name
+    for name, value in vars(AdmissionRule).items()
+    if callable(value) and not name.startswith("_") and name != "pool_made"
+)
+
+
+def rule_with(hook, value, called):
+    """A class of rules that answer wrongly to one method, until `called` has "over" in it."""
+
+    def wrong(self, *args, **keys):
+        if "over" in called:
+            return getattr(AdmissionRule, hook)(self, *args, **keys)
+        called.add(hook)
+        if value is RAISES:
+            raise RuntimeError(f"a bug in {hook}")
+        return value
+
+    def until_over(name, function):
+        return lambda self, *args: (
+            getattr(AdmissionRule, name)(self, *args) if "over" in called else function(self, *args)
+        )
+
+    helpers = {n: until_over(n, f) for n, f in LEADS_TO.get(hook, {}).items()}
+    return type("Wrong", (AdmissionRule,), {"name": "wrong", **helpers, hook: wrong})
+
+
+QUESTIONS = [
+    ("sched.explain", {"all": True}),
+    ("sched.explain", {"id": 4}),
+    ("sched.plan", {"horizon": 3600}),
+    ("sched.windows", {"horizon": 3600}),
+    ("sched.stats", {}),
+    ("sched.limits", {}),
+]
+
+
+CASES = [("conservative", hook, wrong) for hook in HOOKS for wrong in WRONG]
+CASES += [(name, hook, "raises") for hook in HOOKS for name in ("fifo", "short-waits")]
+
+
+@pytest.mark.parametrize("name, hook, wrong", CASES, ids=["-".join(case) for case in CASES])
+def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
+    policy, args = TABLE[name]
+    called = set()
+    kind = rule_with(hook, WRONG[wrong], called)
+
+    class Site(policy):
+        def __init__(self, h, *args):
+            super().__init__(h, *args)
+            self.add_rule(kind(self))
+
+    rig = Rig(R(4, 4), estimates=hook in ("why", "check"))
+    rig.manager.running.append({"id": 99, "priority": 16, "userid": 0, "t_submit": 1.0})
+    rig.info.R[99] = make_R(ranks="3", cores="0-3", hosts="n3")
+    rig.load(Site, *args, name="sched-site")
+    for jobid in range(1, 5):
+        rig.alloc(jobid, jobspec(8, duration=100 + jobid))
+    rig.settle()
+    rig.wait(5)
+    answers = [rig.ask(*question) for question in QUESTIONS]
+    assert all(errnum == 0 or isinstance(answer, str) for errnum, answer in answers)
+    rig.cancel(4)
+    for jobid in rig.started()[:1]:
+        rig.expire(jobid, rig.now + 50)
+        rig.free(jobid)
+    rig.settle()
+    rig.instance.mark_down("2")
+    rig.instance.mark_up("2")
+    rig.reconfigure({"queues": {"a": {}}})
+    rig.wait(5)
+    assert hook in called or hook in NOT_REACHED or name != "conservative"
+    told = rig.logged(3)
+    assert not [line for line in told if "pass is lost" in line or "forecast" in line], told
+    # A line for each of the jobs that it costs, or one for the method.
+    assert len(told) <= 6 and all(
+        f"wrong: {hook}" in line or f"a bug in {hook}" in line for line in told
+    )
+    called.add("over")
+    rig.free(99, rig.info.R[99])
+    for jobid in rig.started()[1:]:
+        rig.free(jobid)
+    rig.alloc(50, jobspec(1, duration=10))
+    rig.settle()
+    rig.sched.look_again()
+    rig.wait(5)
+    assert rig.task.failure is None and not rig.task.ended
+    assert rig.answers(50, 0) and not rig.answers(50, 2)
+    rig.sched._requests._check()

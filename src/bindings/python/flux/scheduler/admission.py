@@ -29,7 +29,6 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool.masks import quote
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.requests import Requests
 
@@ -110,8 +109,9 @@ class AdmissionHost(Protocol):
 class AdmissionRule:
     """Base of admission rules. No method does anything unless it is overridden.
 
-    What a method raises that is asked about a job costs that job: it is denied. What is raised by
-    one that is told something is logged and counted.
+    What a method raises that is asked whether a job may start costs that job: it is denied. What is
+    raised by another is logged. The answers of a site's rules are checked
+    (`flux.scheduler.rule_answers`).
 
     Args:
         host (AdmissionHost): the scheduler
@@ -577,10 +577,6 @@ class AdmissionControl:
             mark = rule.signature(job)
             if mark is not None:
                 marks += ((rule.name, mark),)
-        try:
-            hash(marks)
-        except TypeError as exc:
-            raise TypeError(f"signature() of a rule: {exc}: {quote(marks)}") from None
         return marks or None
 
     def family_of(self, signature: Any) -> Hashable:

@@ -32,7 +32,7 @@ def overridden(kind: type) -> Iterator[str]:
     Args:
         kind (type): the class of a policy
     """
-    theirs = [base for base in kind.__mro__ if not _is_ours(base)]
+    theirs = [base for base in kind.__mro__ if not is_ours(base)]
     known: dict[str, tuple[type, object]] = {}
     for base in kind.__mro__:
         if base not in theirs and base is not object:
@@ -83,7 +83,7 @@ def misspelled(kind: type) -> Iterator[str]:
     Args:
         kind (type): the class of a policy or a rule
     """
-    ours = [base for base in kind.__mro__ if _is_ours(base)]
+    ours = [base for base in kind.__mro__ if is_ours(base)]
     known = {
         name
         for base in ours
@@ -107,7 +107,8 @@ def misspelled(kind: type) -> Iterator[str]:
                 yield f"{base.__name__}.{name}() is called by nobody: is {meant}() meant?"
 
 
-def _is_ours(base: type) -> bool:
+def is_ours(base: type) -> bool:
+    """Whether a class is the library's, not a site's."""
     return base is object or base.__module__.partition(".")[0] == "flux"
 
 

@@ -49,6 +49,7 @@ from flux.scheduler.queue import Backlog, in_order
 from flux.scheduler.request_facts import RequestFacts
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
+from flux.scheduler.rule_answers import WrongAnswer, check_answers
 from flux.scheduler.rule_host import RuleHost, signature_of
 from flux.scheduler.run_time_service import RunTimeService
 from flux.scheduler.site_policy import RULES
@@ -324,6 +325,7 @@ class PolicyScheduler(Scheduler):
         ``__init__``: a rule has to hear of every job."""
         for text in misspelled(type(rule)):
             self.log.error(text)
+        check_answers(rule, self._errors)
         self.admission.add(rule)
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
@@ -553,7 +555,7 @@ class PolicyScheduler(Scheduler):
             error (Exception): what `allocate` raised: the reason, or a bug of the pool, which is
                 logged and costs this job, not the scheduler
         """
-        if not isinstance(error, OSError):
+        if not isinstance(error, (OSError, WrongAnswer)):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 

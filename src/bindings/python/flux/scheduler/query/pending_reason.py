@@ -105,7 +105,7 @@ class PendingReason:
             for cause in policy.admission.all_reasons(job)
         ]
         for rule in policy.admission.rules:
-            answer.update(rule.facts(job, expected, first=head is None))
+            answer.update(rule.facts(job, expected, head is None))
         answer.update(policy.decision.facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False

@@ -10,6 +10,7 @@ from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
+from flux.scheduler.rule_answers import check_answers
 from flux.scheduler.site_policy import own_rules
 from flux.scheduler.site_policy.own_rules import make_rule, read_rule
 from flux.scheduler.site_policy.table_rule import TableRule
@@ -95,6 +96,7 @@ class RulesInForce:
                 raise ValueError(f"{option}={text!r}: lists={rule.lists!r} is another rule's")
         for line in misspelled(type(rule)):
             self._errors.log.error(line)
+        check_answers(rule, self._errors)
         return rule
 
     def _add(self, name: str, rule: AdmissionRule) -> None:
@@ -273,11 +275,15 @@ class RulesInForce:
         self._host.look_again()  # what was refused may have been so on account of the rule
 
     def _configure(self, rule: AdmissionRule) -> None:
-        configured = self._is_configured(rule)
+        admission, configured = self._host.admission, self._is_configured(rule)
         if isinstance(rule, TableRule):
             rule.entries = self.tables.entries(rule.table) if configured else {}
-            rule.configure(rule.entries)
-        admission = self._host.admission
+            try:
+                rule.configure(rule.entries)
+            except Exception:
+                rule.entries = {}  # it is not in force
+                admission.remove(rule)
+                raise
         if not configured:
             admission.remove(rule)
         elif rule not in admission.rules:

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a site's admission rule answers is checked before anybody goes by it.
+
+`check_answers` puts a check around each method of a rule that a site's class defines. A wrong answer about a
+job that is to start costs that job: it is denied, as if the rule had raised an exception, and the log has
+a line. A wrong answer to anything else, or an exception there, counts as no answer, and is logged once for each method. Rules of the library are not checked, and cost nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Iterator
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+
+from flux.resource.pool.masks import quote
+from flux.resource.ResourcePool import ResourcePool
+from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.misspelled import is_ours
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import ErrorReporter
+
+
+class Answer(NamedTuple):
+    """What a method may answer.
+
+    Attributes:
+        expected (str): in words, for the log
+        right: whether a value is such an answer; it may raise TypeError or ValueError for one that is not
+        instead: what a wrong answer counts as, given the arguments; None: the job is denied
+        parts: whether it is a sequence of such values, which are checked one by one
+    """
+
+    expected: str
+    right: Callable[[Any], Any]
+    instead: Callable[..., Any] | None = None
+    parts: bool = False
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and value == value
+
+
+def _is_deferral(value: Any) -> bool:
+    if value is None:
+        return True
+    hash(value)
+    return (
+        isinstance(value, Deferral)
+        and isinstance(value.reason, str)
+        and (value.until is None or type(value.until) in (int, float))
+    )
+
+
+def _is_json(kind: type) -> Callable[[Any], bool]:
+    def right(value: Any) -> bool:
+        json.dumps(value, allow_nan=False)
+        return isinstance(value, kind)
+
+    return right
+
+
+def _is_span(value: Any) -> bool:
+    return _is_json(dict)(value) and value.keys() >= {"name", "start", "end", "nodes", "ranks"}
+
+
+def _is_pool(value: Any) -> bool:
+    return value is None or isinstance(value, (ResourcePool, ResourcePoolImplementation))
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def _no(*args: Any) -> bool:
+    return False
+
+
+def _nothing(*args: Any) -> None:
+    return None
+
+
+def _none(*args: Any) -> tuple[()]:
+    return ()
+
+
+_DEFERRAL = "a Deferral, whose key can be hashed and whose `until` is a number or None, or None"
+_JOB_TEXT = Answer("text or None", _is_text, _nothing)
+_FLAG = Answer("True or False", _is_flag, _no)
+_TOLD = Answer("nothing", _anything, _nothing)
+
+#: The methods of a rule, and what they may answer. What `alloc` raises is its answer, and `pool_made` may end the start of the scheduler.
+ANSWERS: dict[str, Answer] = {
+    "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
+    "signature": Answer("something that can be hashed", lambda value: hash(value) or True),
+    "check": Answer(_DEFERRAL, _is_deferral),
+    "allocate": Answer("what the pool has allocated, or None", _is_pool),
+    "kept_jobs": Answer("job ids", lambda one: type(one) is int, _none, parts=True),
+    "second_look": Answer(_DEFERRAL, _is_deferral),
+    "objection": _JOB_TEXT,
+    "waits_by_choice": _JOB_TEXT,
+    "other_requests": Answer("requests", lambda one: hasattr(one, "duration"), _none, parts=True),
+    "taken_back": _TOLD,
+    "keeps_promise": _FLAG,
+    "pins_promises": _FLAG,
+    "promise_stays": _FLAG,
+    "does_not_fit": Answer(_DEFERRAL, _is_deferral),
+    "latest_end": Answer(
+        "seconds since the epoch, or None",
+        lambda one: one is None or _is_time(one) and isfinite(one),
+        _nothing,
+    ),
+    "why": _JOB_TEXT,
+    "cancel": _TOLD,
+    "start": _TOLD,
+    "annotations": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
+    "wants_attributes": _FLAG,
+    "wants_eventlog": _FLAG,
+    "hello": _TOLD,
+    "free": _TOLD,
+    "extended": _FLAG,
+    "ready": _TOLD,
+    "config_changed": _TOLD,
+    "ranks_changed": _TOLD,
+    "enter_plan": _TOLD,
+    "request_changed": _TOLD,
+    "plan_void": _TOLD,
+    "end_of": Answer("seconds since the epoch", _is_time, lambda jobid, end: end),
+    "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
+    "spans": Answer("dicts with name, start, end, nodes and ranks", _is_span, _none, parts=True),
+    "levels": Answer("a list that JSON can have", _is_json(list), lambda *args: []),
+    "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
+    # of a TableRule
+    "needs": Answer("names", _is_json(tuple), _none),
+    "elsewhere": Answer("a dict", lambda value: isinstance(value, dict), lambda *args: {}),
+    "report": Answer("dicts that JSON can have, or None", _is_json(object), _none, parts=True),
+}
+
+
+def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
+    """Have the answers of a rule checked, of those methods that a site's class defines; once.
+
+    Args:
+        rule (AdmissionRule): the rule
+        errors (ErrorReporter): where wrong answers are reported
+    """
+    if "answers_checked" in vars(rule):
+        return
+    rule.__dict__["answers_checked"] = True
+    if isinstance(rule.attributes, str):
+        errors.report(
+            f"admission rule {rule.name}: attributes={rule.attributes!r}: expected names in a tuple: "
+            f"({rule.attributes!r},)"
+        )
+        rule.attributes = (rule.attributes,)
+    for name, answer in ANSWERS.items():
+        method = getattr(rule, name, None)
+        if method is not None and _is_sites(type(rule), name):
+            setattr(
+                rule, name, _checked(f"admission rule {rule.name}: {name}", method, answer, errors)
+            )
+
+
+def _is_sites(kind: type, name: str) -> bool:
+    for base in kind.__mro__:
+        if name in vars(base):
+            return not is_ours(base)
+    return False
+
+
+def _checked(
+    what: str, method: Callable[..., Any], answer: Answer, errors: ErrorReporter
+) -> Callable[..., Any]:
+    told = False
+
+    def wrong(error: Exception | None, text: str) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            errors.report(f"{what}{text}", error)
+
+    def parts_of(values: Iterator[Any], *args: Any) -> Iterator[Any]:
+        try:
+            for value in values:
+                _expect(answer, value)
+                yield value
+        except Exception as exc:
+            wrong(None if isinstance(exc, WrongAnswer) else exc, _text_of(exc))
+
+    @functools.wraps(method)
+    def checked(*args: Any) -> Any:
+        if answer.instead is None:
+            value = method(*args)
+            try:
+                _expect(answer, value)
+            except WrongAnswer as exc:
+                errors.report(f"{what}() {exc}")
+                raise
+            return value
+        try:
+            value = method(*args)
+            if answer.parts:
+                if not isinstance(value, Iterable):
+                    raise WrongAnswer(answer, value)
+                return parts_of(iter(value))
+            _expect(answer, value)
+            return value
+        except Exception as exc:
+            wrong(None if isinstance(exc, WrongAnswer) else exc, _text_of(exc))
+            return answer.instead(*args)
+
+    return checked
+
+
+class WrongAnswer(ValueError):
+    """An answer that is none; it was logged."""
+
+    def __init__(self, answer: Answer, value: Any) -> None:
+        super().__init__(f"returned {quote(value)}: expected {answer.expected}")
+
+
+def _expect(answer: Answer, value: Any) -> None:
+    """Raise a WrongAnswer unless a value is an answer."""
+    try:
+        right = answer.right(value)
+    except (TypeError, ValueError, RecursionError):
+        right = False
+    if not right:
+        raise WrongAnswer(answer, value)
+
+
+def _text_of(error: Exception) -> str:
+    return f"() {error}" if isinstance(error, WrongAnswer) else "()"
