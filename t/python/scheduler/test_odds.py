@@ -17,6 +17,7 @@ from flux.scheduler.projection import fork, run_shares
 from flux.scheduler.projection.fork import Projections
 from flux.scheduler.projection.odds import (
     BURST_S,
+    LEAST_PLAYS,
     LEAST_WIDTH_S,
     MAX_MISSES,
     PLAYS,
@@ -24,6 +25,7 @@ from flux.scheduler.projection.odds import (
     Calibration,
     Played,
 )
+from flux.scheduler.projection.player import SECONDS_PER_STEP
 from flux.scheduler.projection.run_shares import JOBS_OF_ALL, LEAST_JOBS, Draws, RunShares
 
 # -- run times that are drawn ----------------------------------------------------------------------
@@ -172,7 +174,8 @@ def test_old_misses_are_forgotten():
         (range(20, 0, -1), (10, 18)),
         ([*range(1, 19), math.inf, math.inf], (10, 18)),
         ([*range(1, 18), math.inf, math.inf, math.inf], None),
-        (range(1, 11), (5, 9)),
+        (range(1, 11), (5, 9)),  # time was short
+        (range(1, 10), None),
     ],
 )
 def test_what_plays_say(starts, found):
@@ -453,5 +456,16 @@ def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):
     rig.settle()
     answer = asked(rig, "when", jobspec=SPEC)
     assert answer["start"] is not None and answer["t_likely"] is answer["t_p90"] is None
-    took = plays[-1]["took"]
-    assert took <= fork.PLAYS * (0.1 + 64 * 0.0005) + 2.0
+    # The job does not start in any: three are enough to know that there are no odds.
+    assert plays[-1]["plays"] == [[]] * 3
+    assert plays[-1]["took"] <= 2.0 + 3 * (0.1 + 64 * SECONDS_PER_STEP)
+
+
+def test_a_question_makes_fewer_plays_when_time_is_short(monkeypatch, plays):
+    rig = busy()
+    rig.alloc(2, SPEC, userid=7)
+    rig.settle()
+    for seconds, made in ((0.0, LEAST_PLAYS), (1e9, PLAYS)):
+        monkeypatch.setattr(fork, "ODDS_SECONDS", seconds)
+        answer = asked(rig, "when", jobspec=SPEC)
+        assert len(plays[-1]["plays"]) == made and answer["t_likely"] == rig.begun + 100

@@ -13,15 +13,18 @@ import warnings
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.projection.odds import PLAYS
+from flux.scheduler.projection.odds import LEAST_PLAYS, MOST_WITHOUT_START, PLAYS
 from flux.scheduler.projection.player import DRAWN_PLAY_SECONDS, PLAY_SECONDS, Player
 from flux.scheduler.projection.run_shares import Draws
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
 
+#: Seconds after which no more plays with drawn run times are made of a question, but for the least number.
+ODDS_SECONDS = 5.0
+
 #: Seconds after which a child is killed for each question that it has, whatever it does.
-KILLED_AFTER_S = 2 * (PLAY_SECONDS + PLAYS * DRAWN_PLAY_SECONDS)
+KILLED_AFTER_S = 2 * (PLAY_SECONDS + ODDS_SECONDS + DRAWN_PLAY_SECONDS)
 
 #: Questions that one child answers, so that a user does not wait for all of another's.
 QUESTIONS_PER_CHILD = 16
@@ -256,6 +259,10 @@ def _answer_with_odds(policy: PolicyScheduler, question: Question) -> dict[str, 
             played = _in_child(policy, question, Draws(policy.odds.shares, seed))
             answer["plays"].append(played["starts"])
             answer["took"] += played["took"]
+            if answer["plays"].count([]) == MOST_WITHOUT_START:
+                break  # nothing asked about starts often enough to say more
+            if len(answer["plays"]) >= LEAST_PLAYS and answer["took"] > ODDS_SECONDS:
+                break
     if not policy.has_virtual_time:
         answer["took"] = time.perf_counter() - began  # with the forks
     return answer

@@ -15,11 +15,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-#: How often the future is played with drawn run times.
+#: How often the future is played with drawn run times; when time is short at least so often, or nothing is said.
 PLAYS = 20
+LEAST_PLAYS = 10
 
 #: Of jobs like it, how many start by the likely time, and by the one that is told beside it.
 LIKELY, SAFE = 0.5, 0.9
+
+#: A job that did not start in so many plays has no nine-of-ten time.
+MOST_WITHOUT_START = PLAYS - math.ceil(SAFE * PLAYS) + 1
 
 #: What is added to the time from the median to the nine-of-ten time of the plays, seconds: plays that all say the same are
 #: not certain.
@@ -55,8 +59,8 @@ class Played(NamedTuple):
 
     @classmethod
     def of(cls, starts: Sequence[float]) -> Played | None:
-        """Of its starts in the plays, infinite where it has none; None: in too many of them."""
-        safe = quantile(starts, SAFE)
+        """Of its starts in the plays, infinite where it has none; None: in too many of them, or there are too few plays."""
+        safe = quantile(starts, SAFE) if len(starts) >= LEAST_PLAYS else math.inf
         return cls(quantile(starts, LIKELY), safe) if safe < math.inf else None
 
     @property
