@@ -377,6 +377,9 @@ def test_no_run_outlives_the_command(signum):
         ),
         (["sample", "--jobs=5", "--engine=instance", "--grain=event-end"], "needs the lean engine"),
         (["check"], "give directories, or --live"),
+        (["tune", "--model=lublin", "--status=1"], "--status: jobs of a model come from no file"),
+        (["tune", "--model=lublin", "--seeds=3"], "--seeds: each split of a model is a workload"),
+        (["tune", "sample", "--R=R.json", "--nodes=3"], "--nodes: the machine is that of --R"),
     ],
 )
 def test_wrong_usage(args, said, tmp_path):
@@ -646,3 +649,4 @@ def test_warnings_are_said_with_q_and_kept(tmp_path):
     assert "WARNING: the offered load is " in done.stderr
     kept = json.loads((tmp_path / "out" / "sched-fifo" / "summary.json").read_text())["warnings"]
     assert [text.split(":")[0][:20] for text in kept] == ["the offered load is "]
+    assert f"WARNING: {kept[0]}\n" == flux("compare", tmp_path / "out").stderr

@@ -3,6 +3,41 @@
 
 from flux.simulate.trace import Trace
 from flux.simulate.workload.formats import FORMATS
+from flux.simulate.workload.record import OptionError
+
+#: Options that make a machine of equal nodes.
+ABOUT_NODES = ("nodes", "cores_per_node", "gpus_per_node")
+
+
+def refuse(options, names, why):
+    """Refuse those of some options that were given.
+
+    Raises:
+        OptionError: one was
+    """
+    # `False` and `[]` are what store_true and append leave; a number that was given counts, 0 too.
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in names
+        if getattr(options, name) not in (None, False, [])
+        or type(getattr(options, name)) in (int, float)
+    ]
+    if given:
+        raise OptionError(f"{', '.join(given)}: {why}")
+
+
+def check_jobs(options):
+    """Refuse options about jobs and machine that would be ignored.
+
+    Raises:
+        OptionError: one would be
+    """
+    if options.model:
+        refuse(options, ("format", "dependencies", "status"), "jobs of a model come from no file")
+    if options.R:
+        refuse(options, ABOUT_NODES, "the machine is that of --R")
+    if options.estimates and options.limits not in (None, "trace"):
+        refuse(options, ("estimates",), "--limits gives every job a limit")
 
 
 def add_jobs(parser):

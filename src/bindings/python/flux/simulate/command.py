@@ -24,8 +24,6 @@ ABOUT_JOBS = (
     "format", "limits", "estimates", "window", "jobs", "scale_arrivals", "seeds", "shake", "dependencies", "status",
     "save_trace", "failures",
 )  # fmt: skip
-#: Options that make a machine of equal nodes.
-ABOUT_NODES = ("nodes", "cores_per_node", "gpus_per_node")
 #: Options that a trace which is only written does not need.
 ABOUT_RUNS = (
     "scheduler", "engine", "grain", "forecast", "odds", "script", "jobtap", "parallel", "output", "seeds", "failures",
@@ -126,17 +124,6 @@ def _again(options, argv):
     return again(options.again)
 
 
-def _given(options, names):
-    """Those of `names` that were given, as they are written."""
-    # `0` and `[]` are what store_true and append leave; a number that was given counts, 0 too.
-    return [
-        f"--{name.replace('_', '-')}"
-        for name in names
-        if getattr(options, name) not in (None, False, [])
-        or type(getattr(options, name)) in (int, float)
-    ]
-
-
 def check_usage(options):
     """Refuse options that would be ignored.
 
@@ -147,17 +134,14 @@ def check_usage(options):
         raise OptionError("give one of TRACE..., --model and --live")
 
     def refuse(names, why):
-        given = _given(options, names)
-        if given:
-            raise OptionError(f"{', '.join(given)}: {why}")
+        arguments.refuse(options, names, why)
 
+    arguments.check_jobs(options)
     if options.live:
         refuse(ABOUT_JOBS, "the jobs are those of the running instance (--live)")
-        refuse(ABOUT_NODES, "the machine is that of the running instance (--live), or an --R")
-    if options.model:
-        refuse(("format", "dependencies", "status"), "jobs of a model come from no file")
-    if options.R:
-        refuse(ABOUT_NODES, "the machine is that of --R")
+        refuse(
+            arguments.ABOUT_NODES, "the machine is that of the running instance (--live), or an --R"
+        )
     if options.save_trace:
         refuse(ABOUT_RUNS, "--save-trace writes the jobs, and runs nothing")
     if not options.output:
@@ -166,8 +150,6 @@ def check_usage(options):
         refuse(("diff",), "with --seeds there are several workloads")
     if options.resume:
         refuse(("force",), "--resume keeps what --force removes")
-    if options.estimates and options.limits not in (None, "trace"):
-        refuse(("estimates",), "--limits gives every job a limit")
 
 
 class Call:

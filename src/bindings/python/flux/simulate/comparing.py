@@ -3,6 +3,7 @@
 
 import math
 import os
+import sys
 
 from flux.simulate.report.svg import moment_text, span_text
 from flux.simulate.results import reading, table
@@ -60,6 +61,8 @@ def in_order(results):
 
 def _show(results, options):
     summaries = [result.summary for result in results]
+    for text in dict.fromkeys(text for one in summaries for text in one.get("warnings", ())):
+        print(f"WARNING: {text}", file=sys.stderr)
     if not any(result.provenance.get("seed") is not None for result in results):
         for number, result in zip(_numbers(results), results):
             print(f"{number}: {result.name}  ({result.directory})")

@@ -5,6 +5,7 @@ import copy
 import importlib.util
 import math
 import os
+import warnings
 
 from flux.simulate import __version__, origin, policy, run
 from flux.simulate.outages import Outages
@@ -390,6 +391,9 @@ def simulate(
     Returns:
         Runs: a list of `Run`. Policies that raise, end, or leave jobs unstarted are in it, with ``failed`` set
 
+    Warns:
+        UserWarning: what makes the figures mislead, as the command does
+
     Raises:
         OptionError: an option with a value that it cannot have
         ValueError: a file cannot be read, or jobs are for queues that are not configured
@@ -414,7 +418,10 @@ def simulate(
     def describe(case):
         return provenance(case, settings, files)
 
-    tasks = tasks_of(trace.cases(seeds), policies, settings, output, describe, keep=True)
+    cases = trace.cases(seeds)
+    for text in dict.fromkeys(one for case in cases for one in case.workload.notes.warnings):
+        warnings.warn(text, stacklevel=2)
+    tasks = tasks_of(cases, policies, settings, output, describe, keep=True)
     results, interrupted = run.run_all(tasks, parallel, progress)
     if interrupted:
         raise KeyboardInterrupt

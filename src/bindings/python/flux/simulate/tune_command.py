@@ -55,6 +55,9 @@ def tune_main(argv):
     try:
         if bool(options.traces) + bool(options.model) != 1:
             raise OptionError("give one of TRACE... and --model")
+        arguments.check_jobs(options)
+        if options.model:
+            arguments.refuse(options, ("seeds",), "each split of a model is a workload of its own")
         trace = arguments.trace_of(options)
         for line in {} if trace.sweeps else trace.workload().notes.warnings:
             print(f"WARNING: {line}", file=sys.stderr)
