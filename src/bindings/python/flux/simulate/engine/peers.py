@@ -56,7 +56,7 @@ class Resource(Peer):
 
     def drain(self, ranks, reason=None):
         """Take ranks (bounds) out of use; what runs there goes on."""
-        self.state.drains.drain(ranks, self.kernel.time, reason, 0)
+        self.state.drains.drain(ranks, self.kernel.time, reason)
         self._update()
 
     def undrain(self, ranks):
