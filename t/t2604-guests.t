@@ -7,8 +7,8 @@ test_under_flux 1 job
 
 # Other work on the machine holds up anybody now and then: a bound counts as exceeded if it is so twice.
 attack() {
-    flux python "$SHARNESS_TEST_SRCDIR/campaign/guests.py" --seconds=10 --seed=1 ||
-        flux python "$SHARNESS_TEST_SRCDIR/campaign/guests.py" --seconds=10 --seed=1
+    flux python "$SHARNESS_TEST_SRCDIR/campaign/guests.py" --seconds=10 --seed=1 "$@" ||
+        flux python "$SHARNESS_TEST_SRCDIR/campaign/guests.py" --seconds=10 --seed=1 "$@"
 }
 former=sched-simple
 for module in sched-backfill sched-fifo; do
@@ -17,6 +17,12 @@ for module in sched-backfill sched-fifo; do
 	attack
     '
 done
+# A second user of the host, whom the broker knows by the socket.
+test "$(id -u)" = 0 && nobody=$(id -u nobody 2>/dev/null) && test_set_prereq SECOND_USER
+test_expect_success REAL_FLUX,SECOND_USER 'nor by another user of the host' '
+	chmod 755 "$(flux getattr rundir)" && attack --userid="$nobody" &&
+	chmod 700 "$(flux getattr rundir)"
+'
 test_expect_success 'jobs run as before' '
 	flux queue idle --timeout=30 && flux run true &&
 	flux module stats $former | jq -e ".errors == 0" &&

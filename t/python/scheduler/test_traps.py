@@ -15,15 +15,18 @@
 9. Two answers to one request, annotations after the answer, nulls for keys that were never set.
 10. A start that fails and leaves the instance without a scheduler and without an error
     (test_handshake.py).
+11. The clock of the host is set, and what was planned by the old time holds up jobs.
 """
 
 import heapq
 
 import pytest
+from each_policy import POLICIES
 from peers import R, Rig, jobspec
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
+from flux.scheduler.testing.handle import FakeHandle
 from flux.scheduler.walk import EFFORT_PER_TURN
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
@@ -518,3 +521,30 @@ def test_trap_10_a_file_that_fails_to_import_says_so(tmp_path):
     bad.write_text("from flux.scheduler import NoSuchThing\n")
     with pytest.raises(ImportError):
         Rig(R(1, 1)).load_file(bad)
+
+
+# -- 11: a clock that jumps ------------------------------------------------------------------------
+
+
+@POLICIES
+def test_trap_11_jobs_start_whatever_the_clock_does(monkeypatch, policy, args):
+    """Ahead and back, under a job that runs, one that waits for it, and a plan of both."""
+    jump = 0.0
+    clock = FakeHandle.reactor_now
+    monkeypatch.setattr(FakeHandle, "reactor_now", lambda *args: clock(*args) + jump)
+    rig = Rig(R(4, 4))
+    rig.load(policy, *args)
+    runs = 0
+    for by in (0.0, 7200.0, -7200.0, 86400.0, -3.6e6, 0.0):
+        jump = by
+        for jobid in range(runs + 1, runs + 4):
+            rig.alloc(jobid, jobspec(1, nodes=4, exclusive=True, duration=600))
+            rig.settle()
+        rig.wait(30)
+        assert rig.sched.now() == rig.now + by
+        for _ in range(2 + (runs > 0)):  # one runs on
+            rig.free(max(runs, 1))
+            rig.wait(30)
+            runs = max(runs, 1) + 1
+            assert rig.started() == list(range(1, runs + 1))
+    assert runs == 18 and rig.sched.stats_get()["errors"] == 0
