@@ -143,7 +143,8 @@ class Walk:
                 backlog.effort = 0
                 if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.is_woken:
                     break  # what was freed meanwhile goes first
-            yield from self._find_sources()
+            if self._is_other():
+                yield from self._find_sources()
             following = self._next()
             if following is None:
                 break
@@ -188,16 +189,18 @@ class Walk:
 
     # -- who is next -------------------------------------------------------------------------------
 
-    def _find_sources(self) -> Iterator[None]:
-        """Find the sources of jobs, if they are not known or may be others by now."""
-        backlog, promises = self.backlog, self.promises
-        dropped = promises is not None and promises.drops != self._drops
-        if not self.freed and (dropped or backlog.is_woken):
+    def _is_other(self) -> bool:
+        """Whether the sources of jobs are not known, or may be others by now."""
+        dropped = self.promises is not None and self.promises.drops != self._drops
+        if not self.freed and (dropped or self.backlog.is_woken):
             # The newcomer that was examined last has made room, as by taking promises of others. No
             # newcomer behind it goes before the jobs that wait.
             self.freed = self._is_stale = True
-        if not self._is_stale and not dropped:
-            return
+        return self._is_stale or dropped
+
+    def _find_sources(self) -> Iterator[None]:
+        """Find the sources of jobs."""
+        backlog, promises = self.backlog, self.promises
         self._is_stale = False
         if self._groups is None:
             groups: Iterable[JobGroup] | None = None

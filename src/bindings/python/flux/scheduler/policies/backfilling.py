@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING
 
 from flux.resource.errors import InsufficientResources
@@ -84,7 +85,8 @@ class Backfilling(Decision):
         else:
             when = self.promises.when(head) or 0
             policy.start(job, alloc, backfill=head.name, selection_type="backfilled")
-            policy.log.debug(f"backfill: {job.name} (shadow={int(when)})")
+            if policy.log.level >= LOG_DEBUG:
+                policy.log.debug(f"backfill: {job.name} (shadow={int(when)})")
 
     def promise(self, job: PendingJob, when: float | None) -> None:
         """Promise a job the time `when` (seconds since the epoch); None: an open promise."""

@@ -96,17 +96,9 @@ class Loop(direct.DirectReactor):
 
     def switch_to_hub(self):
         """The scheduler has nothing to do, or waits for an answer: let the next thing happen."""
-        task = self.task
-        if not task.is_listening:
-            # It looks itself whether its answer is there; what is in its inbox waits.
-            if not self._step():
-                task.end()
-            return
-        inbox = task.inbox
-        while not inbox and not task.is_stopped:
-            if not self._step():
-                task.end()
-                return
+        # It looks itself whether its answer is there; what is in its inbox waits.
+        if not self._step():
+            self.task.end()
 
     def _step(self):
         """Let one thing happen; returns whether there was any."""
@@ -176,11 +168,6 @@ class Scheduler(ModuleTask):
             self.guard(watchers[0].call, item)
         else:
             super().dispatch(item)
-
-    @property
-    def is_stopped(self):
-        """Whether its reactor is on its way out."""
-        return bool(self._reactor)
 
     @property
     def is_listening(self):

@@ -332,8 +332,13 @@ def _assemble(records, machine, unit, options, notes, name):
     if scale != 1:
         notes.fact(f"times between submissions are multiplied by {scale:g}")
     total = machine.units(unit)
-    shapes, jobs = {}, []
-    for record in records:
+    shapes, jobs, after = {}, [], {}
+    # Each is dropped when its job is made: a million of both would be there together.
+    records.reverse()
+    while records:
+        record = records.pop()
+        if record.after:
+            after[record.id] = record.after
         key = (record.nodes, record.cores, record.gpus)
         known = shapes.get(key)
         if known is None:
@@ -357,7 +362,7 @@ def _assemble(records, machine, unit, options, notes, name):
         )  # fmt: skip
     if shake:
         jobs.sort(key=lambda job: job.submit)
-    _follow(jobs, {record.id: record.after for record in records if record.after}, options, notes)
+    _follow(jobs, after, options, notes)
     _look_at_users(jobs, notes)
     _warn_of_limits(jobs, notes)
     workload = Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name)
