@@ -181,5 +181,17 @@ test_expect_success 'a configuration is checked before it is loaded' '
 	grep "ERROR: 1 fault$" checked &&
 	test_must_fail flux sched check-config none.toml
 '
+test_expect_success 'and which jobs would be over a new limit is told' '
+	flux module remove $(flux module list | grep -o "sched-[a-z]*" | head -n1) &&
+	flux module load sched-backfill &&
+	one=$(flux submit -N2 -x -t 10m sleep 300) && started $one &&
+	two=$(flux submit -N3 -x -t 10m sleep 300) && reason $two &&
+	printf "[limits.new]\nper = \"user\"\nmax = {nodes = 1}\n" >over.toml &&
+	flux sched check-config over.toml >checked && cat checked &&
+	grep "^limit new: $me has 2 of 1 nodes: $(flux job id --to=f58 $one) run on$" checked &&
+	grep "^limit new: needs 3 nodes, at most 1 is allowed: $(flux job id --to=f58 $two) would wait$" checked &&
+	flux cancel --all && flux job wait-event -t 20 $one clean >/dev/null &&
+	flux module remove sched-backfill && flux module load sched-simple
+'
 
 test_done

@@ -424,7 +424,16 @@ def test_check_config(flux_sched, tmp_path):
     (path / "b.toml").write_text('[limits.b]\nper = "bank"\n[licenses]\nmatlab = 3\n')
     (path / "notes").write_text("[")
     changes = {"limits": {"new": ["a", "b"], "changed": [], "gone": ["c"]}}
-    answer = {"faults": ["configuration: [limits.a] max is missing"], "doubts": ["?"]}
+    over = [
+        {
+            "limit": "b",
+            "text": "bank red has 3 of 2 nodes",
+            "state": "running",
+            "jobs": ["ƒ2", "ƒ3"],
+        },
+        {"limit": "b", "text": "needs 3 nodes", "state": "pending", "jobs": ["ƒ4"]},
+    ]
+    answer = {"faults": ["configuration: [limits.a] max is missing"], "doubts": ["?"], "over": over}
     out = flux_sched(
         ["check-config", str(path)], **{"check-config": {**answer, "changes": changes}}
     )
@@ -433,6 +442,8 @@ def test_check_config(flux_sched, tmp_path):
         "?",
         "[limits] new: a, b",
         "[limits] gone: c",
+        "bank red has 3 of 2 nodes: ƒ2, ƒ3 run on",
+        "needs 3 nodes: ƒ4 would wait",
     ]
     assert flux_sched.code == 1 and flux_sched.err == "flux-sched: ERROR: 1 fault\n"
     nothing = {"faults": [], "doubts": [], "changes": {}}

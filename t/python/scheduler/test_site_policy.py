@@ -110,11 +110,53 @@ def test_a_configuration_is_checked_before_it_is_loaded():
             "limits": {"new": [], "changed": ["b"], "gone": ["a"]},
             "licenses": {"new": ["matlab"], "changed": [], "gone": []},
         },
+        "over": [],
     }
     # Nothing has changed.
     assert rig.ask("sched.check-config", {"config": config})[1] == answer
     errnum, text = rig.ask("sched.check-config", {"config": 5})
     assert errnum and text == "config: expected an object"
+
+
+def test_jobs_that_would_be_over_a_new_limit_are_named():
+    rig = Rig(R(4, 4))
+    rig.load_file("sched-backfill")
+    for jobid, nodes, bank in (
+        (1, 1, "red"),
+        (2, 2, "red"),
+        (3, 1, "blue"),
+        (4, 1, "red"),
+        (5, 3, "blue"),
+    ):
+        spec = jobspec(1, nodes=nodes, exclusive=True, duration=100, bank=bank)
+        rig.info.jobspecs[jobid] = spec
+        rig.alloc(jobid, spec, userid=700)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+
+    def over(**limit):
+        config = {"limits": {"new": {"per": "bank", **limit}}}
+        rig.send("sched.check-config", {"config": config})
+        rig.wait(1)  # the job manager is asked about what runs
+        topic, errnum, answer = rig.received[-1]
+        assert (topic, errnum) == ("sched.check-config", 0)
+        return [(one["state"], one["jobs"], one["text"]) for one in answer["over"]]
+
+    assert over(max={"nodes": 9}) == []
+    assert over(max={"nodes": 2}) == [
+        ("running", ["ƒ2", "ƒ3"], "limit new: bank red has 3 of 2 nodes"),
+        ("pending", ["ƒ5"], "limit new: bank red has 3 of 2 nodes; needs 1"),
+        ("pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
+    ]
+    assert over(max={"nodes": 2}, banks=["blue"], deny=True) == [
+        ("pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
+    ]
+    # Nothing has changed: what is free goes to the next in the queue.
+    assert rig.ask("sched.limits")[1]["limits"] == []
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 4]
+    assert not rig.logged(3)
 
 
 def test_entries_are_read_by_their_table():
@@ -597,6 +639,7 @@ def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
         "faults": [],
         "doubts": ["configuration: [rule] is read by nobody: is [rules] meant?"],
         "changes": {"rules": {"new": ["curfew"], "changed": [], "gone": []}},
+        "over": [],
     }
     assert not (tmp_path / "ran").exists()
 

@@ -50,7 +50,7 @@ class RuleHost:
 
     Attributes:
         admission, facts, holdings, planning, queue_order, running: those of the scheduler
-        now, call_at, pending, readmit, look_again, prioritize,
+        now, call_at, pending, pending_jobs, readmit, look_again, prioritize,
             allocate, start, refuse, give_up, start_schedule: its methods
         checkpoint: makes a checkpoint (`Checkpoints.make`)
         reads_files (bool): as given
@@ -85,6 +85,7 @@ class RuleHost:
         self.look_again, self.start_schedule = scheduler.look_again, scheduler.start_schedule
         self.allocate, self.start = scheduler.allocate, scheduler.start
         self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
+        self.pending_jobs = scheduler.pending_jobs
         self.checkpoint = checkpoints.make
         self.reads_files = reads_files
         #: whether a rule says in which order jobs of equal priority are

@@ -866,6 +866,10 @@ class CheckConfig(Subcommand):
                 for kind, keys in kinds.items():
                     if keys:
                         print(printable(f"[{table}] {kind}: {', '.join(keys)}"))
+            for one in answer.get("over", ()):
+                jobs = ", ".join(one["jobs"])
+                verb = "run on" if one["state"] == "running" else "would wait"
+                print(printable(f"{one['text']}: {jobs} {verb}"))
             if not any(answer.values()):
                 print("nothing would change")
         if answer["faults"]:

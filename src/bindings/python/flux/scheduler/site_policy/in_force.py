@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from flux.scheduler.admission import AdmissionRule
@@ -12,6 +12,7 @@ from flux.scheduler.misspelled import misspelled
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
 from flux.scheduler.site_policy import own_rules
+from flux.scheduler.site_policy.limits import LimitRule
 from flux.scheduler.site_policy.own_rules import make_rule, read_rule
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import RunningJob
     from flux.scheduler.rule_host import RuleHost
 
+
+#: Seconds between two looks whether the attributes of jobs have come.
+ANSWER_WAIT_S = 0.01
 
 Rule = TypeVar("Rule", bound=TableRule)
 
@@ -182,7 +186,8 @@ class RulesInForce:
 
         Returns:
             dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
-            `PolicyTables.changes_to`
+            `PolicyTables.changes_to`; ``over``, what jobs would be over limits that are new or changed, see
+            `LimitRule.held_back`
         """
         config = read(payload, config=None)["config"]
         if not isinstance(config, dict):
@@ -192,11 +197,41 @@ class RulesInForce:
         own.read(config)
         tables.read(config)
         yield
+        changes = {**self._own_table.changes_to(own), **self.tables.changes_to(tables)}
+        over = yield from self._over_limits(tables, changes.get(LimitRule.table, {}))
         return {
             "faults": findings.faults,
             "doubts": [*own.doubts(config), *tables.doubts(config)],
-            "changes": {**self._own_table.changes_to(own), **self.tables.changes_to(tables)},
+            "changes": changes,
+            "over": over,
         }
+
+    def _over_limits(
+        self, tables: PolicyTables, changes: dict[str, list[str]]
+    ) -> Generator[Any, None, list[dict[str, Any]]]:
+        """What jobs would be over the limits in `tables` that are new or changed."""
+        names = changes.get("new", []) + changes.get("changed", [])
+        if not names:
+            return []
+        rule = LimitRule(self._host, self._errors)
+        rule.configure({name: tables.entries(rule.table)[name] for name in names})
+        running = self._host.jobs_running()
+        wanted = rule.needs(tables.entries(rule.table))
+        if wanted and running:
+            answers: list[dict[int, dict[str, Any] | None]] = []
+            ids = [job.jobid for job in running]
+            ask_job_attributes(self._host.handle, ids, wanted, self._host.log, answers.append)
+            while not answers:
+                yield ANSWER_WAIT_S
+            for job in running:
+                job.know(answers[0].get(job.jobid))
+            running = [job for job in running if job.jobid in self._host.running]
+        over = []
+        for one in rule.held_back(running, list(self._host.pending_jobs())):
+            if one is not None:
+                over.append(one)
+            yield
+        return over
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:
         """What is in use of all limits, licences and the like.

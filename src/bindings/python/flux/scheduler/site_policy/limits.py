@@ -13,7 +13,7 @@ be let in; if one of these turns out not to fit the pool, the next ones are let 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from flux.resource.pool.masks import idset_text, popcount
 from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, least_of
@@ -30,7 +31,6 @@ from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -278,16 +278,17 @@ class LimitRule(TableRule):
         return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
 
     def _sentence(self, use: Use, at: int, needs: int, more: str = "") -> Reason:
-        """Who has how much of what, and how much a job needs."""
+        """Who has how much of what, and how much a job needs (0: no job asks)."""
         limit = use.limit
         what = NOUNS[DIMENSIONS[at]] + "s"
         where = f" in {', '.join(limit.queues)}" if limit.queues else ""
         text = f"{use.used[at]} of {limit.most[at]} {what}{where}"
         whose = self.whose(use)
         has = f"{whose} has {text}" if whose else f"{text} are in use"
+        tail = f"; needs {needs}" if needs else ""
         return Reason(
-            f"limit {limit.name}: {has}; needs {needs}{more}",
-            f"limit {limit.name}: too much of {limit.most[at]} {what}{where} is in use; needs {needs}",
+            f"limit {limit.name}: {has}{tail}{more}",
+            f"limit {limit.name}: too much of {limit.most[at]} {what}{where} is in use{tail}",
             userid=use.userid,
         )
 
@@ -643,6 +644,44 @@ class LimitRule(TableRule):
                 ),
             }
         return {"limits": limits.values()}
+
+    def held_back(
+        self, running: list[RunningJob], pending: Iterable[PendingJob]
+    ) -> Iterator[dict[str, Any] | None]:
+        """For a rule that is not in force, and has its entries: which jobs would be over these limits.
+
+        Args:
+            running: the jobs that run, with their attributes
+            pending: the jobs that wait
+
+        Yields:
+            dict: ``limit``, ``text``, the sentence about it, ``state``, "running" or "pending", and
+            ``jobs``, their names; None now and then, where the answer may pause
+        """
+        for run in running:
+            self.hello(run)
+            yield None
+        for use in self._uses.values():
+            at = use.over(Amount())
+            if at is not None:
+                names = [name_of(id) for id, known in self._jobs.items() if use in known.uses]
+                yield self._told(use.limit, self._sentence(use, at, 0), "running", names)
+        for job in pending:
+            try:
+                self.alloc(job, SystemAttributes.of_job(job))
+            except ValueError as exc:
+                yield {"limit": None, "text": str(exc), "state": "pending", "jobs": [job.name]}
+            known = self._jobs.get(job.jobid)
+            for use in known.uses if known is not None else ():
+                at = use.over(self._more(use, job, self._least(job.resource_request)))
+                if at is not None:
+                    text = self._reason(use, job, at)
+                    yield self._told(use.limit, text, "pending", [job.name])
+                    break
+            yield None
+
+    def _told(self, limit: Limit, text: str, state: str, names: list[str]) -> dict[str, Any]:
+        return {"limit": limit.name, "text": str(text), "state": state, "jobs": names}
 
     def most_exceeded(self) -> list[str]:
         """The limits that are exceeded, in words: after a lower maximum was set, or by a bug."""
