@@ -263,6 +263,17 @@ def test_a_child_that_hangs_is_ended(monkeypatch):
         assert str(caught.value) == "the projection was ended, since it took too long"
 
 
+def test_where_time_is_virtual_a_slow_machine_changes_no_answer(monkeypatch):
+    class Slow(Fifo):
+        def order(self, job):
+            if job.jobid > 1:
+                time.sleep(1.5)
+            return 0
+
+    monkeypatch.setattr(fork, "KILLED_AFTER_S", 1.0)
+    assert when(full(Slow), jobspec=small())["verdict"] == "later"
+
+
 def test_an_error_in_a_child_is_an_answer():
     rig = full()
     steps = Projections(rig.sched, waits=True).ask(

@@ -26,6 +26,9 @@ ODDS_SECONDS = 5.0
 #: Seconds after which a child is killed for each question that it has, whatever it does.
 KILLED_AFTER_S = 2 * (PLAY_SECONDS + ODDS_SECONDS + DRAWN_PLAY_SECONDS)
 
+#: How many times as long where time is virtual: there an answer must not depend on what else the machine does.
+VIRTUAL_PATIENCE = 10
+
 #: Questions that one child answers, so that a user does not wait for all of another's.
 QUESTIONS_PER_CHILD = 16
 
@@ -41,6 +44,10 @@ REST = 9.0
 
 #: No file descriptor is larger.
 MAX_FD = 1 << 16
+
+
+def _killed_after(policy: PolicyScheduler) -> float:
+    return KILLED_AFTER_S * (VIRTUAL_PATIENCE if policy.has_virtual_time else 1)
 
 
 class ProjectionFailed(Exception):
@@ -171,7 +178,7 @@ class Projections:
         self.count += 1
 
     def _read(self) -> None:
-        deadline = self._began + KILLED_AFTER_S * len(self._asked)
+        deadline = self._began + _killed_after(self._policy) * len(self._asked)
         while True:
             if self._waits:
                 poll = select.poll()
@@ -221,7 +228,7 @@ def _play(policy: PolicyScheduler, questions: list[Question], pipe: int, nicenes
         gc.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, KILLED_AFTER_S * len(questions))
+        signal.setitimer(signal.ITIMER_REAL, _killed_after(policy) * len(questions))
         # Nothing of this process may reach a peer of the scheduler.
         os.closerange(0, pipe)
         os.closerange(pipe + 1, MAX_FD)
@@ -231,7 +238,9 @@ def _play(policy: PolicyScheduler, questions: list[Question], pipe: int, nicenes
             if pid:
                 os.waitpid(pid, 0)
                 continue
-            signal.setitimer(signal.ITIMER_REAL, KILLED_AFTER_S)  # a child does not inherit it
+            signal.setitimer(
+                signal.ITIMER_REAL, _killed_after(policy)
+            )  # a child does not inherit it
             _answer(policy, number, question, pipe)
             break
     finally:
@@ -274,7 +283,7 @@ def _in_child(policy: PolicyScheduler, question: Question, draws: Draws | None) 
     pid = os.fork()
     if pid == 0:
         try:
-            signal.setitimer(signal.ITIMER_REAL, KILLED_AFTER_S)
+            signal.setitimer(signal.ITIMER_REAL, _killed_after(policy))
             play = getattr(Player(policy, draws), question.method)
             _write(write_end, play(**question.arguments))
         finally:
