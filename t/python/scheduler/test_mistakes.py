@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the author of a policy gets wrong is said: among fake services."""
+"""What the author of a policy gets wrong is said: what there is to it besides the table of test_mistakes_everywhere.py."""
 
-import copy
 import time
 from pathlib import Path
 
 import pytest
 
 from flux.scheduler import Scheduler
-from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.misspelled import OVERRIDABLE
 from flux.scheduler.policies import Backfill
-from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.testing import FakeInstance, SchedulerErrors, make_R
 
 
@@ -44,31 +41,6 @@ def R_on(rank, cores="0-1"):
     return R
 
 
-@pytest.mark.parametrize(
-    "R, said",
-    [
-        (None, "R: expected an object with execution, got None"),
-        ("R", "got 'R'"),
-        ({"version": 1, "execution": {"R_lite": []}}, "execution.R_lite: empty"),
-        (R_on(7), "ƒ.*: the instance has no rank 7"),
-        (R_on(0, "0-9"), "rank 0 has no core 0-9"),
-    ],
-)  # fmt: skip
-def test_an_R_that_is_none(R, said):
-    instance = loaded(lambda self, job: job.request.success(copy.deepcopy(R)))
-    instance.submit(1)
-    with pytest.raises(SchedulerErrors, match=said):
-        instance.run_until_idle()
-
-
-def test_an_R_that_somebody_else_has():
-    instance = loaded(lambda self, job: job.request.success(R_on(1)))
-    instance.submit(1)
-    instance.run_until_idle()
-    instance.submit(1)
-    assert "core 0-1 of rank 1 is job ƒ2's" in errors_of(instance)
-
-
 def test_an_R_is_free_again_when_its_job_has_ended():
     instance = loaded(lambda self, job: job.request.success(R_on(1)))
     for _ in range(3):
@@ -93,34 +65,6 @@ def test_a_rank_that_is_down():
     instance.run_until_idle()
     instance.submit(1)
     assert "the instance has no rank 1" in errors_of(instance)
-
-
-def test_two_answers_to_a_request():
-    def twice(self, job):
-        self.alloc_success(job.request.msg, R_on(0))
-        self.handle.respond(job.request.msg, {"id": job.jobid, "type": 2, "note": "no"})
-
-    instance = loaded(twice)
-    instance.submit(1)
-    assert "job ƒ2: it has no open request: a request is answered once" in errors_of(instance)
-
-
-@pytest.mark.parametrize(
-    "answer", [{"id": 1}, {"id": 1, "type": 9}, {"id": 1, "type": 2, "note": 3}, [1], '"x"']
-)
-def test_an_answer_that_is_none(answer):
-    instance = loaded(lambda self, job: self.handle.respond(job.request.msg, answer))
-    instance.submit(1)
-    assert "malformed" in errors_of(instance)
-
-
-def test_a_module_that_does_not_run(tmp_path):
-    path = tmp_path / "idle.py"
-    path.write_text(
-        "from flux.scheduler import Scheduler\ndef mod_main(h, *args):\n    Scheduler(h, *args)\n"
-    )
-    with pytest.raises(RuntimeError, match=r"idle: mod_main\(\) has returned, and no scheduler"):
-        FakeInstance().load(path)
 
 
 def test_an_endless_loop_says_in_which_line(monkeypatch):
@@ -158,28 +102,13 @@ def test_many_short_turns_are_no_endless_loop(monkeypatch):
     loaded(schedule=schedule).run_until_idle()
 
 
-@pytest.mark.parametrize("value", ["text", ["job"], {}])
-def test_what_is_yielded_and_is_no_pause(value):
+def test_a_wrong_yield_is_told_with_its_line():
     def schedule(self):
-        yield value
+        yield "text"
 
-    text = errors_of(waiting(schedule))
-    assert "was yielded: expected a plain yield, or seconds to pause" in text
-    assert "in schedule\n    yield value" in text
-
-
-@pytest.mark.parametrize("value", ["text", ["job"], 0])
-def test_what_is_returned_and_is_no_generator(value):
-    text = errors_of(waiting(lambda self: value))
-    assert f"{value!r} was returned: expected nothing, or a generator" in text
-
-
-def waiting(schedule):
-    """A scheduler with one job in its queue."""
-    instance = FakeInstance()
-    instance.load(type("Mistaken", (Scheduler,), {"schedule": schedule}))
+    instance = loaded(schedule=schedule)
     instance.submit(1)
-    return instance
+    assert 'in schedule\n    yield "text"' in errors_of(instance)
 
 
 @pytest.mark.parametrize(
@@ -241,24 +170,3 @@ def test_what_may_be_overridden_is_there_and_documented():
     known = {name for base in Backfill.__mro__ for name in vars(base)}
     assert OVERRIDABLE <= known
     assert {name for name in OVERRIDABLE if f"``{name}" not in page} == set()
-
-
-def test_a_misspelled_method_of_a_rule():
-    class Rule(AdmissionRule):
-        def chek(self, job):
-            return None
-
-    class Policy(PolicyScheduler):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            self.add_rule(Rule(self))
-
-    with pytest.raises(SchedulerErrors, match=r"Rule\.chek\(\).*is check\(\) meant"):
-        FakeInstance().load(Policy)
-
-
-def test_a_job_that_is_denied_without_a_reason():
-    instance = loaded(lambda self, job: job.request.deny(None))
-    instance.submit(1)
-    instance.run_until_idle()
-    assert [text for _, text in instance.log if "not told why" in text]

@@ -365,7 +365,7 @@ def test_errors_may_be_looked_at_instead():
 
 
 def test_a_policy_that_never_comes_to_rest_is_told_from_one_that_takes_long(monkeypatch):
-    from flux.scheduler.testing import reactor
+    from flux_engine.kernel import reactor
 
     class Restless(Guide):
         def schedule(self):

@@ -19,7 +19,7 @@ import os
 from greenlet import GreenletExit, getcurrent
 
 from flux_embedded.broker import registry
-from flux_engine.formats.levels import LOG_CRIT, LOG_DEBUG, LOG_ERR
+from flux_engine.formats.levels import LOG_CRIT, LOG_DEBUG, LOG_ERR, LOG_WARNING
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.service import Service, request
@@ -158,6 +158,9 @@ class ModuleManager(Service):
         self.table.pop(module.name, None)
         self.ctx.log(LOG_DEBUG, f"module {module.name} exited")
         if exc is None:
+            if not was_running:
+                text = "mod_main() has returned, and no reactor has run: does it call run()?"
+                self.ctx.log(LOG_WARNING, f"{module.name}: {text}")
             self._answer_load(module)
         else:
             errnum, text = failure_of(exc, module.path)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import Requests
 
 
+#: Seconds for which a pass may pause: what is more is a mistake.
+LONGEST_PAUSE = 1e9
+
+
 class Pace:
     """The adaptive delay that gathers a burst of events into one pass.
 
@@ -213,13 +217,10 @@ class PassRunner:
         self._running = True
         try:
             wanted = next(generator)
-            if wanted is not None and not isinstance(wanted, (int, float)):
-                # Raised there, so that the traceback ends in the line.
-                generator.throw(
-                    TypeError(
-                        f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
-                    )
-                )
+            if wanted is not None and not _is_pause(wanted):
+                text = f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
+                wanted = None
+                generator.throw(TypeError(text))  # raised there: the traceback ends in the line
         except StopIteration:
             self._generator = None
         except Exception as exc:
@@ -233,14 +234,19 @@ class PassRunner:
             self._end(error, None)
             return
         self.yields += 1
-        if type(wanted) in (int, float) and rest < wanted < 1e9:
-            rest = wanted
+        if wanted is not None:
+            rest = max(rest, wanted)
         self._step_timer.reset(after=rest)
 
     def _end(self, error: Exception | None, seconds: float | None) -> None:
         if error is None:
             self.passes += 1
         self.ended(error, seconds)
+
+
+def _is_pause(wanted: Any) -> bool:
+    is_number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)
+    return is_number and wanted < LONGEST_PAUSE  # which NaN is not
 
 
 #: Seconds before the next pass after one that failed; doubled while they keep failing.

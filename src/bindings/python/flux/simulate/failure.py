@@ -112,12 +112,14 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None, refused=())
     """
     found = []
     jobs = outcome.workload.jobs
-    objections = [
-        text for _, level, text in lines if level <= LOG_ERR and text.startswith(COMPLAINT)
-    ]
-    if objections:
-        more = f" (and {len(objections) - 1:,} more)" if len(objections) > 1 else ""
-        found.append(f"{objections[0]:.500}{more}")
+    errors = [text for _, level, text in lines if level <= LOG_ERR]
+    objections = [text for text in errors if text.startswith(COMPLAINT)]
+    # A traceback is told below, the first in full.
+    others = [text for text in errors if not text.startswith(COMPLAINT) and TRACEBACK not in text]
+    for said in (objections, others):
+        if said:
+            more = f" (and {len(said) - 1:,} more)" if len(said) > 1 else ""
+            found.append(f"{said[0]:.500}{more}")
     for index, short in list(outcome.short.items())[:1]:
         more = f" (and {len(outcome.short) - 1:,} more)" if len(outcome.short) > 1 else ""
         found.append(f"job {jobs[index].id} was given {short}{more}")
@@ -127,7 +129,7 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None, refused=())
             f"{len(refused):,} of {len(jobs):,} jobs were refused although the machine has room for them:"
             f" job {jobs[refused[0]].id}: {note:.200}"
         )
-    trace = _first_traceback(lines)
+    trace = next((text for text in errors if TRACEBACK in text), None)
     if trace is not None:
         found.append(from_file(trace, path))
     if ended_at is not None:
@@ -140,8 +142,6 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None, refused=())
         found.append(
             f"{len(stranded):,} of {len(outcome.submit):,} jobs never started: job {ids}{more}"
         )
-        if trace is None:
-            found += [text for _, level, text in lines[:3] if level <= LOG_ERR]
     return "\n".join(found) or None
 
 
@@ -163,10 +163,3 @@ def from_file(text, path):
     if own is None:
         return text
     return "\n".join(lines[: frames[0]] + lines[own:])
-
-
-def _first_traceback(lines):
-    for _, level, text in lines:
-        if level <= LOG_ERR and TRACEBACK in text:
-            return text
-    return None

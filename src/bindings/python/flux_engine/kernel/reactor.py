@@ -12,6 +12,10 @@ import itertools
 from flux_engine.kernel.clock import RealClock
 from flux_engine.kernel.routing import Router
 
+#: Turns at one moment after which nobody believes that a scheduler comes to rest. A pass over 10,000 jobs that yields after
+#: each takes 10,000 turns.
+MAX_TURNS_AT_ONE_TIME = 1_000_000
+
 
 class Reactor(Router):
     """Calls what is due, and delivers messages, turn by turn.
@@ -42,6 +46,7 @@ class Reactor(Router):
         self.module_handle = None
         self._timers = []
         self._timer_seq = itertools.count()
+        self._expired_at, self._expiries = None, 0
         # Insertion order is firing order.
         self.prepare_watchers = {}
         self.check_watchers = {}
@@ -89,6 +94,19 @@ class Reactor(Router):
         when = self.next_timer()
         return when is not None and when <= self.time
 
+    def expire(self):
+        """Call the timers that are due.
+
+        Raises:
+            RuntimeError: there have been some again and again, and no time has passed
+        """
+        if self.time != self._expired_at:
+            self._expired_at, self._expiries = self.time, 0
+        self._expiries += 1
+        if self._expiries > MAX_TURNS_AT_ONE_TIME:
+            raise restless()
+        self._expire()
+
     def _expire(self):
         timers = self._timers
         # Timers that these start are for the next turn, or a timer of 0 s could hold the loop.
@@ -113,7 +131,7 @@ class Reactor(Router):
             watcher.fire()
         timers, ready = self._timers, self.ready
         if timers and timers[0][0] <= self.time:
-            self._expire()
+            self.expire()
         for _ in range(len(ready)):
             endpoint, msg = ready.popleft()
             if endpoint is CALL:
@@ -132,6 +150,13 @@ class Reactor(Router):
     def is_idle(self):
         """Whether nothing can happen before time passes."""
         return not self.ready and not self.idle_watchers and not self._due()
+
+
+def restless():
+    """The error of a scheduler that always has something more to do at the same time."""
+    return RuntimeError(
+        f"the scheduler does not come to rest: {MAX_TURNS_AT_ONE_TIME} turns of the reactor at one time"
+    )
 
 
 class Call:

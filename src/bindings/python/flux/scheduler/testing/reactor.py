@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from flux_engine.kernel import clock as engine_clock
+from flux_engine.kernel import reactor
 from flux_engine.kernel.direct import DirectReactor
 from flux_engine.kernel.listener import Listener
 from flux_engine.kernel.message import Message
@@ -18,10 +19,6 @@ from flux_engine.kernel.reactor import CALL, Call
 #: Where the clock starts, seconds since the epoch: a fixed time, so that every run has the same
 #: times.
 START_TIME = 1_700_000_000.0
-
-#: Turns at one moment after which nobody believes that the scheduler comes to rest. A pass over
-#: 10,000 jobs that yields after each takes 10,000 turns.
-MAX_TURNS_AT_ONE_TIME = 1_000_000
 
 
 class VirtualClock(engine_clock.VirtualClock):
@@ -109,11 +106,8 @@ class Reactor(DirectReactor):
         self._poll()
         first = self.turns
         while not self.is_idle():
-            if self.turns - first > MAX_TURNS_AT_ONE_TIME:
-                raise RuntimeError(
-                    f"the scheduler does not come to rest: {MAX_TURNS_AT_ONE_TIME} turns of the reactor "
-                    "at one time"
-                )
+            if self.turns - first > reactor.MAX_TURNS_AT_ONE_TIME:
+                raise reactor.restless()
             self.turn()
 
     def advance(self, seconds: float) -> None:

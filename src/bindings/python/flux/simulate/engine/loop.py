@@ -106,7 +106,7 @@ class Loop(direct.DirectReactor):
         if self.flush():
             return True
         if self._due():
-            self._expire()
+            self.expire()
             return True
         return self.advance()
 

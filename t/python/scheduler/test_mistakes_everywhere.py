@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What the author of a policy gets wrong is said in the same words wherever the policy runs: in a test, in a simulation, where the
+run fails, and in an instance, which logs it."""
+
+import contextlib
+import io
+import json
+import re
+import signal
+import textwrap
+
+import pytest
+
+from flux.scheduler.testing import EndlessLoop, FakeInstance, jobspec, make_R, watchdog
+from flux.simulate import policy
+from flux.simulate.run import Settings, simulate
+from flux.simulate.workload.build import Options, build
+from flux_embedded.broker.attrs import AttrTable
+from flux_embedded.broker.instance import Instance
+from flux_engine.kernel import VirtualClock, reactor
+
+MODULE = """
+import sys, time
+from flux.scheduler import Scheduler
+from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.policies import Backfill
+
+def R_on(rank, cores="0"):
+    lite = [{{"rank": f"{{rank}}", "children": {{"core": cores}}}}]
+    return {{"version": 1, "execution": {{"R_lite": lite, "starttime": 0, "expiration": 0, "nodelist": [f"n{{rank}}"]}}}}
+
+class Mine({base}):
+{members}
+
+def mod_main(h, *args):
+    {main}
+"""
+
+
+def module(members, base="Scheduler", main="Mine(h, *args).run()"):
+    return MODULE.format(base=base, members=textwrap.indent(members, "    "), main=main)
+
+
+def schedule(*lines):
+    """A policy whose schedule() has these lines."""
+    return module("def schedule(self):\n" + textwrap.indent("\n".join(lines), "    "))
+
+
+def answers(what):
+    """A policy that does this with each job of its queue."""
+    return schedule("while self._queue:", "    job = self._queue.pop(0)", f"    {what}")
+
+
+def responds(payload):
+    return answers(f"self.handle.respond(job.request.msg, {payload})")
+
+
+def succeeds(R):
+    return answers(f"job.request.success({R})")
+
+
+def defines(*lines):
+    """A backfilling policy that overrides something."""
+    return module("\n".join(lines), "Backfill")
+
+
+def with_rule(method):
+    """A backfilling policy with an admission rule that has this method."""
+    return defines(
+        "def __init__(self, h, *args):",
+        "    super().__init__(h, *args)",
+        "    class Odd(AdmissionRule):",
+        "        name = 'odd'",
+        f"        {method}",
+        "    self.add_rule(Odd(self))",
+    )
+
+
+#: What is wrong -> (the module's text, what is said).
+MISTAKES = {
+    "no R": (succeeds("None"), "malformed sched.alloc response: R: expected an object with execution, got None"),
+    "text for R": (succeeds("'R'"), "malformed sched.alloc response: R: expected .* got 'R'"),
+    "an empty R": (succeeds("{'version': 1, 'execution': {'R_lite': []}}"), "execution.R_lite: empty"),
+    "an R of no rank": (succeeds("R_on('')"), "R_lite.rank"),
+    "an R with a rank that is no idset": (succeeds("R_on('x')"), "invalid idset 'x'"),
+    "an R without hosts": (
+        succeeds("{'version': 1, 'execution': {'R_lite': R_on(0)['execution']['R_lite']}}"),
+        "execution.nodelist: expected an array of hostlists",
+    ),
+    "an R of another version": (succeeds("{**R_on(0), 'version': 2}"), "R: version: expected 1, got 2"),
+    "an invented rank": (succeeds("R_on(7)"), r"sched.alloc response for job [ƒf]\w+: the instance has no rank 7"),
+    "invented cores": (succeeds("R_on(0, '0-9')"), "rank 0 has no core 0-9"),
+    "a core that somebody has": (succeeds("R_on(1)"), r"core 0 of rank 1 is job [ƒf]\w+'s"),
+    "all that there is, to each": (succeeds("self.resources"), r"core 0 of rank 0-1 is job [ƒf]\w+'s"),
+    "an answer without a type": (responds("{'id': job.jobid}"), "malformed .*: type: expected 0 to 3"),
+    "an answer of an unknown type": (responds("{'id': job.jobid, 'type': 9}"), "malformed .*: type: expected 0 to 3"),
+    "an answer without a job": (responds("{'type': 2}"), "malformed .*: id: expected a job id"),
+    "annotations that are none": (
+        responds("{'id': job.jobid, 'type': 1, 'annotations': 'x'}"), "malformed .*: annotations: expected an object",
+    ),
+    "a list for an answer": (responds("[1]"), "malformed .*: expected an object"),
+    "an answer that is no JSON": (responds("'{'"), "malformed sched.alloc response"),
+    "an error for an answer": (
+        answers("self.handle.respond_error(job.request.msg, 22, 'not today')"), "job-manager: sched.alloc: not today",
+    ),
+    "a number for a reason": (answers("job.request.deny(7)"), "malformed .*: note: expected a string"),
+    "no reason": (answers("job.request.deny(None)"), "denied, and its user is not told why"),
+    "two refusals": (
+        answers("self.alloc_deny(job.request.msg, 'no'); self.alloc_deny(job.request.msg, 'no')"),
+        "it has no open request: a request is answered once, and nothing follows the answer",
+    ),
+    "two successes": (
+        answers("one = self.resources.alloc(job.jobid, job.resource_request); job.request.success(one); job.request.success(one)"),
+        "success of a request that is succeeded: it is answered once",
+    ),
+    "a refusal after success": (
+        answers("job.request.success(self.resources.alloc(job.jobid, job.resource_request)); job.request.deny('no')"),
+        "deny of a request that is succeeded: it is answered once",
+    ),
+    "two allocations": (
+        answers("[self.resources.alloc(job.jobid, job.resource_request) for _ in range(2)]"), "already has an allocation",
+    ),
+    "an allocation that is not answered": (
+        answers("self.resources.alloc(job.jobid, job.resource_request)"), "InsufficientResources",
+    ),
+    "an annotation that is no JSON": (answers("self.alloc_annotate(job.request.msg, {'a': {1}})"), "not JSON serializable"),
+    "text is yielded": (schedule("yield 'text'"), "'text' was yielded: expected a plain yield, or seconds to pause"),
+    "a list is yielded": (schedule("yield [1]"), "was yielded: expected a plain yield"),
+    "NaN is yielded": (schedule("yield float('nan')"), "nan was yielded: expected a plain yield"),
+    "an endless pause": (schedule("yield float('inf')"), "inf was yielded: expected a plain yield"),
+    "True is yielded": (schedule("yield True"), "True was yielded: expected a plain yield"),
+    "a list is returned": (schedule("return [1]"), "was returned: expected nothing, or a generator"),
+    "a pass that never ends": (schedule("while True:", "    yield"), "the scheduler does not come to rest"),
+    "another argument": (module("def schedule(self, now):\n    pass"), "missing 1 required positional argument: 'now'"),
+    "no argument": (module("def schedule():\n    pass"), "takes 0 positional arguments but 1 was given"),
+    "an exception": (schedule("raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
+    "an exception later": (schedule("yield", "raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
+    "an exit": (schedule("sys.exit(3)"), "SystemExit"),
+    "a service that is not there": (schedule("self.handle.rpc('nobody.ask').get()"), "No service matching nobody.ask"),
+    "a misspelled schedule()": (module("def shedule(self):\n    pass"), r"is called by nobody: is schedule\(\) meant"),
+    "a misspelled hook": (defines("def resource_updatd(self): pass"), r"is resource_update\(\) meant"),
+    "a misspelled method of a rule": (with_rule("def chek(self, job): pass"), r"is check\(\) meant"),
+    "a name of the library": (defines("def pending(self): pass"), r"Mine.pending takes the place of \w+.pending"),
+    "NaN for an order": (defines("def order(self, job): return float('nan')"), "order.. returned nan, which cannot be sorted"),
+    "None for an order": (defines("def order(self, job): pass"), "order.. returned None, which cannot be sorted"),
+    "an order that raises": (defines("def order(self, job): return job.nothing"), "no attribute 'nothing'"),
+    "a signature without a hash": (with_rule("def signature(self, job): return [1]"), "signature.. of a rule: unhashable"),
+    "a rule that raises": (with_rule("def check(self, job): return job.nothing"), "no attribute 'nothing'"),
+    "a rule that returns a number": (with_rule("def check(self, job): return 7"), "'int' object has no attribute"),
+    "a free() that raises": (
+        defines("def free(self, jobid, R, final=False): raise KeyError('my own mistake')"), "KeyError: 'my own mistake'",
+    ),
+    "an alloc() that raises": (defines("def alloc(self, *args): raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
+    "an alloc() with other arguments": (defines("def alloc(self, request): pass"), "takes 2 positional arguments but 7 were"),
+    "a mod_main() that raises": (module("pass", main="raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
+    "a class that is not given the handle": (module("pass", main="Mine().run()"), "missing 1 required positional argument: 'h'"),
+    "an argument that is refused": (
+        module("def __init__(self, h, *args):\n    raise ValueError('my own mistake')"), "my own mistake",
+    ),
+    "an __init__() without super()": (module("def __init__(self, h, *args):\n    pass"), "'Mine' object has no attribute"),
+    "no run()": (module("pass", main="Mine(h, *args)"), r"mod_main\(\)"),
+    "an import that is not there": ("import no_such_thing", "No module named 'no_such_thing'"),
+    "a module that is no Python": ("def schedule(:", "SyntaxError"),
+    "a module with nothing in it": ("x = 1", r"mod_main\(\)"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(reactor, "MAX_TURNS_AT_ONE_TIME", 1000)
+
+
+def fake(path):
+    """What a test of the module in this file would say."""
+    instance = FakeInstance(nodes=2)
+    raised = ""
+    try:
+        instance.load(path)
+        for _ in range(3):
+            instance.submit(nodes=1, duration=60)
+        instance.advance(600)
+    except (Exception, SystemExit, EndlessLoop) as exc:
+        raised = f"{type(exc).__name__}: {exc}"
+    # Warnings fail no test.
+    return "\n".join([raised, *(text for level, text in instance.log if level <= 4)])
+
+
+def simulated(path):
+    """What a simulation says: why it failed, and what it printed."""
+    trace = path.with_name("jobs.csv")
+    trace.write_text("id,submit,run,limit,nodes\n1,0,60,60,1\n2,0,60,60,1\n3,0,60,60,1\n")
+    (mine,) = policy.parse([str(path)])
+    handler = signal.getsignal(signal.SIGINT)
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):
+            _, summary = simulate(
+                build(Options(traces=[str(trace)], nodes=2)), mine, Settings(), catch=True
+            )
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert summary["failed"]
+    log = [entry["text"] for entry in summary["log"]]
+    return "\n".join([summary["failed"], printed.getvalue(), *log])
+
+
+def embedded(path):
+    """What an instance logs and prints."""
+    attrs = AttrTable()
+    attrs.define("log-stderr-level", "-1")
+    lines = []
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed):
+        instance = Instance(clock=VirtualClock(), R=make_R(2), attrs=attrs)
+        instance.ctx.ring.follow(lambda entry: entry.level <= 4 and lines.append(entry.text))
+        instance.start()
+        done = []
+        try:
+            with contextlib.suppress(OSError):  # it is logged
+                instance.load_module(path)
+            for _ in range(3):
+                spec = jobspec(nodes=1, duration=60, run_duration=60, environment={})
+                request = {"jobspec": json.dumps(spec), "urgency": 16, "flags": 0}
+                instance.handle.rpc("job-ingest.submit", request).get()
+            instance.kernel.call_later(600, lambda: done.append(1))
+            instance.kernel.run(until=lambda: bool(done))
+        except RuntimeError as exc:
+            lines.append(str(exc))  # as `flux start` prints it
+        else:
+            instance.stop()
+    return "\n".join([*(f"job-manager: {line}" for line in lines), printed.getvalue()])
+
+
+@pytest.mark.parametrize("host", [fake, simulated, embedded])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_it_is_said(mistake, host, tmp_path):
+    text, said = MISTAKES[mistake]
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    assert re.search(said, host(path))
+
+
+@pytest.mark.parametrize("host", [fake, simulated])
+def test_an_endless_loop_is_named_with_its_line(host, tmp_path, monkeypatch):
+    """In an instance a thread sees to that: t/python/broker/test_watchdog.py."""
+    monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.1)
+    path = tmp_path / "mine.py"
+    # A watchdog that is off fails the test, and does not hold it up.
+    until = "until = time.process_time() + 1"
+    path.write_text(schedule(until, "while time.process_time() < until: pass"))
+    assert re.search(r"has not come back to its reactor .*mine.py:\d+ \(schedule\)", host(path))
