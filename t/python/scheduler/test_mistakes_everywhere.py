@@ -144,9 +144,9 @@ MISTAKES = {
     "NaN for an order": (defines("def order(self, job): return float('nan')"), "order.. returned nan, which cannot be sorted"),
     "None for an order": (defines("def order(self, job): pass"), "order.. returned None, which cannot be sorted"),
     "an order that raises": (defines("def order(self, job): return job.nothing"), "no attribute 'nothing'"),
-    "a signature without a hash": (with_rule("def signature(self, job): return [1]"), "signature.. of a rule: unhashable"),
+    "a signature without a hash": (with_rule("def signature(self, job): return [1]"), r"signature.. returned \[1\]: expected something that can be hashed"),
     "a rule that raises": (with_rule("def check(self, job): return job.nothing"), "no attribute 'nothing'"),
-    "a rule that returns a number": (with_rule("def check(self, job): return 7"), "'int' object has no attribute"),
+    "a rule that returns a number": (with_rule("def check(self, job): return 7"), "check.. returned 7: expected a Deferral"),
     "a free() that raises": (
         defines("def free(self, jobid, R, final=False): raise KeyError('my own mistake')"), "KeyError: 'my own mistake'",
     ),
