@@ -157,6 +157,18 @@ def test_priorities_decide_and_can_be_changed(instance):
     assert low.state == "pending"
 
 
+def test_a_job_of_priority_0_is_held(instance):
+    held, job = instance.submit(priority=0), instance.submit(nodes=4, duration=10)
+    instance.run_until_idle()
+    assert not held.requested and job.state == "running"
+    held.set_priority(16)
+    instance.run_until_idle()
+    assert held.requested
+    held.set_priority(0)
+    instance.advance(10)
+    assert not held.requested and held.state == "pending"
+
+
 def test_as_many_requests_are_open_as_the_scheduler_takes():
     instance = FakeInstance()
     instance.load(Guide, "queue-depth=2")

@@ -249,7 +249,7 @@ class FakeInstance:
             cores (int or str): cores in each slot
             gpus (int): GPUs in each slot
             duration (float): time limit, seconds; 0: none
-            priority (int): 0 to 4294967295
+            priority (int): 0 to 4294967295; one of 0 is held: the scheduler does not hear of it
             userid (int): who submits it; default: the owner of the instance
             runtime (float): seconds after its start at which it ends; default: its time limit. One
                 without either runs until its `FakeJob.end` is called

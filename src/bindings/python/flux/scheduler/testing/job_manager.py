@@ -163,7 +163,7 @@ class FakeJob(SchedulableJob):
         """Change its priority while it is pending.
 
         Args:
-            priority (int): 0 to 4294967295
+            priority (int): 0 to 4294967295; 0: it is held, and its request withdrawn
         """
         self.priority = priority
         if self.waits:
@@ -299,7 +299,7 @@ class _Sched(Sched):
 
 class JobManager(FakeService):
     """``job-manager``: sends requests for pending jobs to the scheduler, as many as that takes at a
-    time.
+    time; a job that precedes one which the scheduler has takes that one's place.
 
     Args:
         instance: where it is
