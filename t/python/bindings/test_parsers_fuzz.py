@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from flux.hostlist import Hostlist
 from flux.job.JobID import JobID
 from flux_engine.formats import (
-    constraint,
     eventlog,
     fsd,
     hostlist,
@@ -20,7 +19,7 @@ from flux_engine.formats import (
     jobspec,
 )
 
-MANY = settings(max_examples=400)
+MANY = settings(max_examples=100)
 
 PARSERS = {
     "idset": (idset.decode, "0123456789,-[] a"),
@@ -174,15 +173,6 @@ def test_jobspecs(spec):
     except ValueError:
         return
     json.dumps(spec)
-
-
-@MANY
-@given(st.one_of(objects, mutated(JOBSPEC["attributes"]["system"]["constraints"])))
-def test_constraints(obj):
-    try:
-        constraint.validate(obj)
-    except ValueError:
-        pass
 
 
 # -- against simple models -------------------------------------------------------
