@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from flux.resource.plan.availability import Availability, Demand
+from flux.resource.plan.availability import Demand
+from flux.resource.plan.plain_availability import PlainAvailability
 
 NOW = 1_700_000_000.0
 
@@ -34,7 +35,7 @@ class Both:
     """The definition and the compiled part, asked the same."""
 
     def __init__(self, totals, built):
-        self.each = [Availability(totals)]
+        self.each = [PlainAvailability(totals)]
         if built:
             from flux.resource.plan.compiled_availability import CompiledAvailability
 
@@ -127,7 +128,7 @@ def test_both_give_the_same_answers(built, seed):
 def test_what_is_booked_is_never_overdrawn(seed):
     rng = random.Random(seed)
     totals = machine(rng, 6)
-    here = Availability(totals)
+    here = PlainAvailability(totals)
     booked = []
     for _ in range(25):
         demand, length = a_demand(rng, totals), a_length(rng)
@@ -139,7 +140,7 @@ def test_what_is_booked_is_never_overdrawn(seed):
 
 def test_promises_give_way_where_they_find_other_ranks():
     # Rank 0 has GPUs: the promise without need for them moves to rank 1.
-    here = Availability({0: (4, 1), 1: (4, 0)})
+    here = PlainAvailability({0: (4, 1), 1: (4, 0)})
     job = here.create(-math.inf, NOW + 10)
     here.take(job, 0b10, (4, 0))
     here.enter(job)
@@ -158,7 +159,7 @@ def test_promises_give_way_where_they_find_other_ranks():
 
 
 def test_no_promise_moves_in_time():
-    here = Availability({0: (4,)})
+    here = PlainAvailability({0: (4,)})
     first = here.book(Demand(1, (4,), True, False, 1), NOW + 10, NOW + 20, NOW, True)
     assert here.earliest(Demand(1, (4,), True, False, 1), 30.0, NOW, NOW, True) == NOW + 20
     assert here.earliest(Demand(1, (4,), True, False, 1), 10.0, NOW, NOW, True) == NOW

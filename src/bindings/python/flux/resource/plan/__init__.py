@@ -10,7 +10,7 @@ Which file to open:
   numbers.
 - ``availability.py``: the definition of room on ranks over time, and of when promises that are bound to
   them can be kept. ``compiled_availability.py``: the same in C (``_flux_plan/availability.c``), where
-  that was built.
+  that was built; else ``plain_availability.py`` runs the definition.
 - ``room_counts.py``: for how many nodes or slots of a request there is room now.
 - ``tokens.py``: what is on no rank, such as licences. ``claims.py``: who may not be on a rank with whom.
 - ``believed_ends.py``: a pool for a plan of a scheduler's own beliefs of ends.

@@ -17,7 +17,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from flux.resource.plan import compiled
-from flux.resource.plan.availability import Availability, Demand
+from flux.resource.plan.availability import MAX_PROMISES, Demand
+from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.promise import BoundPromise, length_of
 from flux.resource.plan.room_counts import RoomCounts, free_ranks
 from flux.resource.plan.start_bounds import StartBounds
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest, Shape
     from flux.resource.ResourcePoolImplementation import JobRecord, ResourcePoolImplementation
 
-#: With more promises than this, a new one is not made earlier by moving others to other ranks: that
-#: would be tried for each of a long queue.
-MAX_PROMISES_TO_MOVE = 32
 #: Promises that are looked at in a turn: a look is a count of what is free now.
 LOOKS_PER_TURN = 128
 #: Of these, those that could start by this count, and are looked at closely.
@@ -66,7 +64,7 @@ class BoundStrategy(Strategy):
         self.promises = {}
         #: whether promises stay on the ranks that they have, as in a copy to look ahead with
         self.frozen = False
-        self._room: Availability | CompiledAvailability
+        self._room: PlainAvailability | CompiledAvailability
         self._inventory: Inventory  # the pool's, as of `seen`
         self._up = 0  # mask of the ranks that were up then
         # By job id, what it holds until when, and the number of its use.
@@ -251,7 +249,7 @@ class BoundStrategy(Strategy):
 
     def _may_move(self) -> bool:
         """Whether promises may be moved to make a new one earlier."""
-        return not self.frozen and len(self.promises) <= MAX_PROMISES_TO_MOVE
+        return not self.frozen and len(self.promises) <= MAX_PROMISES
 
     # -- questions ----------------------------------------------------------
 
@@ -707,9 +705,9 @@ class BoundStrategy(Strategy):
         return inf
 
 
-def _availability(totals: Mapping[int, Amounts]) -> Availability | CompiledAvailability:
+def _availability(totals: Mapping[int, Amounts]) -> PlainAvailability | CompiledAvailability:
     if not compiled.is_built():
-        return Availability(totals)
+        return PlainAvailability(totals)
     from flux.resource.plan.compiled_availability import CompiledAvailability
 
     return CompiledAvailability(totals)

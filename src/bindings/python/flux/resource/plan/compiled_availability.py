@@ -20,7 +20,7 @@ NO_ROOM = -2
 
 
 class CompiledAvailability:
-    """As `flux.resource.plan.availability.Availability`, which describes the methods."""
+    """As `flux.resource.plan.plain_availability.PlainAvailability`, which describes the methods."""
 
     #: The compiled part, which tests exchange.
     _lib: Any

@@ -10,9 +10,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flux.resource.plan.availability import Availability
     from flux.resource.plan.compiled_availability import CompiledAvailability
     from flux.resource.plan.counted_profile import CountedDemand
+    from flux.resource.plan.plain_availability import PlainAvailability
     from flux.resource.request import ResourceRequest
 
 
@@ -70,7 +70,7 @@ class BoundPromise(Promise):
     """A promise that is bound to ranks.
 
     Attributes:
-        room (Availability): in which it has a use
+        room (PlainAvailability): in which it has a use
         number (int or None): of that use; None: it has no ranks, since it cannot be kept
         pinned (bool): whether it stays on its ranks
     """
@@ -84,7 +84,7 @@ class BoundPromise(Promise):
         self.end = end
         self.request = request
         self.is_open = is_open
-        self.room: Availability | CompiledAvailability | None = None
+        self.room: PlainAvailability | CompiledAvailability | None = None
         self.number: int | None = None
         self.pinned = False
 

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The definition of room on ranks behind the interface of the compiled one, where that was not built.
+
+Uses have numbers here, and count only while they are entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from math import inf
+from typing import TYPE_CHECKING
+
+from flux.resource.plan.availability import Availability, Use
+from flux.resource.pool.masks import mask_of, members
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.plan.availability import Amounts, Demand
+
+
+class PlainAvailability(Availability):
+    """What running jobs and promises leave of each rank, from now on.
+
+    Args:
+        totals (dict): rank to the amounts it has
+    """
+
+    def __init__(self, totals: Mapping[int, Amounts]) -> None:
+        super().__init__(totals)
+        self._uses: dict[int, Use] = {}
+        self._next = 0
+
+    def copy(self) -> Self:
+        """An independent copy with the same uses under the same numbers."""
+        new = type(self)(self.totals)
+        uses = {number: copy(use) for number, use in self._uses.items()}
+        entered = [use for use in uses.values() if use.entered]
+        new.__dict__.update(_uses=uses, _next=self._next, uses=entered)
+        return new
+
+    # -- uses ---------------------------------------------------------------
+
+    def create(self, start: float, end: float, demand: Demand | None = None) -> int:
+        """A new use without ranks, which does not count yet; its number.
+
+        Args:
+            demand (Demand): of a promise that may be moved; None: it stays where it is
+        """
+        return self._add(Use(start, end, demand))
+
+    def _add(self, use: Use) -> int:
+        self._next += 1
+        self._uses[self._next] = use
+        self._enter_all()
+        return self._next
+
+    def _enter_all(self) -> None:
+        """Have those uses count that are entered."""
+        self.uses = [use for use in self._uses.values() if use.entered]
+
+    def take(self, number: int, ranks: int, amounts: Amounts) -> None:
+        """Have a use that does not count yet take amounts of each of some ranks (a mask)."""
+        use = self._uses[number]
+        for rank in members(ranks):
+            use.where[rank] = amounts
+
+    def enter(self, number: int) -> None:
+        """Have a use count."""
+        self._uses[number].entered = True
+        self._enter_all()
+
+    def leave(self, number: int) -> None:
+        """Have a use count no more; it can be entered again."""
+        self._uses[number].entered = False
+        self._enter_all()
+
+    def drop(self, number: int) -> None:
+        """Forget a use."""
+        del self._uses[number]
+        self._enter_all()
+
+    def pin(self, number: int) -> None:
+        """Have a use stay on its ranks."""
+        self._uses[number].demand = None
+
+    def ranks_of(self, number: int) -> int:
+        """Mask of the ranks of a use."""
+        return mask_of(sorted(self._uses[number].where))
+
+    def amounts_of(self, number: int) -> list[tuple[int, Amounts]]:
+        """``(rank, amounts)`` of a use, by rank."""
+        return sorted(self._uses[number].where.items())
+
+    # -- questions ----------------------------------------------------------
+
+    def earliest(
+        self, demand: Demand, length: float, after: float, now: float, may_move: bool
+    ) -> float:
+        """The first time from `after` on at which a demand fits for so many seconds; infinity: none.
+        See `Availability.first`."""
+        return self.first(lambda time: [demand], length, after, now, may_move)
+
+    def can_book(self, demand: Demand, start: float, end: float, now: float) -> bool:
+        """Whether `book` would find ranks; nothing changes."""
+        return self.proof(Use(start, end, demand), now, True) is not None
+
+    def book(
+        self, demand: Demand, start: float, end: float, now: float, may_move: bool
+    ) -> int | None:
+        """Give a promise ranks at a time, and enter it. See `Availability.proof`.
+
+        Returns:
+            The number of the use; None: no way was found, and nothing has changed.
+        """
+        promise = Use(start, end, demand)
+        found = self.proof(promise, now, may_move)
+        if found is None:
+            return None
+        for use, where in found:
+            use.where = where
+        promise.entered = True
+        return self._add(promise)
+
+    def overdrawn(self, number: int, since: float) -> bool:
+        """Whether a rank of a use has less than all uses take of it, at some moment of the use from
+        a time on."""
+        use = self._uses[number]
+        start = max(use.start, since)
+        moments = {start, *(other.start for other in self.uses if start < other.start < use.end)}
+        return any(
+            min(self.free(rank, moment, self.uses)) < 0 for rank in use.where for moment in moments
+        )
+
+    def booked(self, start: float, end: float) -> int:
+        """Mask of the ranks of promises that count at some moment of a span."""
+        ranks = {
+            rank
+            for use in self.uses
+            if use.start > -inf and use.start < end and start < use.end
+            for rank in use.where
+        }
+        return mask_of(sorted(ranks)) if ranks else 0
+
+    def enough_until(self, amounts: Amounts, ranks: int, since: float) -> float:
+        """The first time from `since` on at which some ranks (a mask) together have less free than
+        some amounts; infinity: never. A rank of which too much is taken counts as less than
+        nothing."""
+        chosen = [rank for rank in members(ranks) if rank in self.totals]
+        for moment in sorted({since, *(use.start for use in self.uses if use.start > since)}):
+            free = [self.free(rank, moment, self.uses) for rank in chosen]
+            if any(sum(one[k] for one in free) < need for k, need in enumerate(amounts)):
+                return moment
+        return inf
