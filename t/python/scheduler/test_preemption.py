@@ -312,10 +312,6 @@ def test_on_shared_nodes_as_many_end_as_make_room_in_one_place(tree):
 SHARED = {"exclusive": False, "nodes": None}
 
 
-def has_claims_in_plan(policy):
-    return not {"promise=all", "rank=wfp3"} & set(policy)
-
-
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
@@ -325,12 +321,6 @@ def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
     jobs = [standby(instance, slots=1, userid=7, **SHARED) for _ in range(2)]
     instance.advance(3600)
     taker = batch(instance, slots=1, userid=8, **SHARED)
-    if not has_claims_in_plan(
-        policy
-    ):  # such a policy defers it, and what is deferred does not take
-        instance.advance(200)
-        assert not any(exceptions(job) for job in jobs) and taker.state == "pending"
-        return
     instance.advance(5)
     assert all(exceptions(job) for job in jobs) and taker.state == "pending"
     instance.advance(130)

@@ -652,11 +652,19 @@ class AdmissionControl:
             got: ResourcePool = source.alloc(job.jobid, job.resource_request)
             return None, got
         except InsufficientResources:
-            for rule in self._parting:
-                deferral = rule.does_not_fit(job)
-                if deferral is not None:
-                    raise JobDeferred(rule, deferral) from None
+            self.part(job)
             raise
+
+    def part(self, job: PendingJob) -> None:
+        """Ask about a job that may start and does not fit.
+
+        Raises:
+            JobDeferred: it waits apart from the queue
+        """
+        for rule in self._parting:
+            deferral = rule.does_not_fit(job)
+            if deferral is not None:
+                raise JobDeferred(rule, deferral) from None
 
     def _second_look(self, job: PendingJob, alloc: ResourcePool) -> JobDeferred | None:
         """Ask the rules about what a job was offered."""

@@ -27,13 +27,15 @@ class Decision:
 
     Attributes:
         looks_past_heads (bool): whether a job may start before one ahead of it that waits
-        promises_in_order (bool): whether starts are promised in the order of the queue
+        plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
+        asks_in_order (bool): whether the first in the queue is asked first whether it can start
         keeps_times (bool): whether a promise, once made, is kept at its time or an earlier one until
             the job starts or leaves
     """
 
     looks_past_heads = False
-    promises_in_order = False
+    plans_tokens = False
+    asks_in_order = True
     keeps_times = False
 
     def __init__(self, policy: PolicyScheduler) -> None:

@@ -337,7 +337,7 @@ class PolicyScheduler(Scheduler):
             key: only jobs that wait for this (`Deferral.key`); None: all of the rule
             most (int): the first so many in the order of the queue; None: all
         """
-        jobs = self.admission.readmit(rule, key, most)
+        jobs = self.admission.readmit(rule, key, most if self.decision.asks_in_order else None)
         for job in jobs:
             self._backlog.push(job)
         if jobs and not self._passes.pending:

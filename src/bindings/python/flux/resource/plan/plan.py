@@ -500,11 +500,33 @@ class Plan:
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
         """As ``advance()``, for a promise of more than resources, which is not due yet."""
+        if not self.is_counted and not self._could_start(jobid, request):
+            return promise.start  # as all that are bound to ranks
         self.cancel(jobid)
         when = self.earliest(request)
         start = promise.start if when is None else min(when, promise.start)
         self.reserve(jobid, request, start)
         return start
+
+    def _could_start(self, jobid: int, request: ResourceRequest) -> bool:
+        """Whether a job could start now, tokens and all, and keep all promises but its own."""
+        return self.has_tokens(request, jobid) and self.fits(request, jobid=jobid)
+
+    def has_tokens(self, request: ResourceRequest, jobid: int = -1) -> bool:
+        """Whether there are tokens for a request from now on, beside all promises but a job's own."""
+        now, tokens = self._pool.clock(), self.tokens
+        if tokens is None or not request.tokens:
+            return True
+        return tokens.fits(request.tokens, now, now + length_of(request), now, jobid)
+
+    def share_rules(self, other: Plan) -> None:
+        """Plan the tokens and claims of another plan of the pool, without its promises."""
+        if other.tokens is not None:
+            self.tokens = other.tokens.copy()
+            self.tokens.promised.clear()
+        if other.claims is not None:
+            self.claims = other.claims.copy()
+            self.claims.promised.clear()
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
         """Make an open promise: keep resources for a job from now on, without end.

@@ -88,6 +88,9 @@ class BackfillByLatestStart(BackfillByRank):
         checkpoints (Checkpoints): keeps latest starts over a reload
     """
 
+    plans_tokens = False
+    asks_in_order = True
+
     def __init__(self, policy: Backfill, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
@@ -128,7 +131,10 @@ class BackfillByLatestStart(BackfillByRank):
         kept = set(self.kept_jobs())
         for number, job in enumerate(self.backlog.newcomers(), 1):
             if job not in self.latest and job.jobid not in kept:
-                yield from self.promise_latest(job)
+                if not self.is_kept_out(job, policy.admission.check):
+                    yield from self.promise_latest(job)
+                    if policy.admission.engaged and not self.plan.has_free(job.resource_request):
+                        self.is_kept_out(job, policy.admission.part)
             if number % PROMISED_PER_TURN == 0:
                 yield
             if self.must_begin_anew():
@@ -159,6 +165,8 @@ class BackfillByLatestStart(BackfillByRank):
             if job is None:
                 yield
                 continue
+            if self.is_kept_out(job, self.policy.admission.check):
+                continue
             ranks = self.turn_of(job)
             free = self._free.get(job.signature)
             if free is None:
@@ -167,7 +175,9 @@ class BackfillByLatestStart(BackfillByRank):
                 if free:  # what is not free now is not free later in this pass
                     rest.append(job)
             elif not free:
-                if not self.set_aside(job):
+                if not self.set_aside(job) and not self.is_kept_out(
+                    job, self.policy.admission.part
+                ):
                     heads.append(job)
                     behind |= ranks
             elif self.keeps_promises(job):
@@ -236,6 +246,7 @@ class BackfillByLatestStart(BackfillByRank):
         policy, beside = self.policy, self._beside
         if beside is None or policy.admission.engaged:
             beside = policy.resources.plan()
+            beside.share_rules(self.plan)
             if policy.admission.engaged:
                 # What rules keep from jobs is in the one plan, by ids below zero, and counts here.
                 beside.take_over(self.plan, [id for id in self.plan.promised() if id < 0])

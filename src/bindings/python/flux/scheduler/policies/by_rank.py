@@ -17,9 +17,11 @@ turn.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
+from flux.resource.errors import InsufficientResources
 from flux.resource.pool.remembered import Remembered
+from flux.scheduler.admission import JobDeferred
 from flux.scheduler.policies.backfilling import Backfilling
 from flux.scheduler.policies.promise_book import PromiseBook
 from flux.scheduler.policies.ranks import usable
@@ -48,6 +50,9 @@ Steps = Iterator[None]
 
 class BackfillByRank(Backfilling):
     """EASY, and as many heads as ``promise=`` says, in the order of ranks."""
+
+    plans_tokens = True
+    asks_in_order = False
 
     def __init__(self, policy: Backfill, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
@@ -111,6 +116,8 @@ class BackfillByRank(Backfilling):
                 yield
                 continue
             ranks = self.turn_of(job)
+            if self.is_kept_out(job, policy.admission.check):
+                continue
             if ranks & covered and policy.ranks.has_candidates:
                 candidates.append(job)
                 beyond |= ranks  # it comes before those behind it on these ranks, too
@@ -134,8 +141,29 @@ class BackfillByRank(Backfilling):
     def starts(self, job: PendingJob) -> bool:
         """Start a job that fits beside the heads; whether it is to be promised nothing: it has left
         the queue, or the plan has become void when it was tried."""
-        fits = self.is_free(job) and self.plan.fits(job.resource_request)
-        return fits and (self.try_to_start(job) or self.must_begin_anew())
+        if self.is_free(job) and self.plan.fits(job.resource_request):
+            return self.try_to_start(job) or self.must_begin_anew()
+        return self.is_kept_out(job, self.policy.admission.part)
+
+    def is_kept_out(self, job: PendingJob, ask: Callable[[PendingJob], None]) -> bool:
+        """Whether a rule has a job wait apart, whether it fits or not (`AdmissionControl.check`) or
+        since it does not (`AdmissionControl.part`): it is promised nothing, and nobody waits for it."""
+        policy = self.policy
+        if not policy.admission.engaged:
+            return False
+        try:
+            ask(job)
+        except JobDeferred as why:
+            self.set_apart(job)
+            policy.defer(job, why)
+        except InsufficientResources:
+            return False  # it waits in the queue, as for resources
+        except Exception as exc:
+            self.forget(job)
+            policy.refuse(job, exc)
+        else:
+            return False
+        return True
 
     def kept_jobs(self) -> list[int]:
         """The ids of the jobs for which a rule keeps resources."""

@@ -46,14 +46,14 @@ class BackfillInOrder(Backfilling):
     def __init__(self, policy: Backfill, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
         self.promises = PromiseBook(backlog.set_promised)
-        self.promises_in_order = policy.promises_limit != 0
+        self.plans_tokens = policy.promises_limit != 0
         self.made_anew = policy.guarantee == "none"
-        self.keeps_times = self.promises_in_order and not self.made_anew
+        self.keeps_times = self.plans_tokens and not self.made_anew
         self._timer: Timer | None = None
         self._updates = 0  # of ranks
 
     def pool_made(self) -> None:
-        if self.promises_in_order and self.policy.resources.can("plan"):
+        if self.plans_tokens and self.policy.resources.can("plan"):
             self.backlog.ranks_of = self.policy.queue_order.turn_of
 
     def schedule(self) -> Iterator[float | None]:
@@ -321,7 +321,8 @@ class BackfillInOrder(Backfilling):
 
     def set_apart(self, job: PendingJob) -> None:
         if job in self.promises:
-            self.backlog.allow()  # what was kept for it may let others start
+            self.backlog.allow()
+            self.released()  # what was kept for it may let others start, also those ahead of it
         super().set_apart(job)
 
     def leaves(self, job: PendingJob) -> None:

@@ -168,7 +168,7 @@ class LicenseRule(TableRule):
         self._running.clear()
         self._waiting.clear()
         self._planned = {}
-        if self.host.decision.promises_in_order:
+        if self.host.decision.plans_tokens:
             self._planned = {name: one.usable for name, one in entries.items() if one.plan}
         # The plan is made anew, with the tokens that there are now.
         self.host.planning.renew()

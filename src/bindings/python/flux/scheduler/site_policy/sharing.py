@@ -8,11 +8,10 @@ With ``node`` a request is changed when it comes: the pool sees one for whole no
 ``bank`` a rank is *claimed* by the key (user or bank) of the first job on it, until the last job there is
 freed, clean-up included. A job is put beside others of its key first.
 
-Where jobs are promised starts in the order of the queue, and where they start in strict order, claims
-are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks has its turn like any
-other, and is promised the time at which the last of the others has ended there. Other policies are told
-by a look at what the pool offers: if strangers would meet, it is given back, and the job asks again for
-other ranks than theirs. If there are none it is deferred until something is freed.
+Claims are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks has its turn
+like any other, and is promised the time at which the last of the others has ended there. A pool that
+cannot plan, or another rule, may offer ranks of others: these are given back, and the job asks again
+for other ranks. If there are none it is deferred until something is freed.
 """
 
 from __future__ import annotations
@@ -137,13 +136,6 @@ class SharingRule(TableRule):
         #: keys of deferrals
         self._waiting: set[Hashable] = set()
 
-    @property
-    def _in_turn(self) -> bool:
-        """Whether a job that meets claims waits for its turn like any other, with claims in the
-        plan."""
-        decision = self.host.decision
-        return decision.promises_in_order or not decision.looks_past_heads
-
     # -- the table ---------------------------------------------------------------------------------
 
     def parse(self, key: str, value: Any) -> Sharing:
@@ -257,7 +249,7 @@ class SharingRule(TableRule):
             job.resource_request = request
         if hasattr(request, "with_claimant"):
             # Nobody else is on a node that a job has as a whole.
-            claims = self._claiming and self._in_turn and not request.shape.exclusive
+            claims = self._claiming and not request.shape.exclusive
             claimant = sharer.claimant if claims else None
             if claimant != request.claimant:
                 job.resource_request = request.with_claimant(claimant)
@@ -269,7 +261,7 @@ class SharingRule(TableRule):
         return sharer.queue, *sharer.claimant.keys
 
     def enter_plan(self, plan: Plan) -> None:
-        if self._claiming and self._in_turn:
+        if self._claiming:
             plan.claims = ClaimPlan(self._claims, plan.pool)
 
     def _strange(self, sharer: Sharer) -> int:
@@ -302,7 +294,6 @@ class SharingRule(TableRule):
         strange = self._strange(sharer)
         if not strange or not self.host.resources.held_ranks(job.jobid) & strange:
             return None
-        # Where claims are in the plan, it comes to this only with what another rule has given.
         key = (*sharer.claimant.keys, job.resource_request.shape)
         self._waiting.add(key)
         return Deferral(self._sentence(job, sharer), key=key)
@@ -341,12 +332,6 @@ class SharingRule(TableRule):
             f"{counted(room, 'node')} {verb} room but {are} another {whose}'s",
             "nodes that it may be on have no room",
         )
-
-    def keeps_promise(self, job: PendingJob) -> bool:
-        sharer = self._jobs.get(job.jobid)
-        if sharer is None or self._in_turn or job.resource_request.shape.exclusive:
-            return True
-        return not self._strange(sharer) & self.host.facts.ranks_of(job.resource_request)
 
     def cancel(self, jobid: int) -> None:
         if jobid not in self._claims.running:
