@@ -23,6 +23,10 @@ request for resources, answered exactly once; a `PendingJob` waits for its answe
 ``host``
     time, timers, the log, R in the KVS, and the jobs that run already (hello)
 
+``definition``, with ``flux.resource.plan.availability``
+    how it is decided who starts, in plain Python that nothing runs but tests: what all this has to
+    agree with
+
 Beside that:
 
 ``admission``

@@ -1,0 +1,515 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The definition of a scheduling decision: which jobs start now, and what the others are promised.
+
+`decide` is one pass over the queue, by brute force: plain data in, decisions out; nothing is remembered
+but the state. Our schedulers decide the same, only faster (``t/python/scheduler/test_definition.py``). For
+a time to come, take the next job to end out of ``running`` and decide again.
+
+A job *fits now* if ranks have room for it for all of its limit, beside running jobs and so that all
+promises can be kept (`Pass.place`). What that means on ranks is in ``flux/resource/plan/availability.py``,
+the other half of this definition. Where units cannot be told apart (whole nodes of one kind, single
+cores), any will do, and they are only counted: such a *line* is one rank that has as many units.
+
+- sched-fifo (`Pass.strictly`): nothing starts behind a job that waits.
+- sched-backfill (`Pass.in_turns`): each job starts if it fits now; else, if it is one of the first N that
+  wait, it is *promised* the first time at which it fits. ``rank=`` and ``candidates=`` are other orders.
+- ``promise=all`` (`Pass.by_latest_starts`): each job is promised a latest start when it comes.
+
+A rule of a site is an entry in the data: a counter (limit, licence), a claim of ranks, demands within
+one rack each, a window, a level of preemption, a latest start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from math import inf, nextafter
+from typing import Callable, NamedTuple, Optional
+
+from flux.resource.plan.availability import (
+    MAX_PROMISES,
+    Amounts,
+    Availability,
+    Demand,
+    Use,
+    Where,
+)
+from flux.resource.pool.masks import members
+
+#: Seconds by which a job may start after its promised start and is still believed to end as promised.
+LATE_START_S = 1.0
+#: Of a counter: of how many ranks.
+RANKS = -1
+
+
+class Counter(NamedTuple):
+    """What jobs may hold together: a limit, or licences. A job that would be over it is passed over."""
+
+    most: float
+    of: Optional[int] = None  # place in amounts; `RANKS`: different ranks; None: what jobs say
+    planned: bool = False  # a job waits for it as for ranks: it is promised both at a time
+
+
+@dataclass(eq=False)
+class Job:
+    """A job. Times are seconds since the epoch; masks are of ranks."""
+
+    id: int  # below 0: a reservation, whose running use is its window
+    demands: tuple[Demand, ...]  # one has to be met: anywhere, or in one of the racks
+    limit: float = inf  # seconds; infinity: it has none
+    order: float = 0.0  # the smallest goes first; then rank, then id
+    wants: int = -1  # ranks for which jobs wait for each other; order=strict: all
+    is_possible: bool = True  # on the ranks that are up
+    submit: float = 0.0
+    takes: dict[str, float] = field(default_factory=dict)  # of counters, at least
+    claim: Hashable = None  # only jobs of the same claim may be on a rank with it
+    window: Optional[Job] = None  # the reservation that it names
+    latest: float = inf  # it is given up if it has not started by then
+    level: float = inf  # jobs of a lower level may be ended for it
+    after: float = 0.0  # seconds that it runs undisturbed
+    rank: Callable[[float], float] = lambda now: 0.0
+    candidate_rank: Callable[[float], float] = lambda now: 0.0
+    is_known: bool = False  # it was examined since it came
+    is_aside: bool = False  # a rule, or ranks that are down, keep it from taking part
+    was_aside: bool = False
+
+
+@dataclass
+class State:
+    """All that a decision depends on."""
+
+    totals: dict[int, Amounts]  # what the ranks that are up have
+    lines: bool = False
+    running: dict[Job, Use] = field(default_factory=dict)
+    pending: list[Job] = field(default_factory=list)
+    promises: dict[Job, Use] = field(default_factory=dict)
+    open: set[Job] = field(default_factory=set)  # jobs with a promise for a time that is not known
+    counters: dict[str, Counter] = field(default_factory=dict)
+    policy: str = "promise"  # "strict" (sched-fifo), "promise", "all"
+    depth: float = 1  # jobs that are promised a start
+    is_kept: bool = True  # guarantee=kept; False with rank= and candidates=
+    has_candidates: bool = False
+    within: float = 86400.0  # of promise=all, in seconds
+    # The amounts that a job gets of some ranks (a mask) with room beside all uses; None: as promises
+    choose: Optional[Callable[[Job, int, Availability], Optional[Where]]] = None
+
+
+def decide(state: State, now: float, freed: bool = True) -> list[Job]:
+    """Make a pass; returns the jobs that start, which are ``running`` then, in order.
+
+    Args:
+        freed (bool): whether something came free since the last pass. If not, only newcomers are
+            examined.
+    """
+    starts: list[Job] = []
+    while True:
+        one = Pass(state, now, freed)
+        policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
+        policies[state.policy]()
+        starts += one.starts
+        late = [job for job in state.pending if job.latest <= now]
+        state.pending = [job for job in state.pending if job.latest > now]
+        freed = [job for job in late if one.drop(job) is not None] != [] or one.has_given_up
+        if not freed and not late:
+            return starts
+
+
+def whom_to_end(state: State, job: Job, now: float) -> list[Job]:
+    """The running jobs of lower levels that have to end for a job to start; none if it would not.
+
+    They are added one by one, those that lose least first; then each is spared without which the job
+    fits as well.
+    """
+
+    def fits(ended: list[Job]) -> bool:
+        rest = {other: use for other, use in state.running.items() if other not in ended}
+        return Pass(replace(state, running=rest), now, True).place(job, now + job.limit) is not None
+
+    def loss(other: Job) -> tuple[float, ...]:
+        use = state.running[other]
+        return other.level, len(use.where) * (now - use.start), -use.start, -other.id
+
+    ended: list[Job] = []
+    lower = [other for other in state.running if other.level < job.level]
+    for other in sorted(lower, key=loss):
+        if now - state.running[other].start >= other.after and not fits(ended):
+            ended.append(other)
+    for other in reversed(ended[:]):
+        rest = [one for one in ended if one is not other]
+        ended = rest if fits(rest) else ended
+    return ended if fits(ended) else []
+
+
+class Pass:
+    """One pass over the queue."""
+
+    def __init__(self, state: State, now: float, freed: bool) -> None:
+        self.state, self.now, self.freed = state, now, freed
+        self.starts: list[Job] = []
+        self.has_given_up = False  # a job gave up its promise, so that others may start
+        self.queue = sorted(state.pending, key=lambda job: (job.order, job.rank(now), job.id))
+        self.places = {job: place for place, job in enumerate(self.queue)}
+        self.waiting = 0  # ranks for which jobs wait that were promised nothing
+
+    # -- does it fit -------------------------------------------------------------------------------
+
+    def others(self, job: Job) -> list[tuple[Job, Use]]:
+        """All that runs and is promised, but for a job itself and its window. A job that has outlived
+        its limit ends in a moment."""
+        soon, found = nextafter(self.now, inf), []
+        for other, use in [*self.state.running.items(), *self.state.promises.items()]:
+            if other is job or other is job.window:
+                continue
+            if other in self.state.running and use.end <= self.now:
+                use = Use(use.start, soon, None, use.where)
+            found.append((other, use))
+        return found
+
+    def room(self, job: Job) -> Availability:
+        return Availability(self.state.totals, [use for _, use in self.others(job)])
+
+    def demands(self, job: Job, start: float) -> list[Demand]:
+        """What a job could have of which ranks, if it started at a time."""
+        end, ranks = start + job.limit, -1
+        beside = [(o, use) for o, use in self.others(job) if use.start < end and start < use.end]
+        for name in job.takes:
+            if self.state.counters[name].planned:
+                for time in {start, *(use.start for _, use in beside if use.start > start)}:
+                    there = [other for other, use in beside if use.start <= time < use.end]
+                    if (
+                        sum(one.takes.get(name, 0) for one in [job, *there])
+                        > self.state.counters[name].most
+                    ):
+                        return []
+        for other, use in beside:
+            if other.claim != job.claim:
+                ranks &= ~mask(use.where)
+        if job.window is not None:
+            window = self.state.running.get(job.window)
+            ranks &= 0 if window is None or window.end < end else mask(window.where)
+        return [demand._replace(ranks=demand.ranks & ranks) for demand in job.demands]
+
+    def place(
+        self, job: Job, end: float, within: int = -1
+    ) -> tuple[Where, list[tuple[Use, Where]]] | None:
+        """Where a job can be from now until a time, and the promises that get other ranks for it."""
+        room, now = self.room(job), self.now
+        demands = [d._replace(ranks=d.ranks & within) for d in self.demands(job, now)]
+        clear = [d for d in demands if room.room(d, now, end)[0] >= d.count]
+        if clear and self.state.choose is not None:
+            ranks = mask(rank for d in clear for rank in members(room.room(d, now, end)[1]))
+            where = self.state.choose(job, ranks, room)
+            return None if where is None else (where, [])
+        for demand in clear or demands:
+            found = room.proof(Use(now, end, demand), now, may_move=not clear)
+            if found is not None:
+                return found[0][1], found[1:]
+        return None
+
+    def used(self, name: str, more: dict[Job, Use] | None = None) -> float:
+        """What running jobs, and some more, take of a counter."""
+        of = self.state.counters[name].of
+        uses = [
+            (o, u) for o, u in {**self.state.running, **(more or {})}.items() if name in o.takes
+        ]
+        if of is None:
+            return sum(one.takes[name] for one, _ in uses)
+        if of == RANKS:
+            return len({rank for _, use in uses for rank in use.where})
+        return sum(amounts[of] for _, use in uses for amounts in use.where.values())
+
+    def is_over(self, job: Job, where: Where | None = None) -> bool:
+        """Whether a job would exceed a counter, on certain ranks or (None) wherever it starts."""
+        for name, least in job.takes.items():
+            most, of, planned = self.state.counters[name]
+            used = self.used(name, {} if where is None else {job: Use(self.now, inf, None, where)})
+            if where is None and of == RANKS and not job.demands[0].whole:
+                used = max(used, least)  # it may be beside others
+            elif where is None:
+                used += least
+            if used > most and not planned:
+                return True
+        return False
+
+    def earliest(self, job: Job, after: float) -> float:
+        """The first time from one on at which a job fits beside all promises but its own."""
+        may_move = len(self.state.promises) <= MAX_PROMISES
+        return self.room(job).first(
+            lambda time: self.demands(job, time), job.limit, after, self.now, may_move
+        )
+
+    def start(self, job: Job) -> bool:
+        """Start a job if it fits now; returns whether it takes part no more, since it has started or a
+        rule keeps it aside."""
+        state, now, own = self.state, self.now, self.state.promises.get(job)
+        end = now + job.limit
+        if own is not None and job not in state.open and own.start <= now < own.end:
+            end = own.end  # it is late, and so are those who were promised what comes after it
+        job.is_aside = self.is_over(job)
+        for within in [] if job.is_aside else self.preferred(job):
+            found = self.place(job, end, within)
+            if found is None:
+                continue
+            where, moves = found
+            job.is_aside = self.is_over(job, where)
+            if not job.is_aside:
+                for use, elsewhere in moves:
+                    use.where = elsewhere
+                self.drop(job)
+                late = own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
+                end = own.end if own is not None and late else now + job.limit
+                state.running[job] = Use(now, end, None, where)
+                state.pending.remove(job)
+                self.starts.append(job)
+                return True
+        if job.window is not None:
+            job.is_aside = True  # it waits for what is reserved, and nobody waits for it
+        return self.is_set_aside(job)
+
+    def preferred(self, job: Job) -> Iterable[int]:
+        """Masks of ranks to try one after the other: those that the job's claim has already; all; and
+        where different ranks are counted, those on which jobs are that count with it."""
+        running = self.state.running.items()
+        if job.claim is not None:
+            yield mask({rank for o, use in running if o.claim == job.claim for rank in use.where})
+        yield -1
+        for name in job.takes:
+            if self.state.counters[name].of == RANKS:
+                yield mask({rank for o, use in running if name in o.takes for rank in use.where})
+
+    def is_set_aside(self, job: Job) -> bool:
+        """Have a job give up its promise if it is kept aside."""
+        if job.is_aside:
+            job.was_aside = True
+            if self.drop(job) is not None and self.state.is_kept:
+                self.has_given_up = True
+        return job.is_aside
+
+    # -- promises ----------------------------------------------------------------------------------
+
+    def drop(self, job: Job) -> Use | None:
+        """Take a job's promise back."""
+        self.state.open.discard(job)
+        return self.state.promises.pop(job, None)
+
+    def promise(self, job: Job, when: float) -> bool:
+        """Promise a job a time (infinity: it is not known, and what it will need is kept from now on);
+        False: it does not fit then, and is promised nothing."""
+        self.drop(job)
+        if when == inf:
+            self.state.open.add(job)
+            self.state.promises[job] = Use(self.now, inf, None, self.kept_for(job))
+            return True
+        for demand in self.demands(job, when):
+            promise = Use(when, when + job.limit, demand)
+            found = self.room(job).proof(promise, self.now, True)
+            if found is not None:
+                for use, where in found:
+                    use.where = where
+                if job.claim is not None:
+                    promise.demand = None  # on other ranks others might be
+                self.state.promises[job] = promise
+                return True
+        return False
+
+    def kept_for(self, job: Job) -> Where:
+        """What is kept for a job that waits for jobs without a limit: where only one is in its way, that
+        one's ranks and what is missing; else what is free now for ever, then what will be first."""
+        state, demand, room = self.state, job.demands[0], self.room(job)
+        endless = [u.where for u in state.running.values() if u.end == inf]
+        endless = [where for where in endless if mask(where) & demand.ranks]
+        if state.lines:
+            line = demand.ranks.bit_length() - 1
+            given = endless[0][line][0] if len(endless) == 1 else 0
+            return {line: (max(0, demand.count - given),)}
+
+        def when(rank: int) -> float:
+            one = demand._replace(count=1, ranks=1 << rank)
+            return room.first(lambda time: [one], inf, self.now, self.now, False)
+
+        order = [rank for rank in members(demand.ranks) if rank in state.totals]
+        order.sort(key=lambda rank: (len(endless) != 1 or rank not in endless[0], when(rank)))
+        kept: Where = {}
+        left = demand.count
+        for rank in order:
+            idle = Availability(state.totals).units_on(rank, demand, self.now, inf, [])
+            if min(idle, left):
+                kept[rank] = room.amounts(rank, demand, min(idle, left))
+                left -= min(idle, left)
+        return kept
+
+    def is_kept(self, job: Job) -> bool:
+        """Whether a promise can still be kept, if need be on other ranks."""
+        use, soon = self.state.promises[job], nextafter(self.now, inf)
+        start = max(use.start, soon)
+        beside = [one for _, one in self.others(job)]
+        room = Availability(self.state.totals, beside)
+        moments = {start, *(one.start for one in beside if start < one.start < use.end)}
+        if start >= use.end or not self.demands(job, use.start):
+            return False
+        if all(
+            have >= need
+            for rank, amounts in use.where.items()
+            for time in moments
+            for have, need in zip(room.free(rank, time, beside), amounts)
+        ):
+            return True
+        return use.demand is not None and self.promise(job, use.start)
+
+    def has_come(self, job: Job) -> bool:
+        """Let a promise move to an earlier time; whether that has come, or is not known. On ranks it moves
+        only if its job can start now: to move it from one time to come to another made waits longer."""
+        state, now, use = self.state, self.now, self.state.promises[job]
+        unknown = self.take_out_open(job)
+        if job not in state.open:
+            if not self.is_kept(job):
+                self.promise_first(job)
+            elif use.start > now and (state.lines or self.place(job, now + job.limit) is not None):
+                when = self.earliest(job, now) if state.lines else now
+                if when < use.start:
+                    self.promise(job, when)
+        self.put_back(unknown)
+        return job in state.open or state.promises[job].start <= now
+
+    def promise_first(self, job: Job) -> None:
+        """Promise a job another time, if it has to be at the expense of jobs behind it."""
+        self.drop(job)
+        when = self.earliest(job, self.now)
+        behind = self.behind(job)
+        if when > nextafter(self.now, inf) and behind:
+            self.revoke(behind)
+            when = self.earliest(job, self.now)
+        self.promise(job, when)
+
+    def behind(self, job: Job) -> list[Job]:
+        """The promised jobs behind one that could want the same ranks."""
+        places = self.places
+        return [
+            other
+            for other in self.state.promises
+            if places.get(other, -1) > places[job] and other.wants & job.wants
+        ]
+
+    def revoke(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self.drop(job)
+            job.is_known = False
+        self.freed = True
+
+    def take_out_open(self, job: Job) -> list[Job]:
+        """Take promises for unknown times out that are behind a job: they must not hold it up."""
+        jobs = [other for other in self.behind(job) if other in self.state.open]
+        for other in jobs:
+            self.drop(other)
+        return jobs
+
+    def put_back(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if job in self.state.pending:
+                self.promise(job, inf)
+
+    def is_in_turn(self, job: Job) -> bool:
+        """Whether a job may be promised a start: fewer than N ahead of it have a promise that could want
+        the same ranks, and none of those waits for one."""
+        places = self.places
+        ahead = [o for o in self.state.promises if places.get(o, inf) < places[job]]
+        count = sum(1 for other in ahead if other.wants & job.wants)
+        return count < self.state.depth and not self.waiting & job.wants
+
+    # -- the policies ------------------------------------------------------------------------------
+
+    def strictly(self) -> None:
+        """Jobs start in order; behind one that waits none does that could want the same ranks."""
+        for job in self.queue:
+            if self.freed or not job.is_aside:
+                if self.waiting & job.wants or not self.start(job):
+                    self.waiting |= job.wants
+
+    def in_turns(self) -> None:
+        """Jobs are examined in order, those first whose promised time has come."""
+        state, rest = self.state, []
+        if not state.is_kept:
+            fixed = {job: use for job, use in state.promises.items() if job.id < 0}
+            state.promises, state.open, self.freed = fixed, set(), True
+        for job in self.queue:
+            if job in state.promises and state.promises[job].start <= self.now:
+                self.examine(job)
+        for job in self.queue:
+            promised = [o for o in state.promises if o in self.places and o.wants & job.wants]
+            if job not in state.pending:
+                continue
+            if state.has_candidates and len(promised) >= state.depth:
+                rest.append(job)
+            elif self.freed or not job.is_known:
+                self.examine(job)
+            if job in state.pending and job not in state.promises and not job.is_aside:
+                self.waiting |= job.wants
+        for job in sorted(rest, key=lambda job: (job.candidate_rank(self.now), job.order, job.id)):
+            self.start(job)
+
+    def examine(self, job: Job) -> None:
+        """Start a job if it can start now; else promise it a time, if it is its turn."""
+        state = self.state
+        job.is_known = True
+        if (job in state.promises and not self.has_come(job)) or self.start(job):
+            return
+        if job not in state.promises:
+            behind = self.behind(job)
+            if behind and not job.was_aside and self.is_in_turn(job):
+                self.revoke(behind)  # it goes first
+                if self.start(job):
+                    return
+        unknown = self.take_out_open(job) if job in state.promises else []
+        started = bool(unknown) and self.start(job)
+        job.is_aside = job.is_aside or not job.is_possible
+        if started or self.is_set_aside(job):
+            pass
+        elif job in state.open or (job not in state.promises and self.is_in_turn(job)):
+            self.drop(job)
+            self.promise(job, self.earliest(job, self.now))
+        self.put_back(unknown)
+
+    def by_latest_starts(self) -> None:
+        """Promise newcomers their latest starts, start jobs whose has come, then others by rank."""
+        state, now = self.state, self.now
+        rest: list[Job] = []
+        by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
+        for job in by_order:
+            if job not in state.promises and job.is_possible and not self.is_over(job):
+                wanted = max(now, job.submit + state.within)
+                when = self.earliest(job, wanted)
+                if when < inf:
+                    self.promise(job, when)
+        for job in by_order:
+            if job in state.promises and state.promises[job].start <= now and not self.start(job):
+                if all(use.end > now for use in state.running.values()):  # nobody ends late
+                    self.promise(job, self.earliest(job, now))
+        # What running jobs leave by their limits, and what the first jobs that do not fit keep of it.
+        fixed = {job: use for job, use in state.promises.items() if job.id < 0}
+        alone = Pass(replace(state, promises=fixed, open=set()), now, True)
+        heads = []
+        for job in [job for job in self.queue if job in state.pending]:
+            job.is_aside = self.is_over(job)
+            if self.is_set_aside(job):
+                continue
+            is_free = alone.place(job, nextafter(now, inf)) is not None
+            if self.waiting & job.wants:
+                rest += [job] if is_free else []
+            elif is_free:
+                rest += [] if self.start(job) else [job]
+            elif job.is_possible:
+                heads.append(job)
+                self.waiting |= job.wants
+        for job in heads:
+            alone.promise(job, alone.earliest(job, now))
+        for job in sorted(rest, key=lambda job: (job.candidate_rank(now), self.places[job])):
+            if alone.place(job, now + job.limit) is not None:
+                self.start(job)
+
+
+def mask(ranks: Iterable[int]) -> int:
+    """A mask of ranks."""
+    found = 0
+    for rank in ranks:
+        found |= 1 << rank
+    return found

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Random small machines, played by the definition and by a scheduler among fake services.
+
+A `Case` is a kind of site by name; `history` draws its jobs by a seed, `play` runs them under the scheduler,
+and `Player` by `flux.scheduler.definition`. Requests, and the choice of ranks among those that have room, are
+the pool's in both: they are not what is compared.
+"""
+
+import heapq
+import random
+from math import inf
+from typing import NamedTuple
+
+from peers import R, Simulation, jobspec
+
+from flux.resource.plan.availability import Demand
+from flux.resource.pool.groups import Groups, Within
+from flux.resource.pool.inventory import pairs
+from flux.resource.pool.masks import members, popcount, take
+from flux.resource.Rv1Pool import Rv1Pool
+from flux.resource.TreePool import TreePool
+from flux.scheduler.definition import RANKS, Counter, Job, State, decide
+from flux.scheduler.policies.in_order import LATE_S
+from flux.scheduler.policies.ranks import RANKS as FORMULAS
+
+NODES, CORES, GPUS = 8, 4, 2
+
+#: By name: module, arguments, and what they are in the definition.
+POLICIES = {
+    "fifo": ("sched-fifo", (), {"policy": "strict"}),
+    "easy": ("sched-backfill", (), {}),
+    "unlimited": ("sched-backfill", ("promise=unlimited",), {"depth": inf}),
+    "none": ("sched-backfill", ("promise=4", "guarantee=none"), {"depth": 4, "is_kept": False}),
+    "all": ("sched-backfill", ("promise=all", "within=2m"), {"policy": "all", "within": 120.0}),
+    "rank": ("sched-backfill", ("rank=area",), {"is_kept": False}),
+    "candidates": (
+        "sched-backfill",
+        ("candidates=shortest",),
+        {"is_kept": False, "has_candidates": True},
+    ),
+}
+
+#: Rules of a site, by the name of the feature.
+CONFIG = {
+    "limits": {
+        "limits": {
+            "user": {"per": "user", "max": {"nodes": 4, "jobs": 5}},
+            "bank": {"per": "bank", "max": {"cores": 20}},
+        }
+    },
+    "licenses": {"licenses": {"matlab": 3}},
+    "planned": {"licenses": {"matlab": {"total": 3, "plan": True}}},
+    "sharing": {"sharing": {"all": {"mode": "user"}}},
+    "racks": {
+        "topology": {"rack": {"groups": {f"r{n}": f"n[{2 * n}-{2 * n + 1}]" for n in range(4)}}}
+    },
+}
+
+
+class Case(NamedTuple):
+    """A kind of site: a policy, whether jobs ask for whole nodes (else for parts), what else they do."""
+
+    policy: str
+    whole: bool
+    features: tuple = ()
+    tree: bool = False
+
+
+class Arrival(NamedTuple):
+    """A job: when it comes (seconds from the start), its jobspec, run time and user."""
+
+    at: float
+    spec: dict
+    run: float
+    userid: int
+    priority: int
+
+
+def draw(rnd, case, at, to_limits):
+    """A job of a kind of site."""
+    has = set(case.features)
+    # No two ends at the same moment: in which order they are heard of is chance.
+    limit = rnd.randint(5, 400) + rnd.random()
+    run = limit if to_limits or rnd.random() < 0.4 else rnd.uniform(0.01, 1) * limit
+    keys = {"bank": rnd.choice("ab"), "duration": limit}
+    if "no-limit" in has and rnd.random() < 0.2:
+        keys["duration"] = 0
+    if has & {"licenses", "planned"} and rnd.random() < 0.5:
+        keys["licenses"] = {"matlab": rnd.randint(1, 2)}
+    if "max-wait" in has and rnd.random() < 0.5:
+        keys["max-wait"] = rnd.choice([0, 30, 100, 200])
+    most = 8
+    if "constraints" in has and (case.whole or rnd.random() < 0.7):
+        most = 4
+        keys["constraints"] = {"properties": [rnd.choice(["left", "^left"])]}
+    if "racks" in has and rnd.random() < 0.5:
+        most = 2
+        keys["placement"] = {"level": "rack", "mode": "required"}
+    if "limits" in has:
+        most = min(most, 4)
+    if case.whole:
+        keys.update(nodes=rnd.randint(1, most), exclusive=True)
+    else:
+        keys["cores"] = rnd.choice([2, 3])
+        if "gpus" in has and rnd.random() < 0.5:
+            keys["gpus"] = rnd.randint(1, 2)
+        if rnd.random() < 0.5:
+            keys["nodes"] = rnd.randint(1, most)
+        else:
+            keys["slots"] = rnd.randint(1, most)
+    priority = rnd.choice([16, 16, 16, 20]) if "priorities" in has else 16
+    return Arrival(at, jobspec(**keys), run, rnd.randint(1001, 1003), priority)
+
+
+def history(case, seed):
+    """Jobs, of which the last comes last; every job of an even seed runs to its limit."""
+    rnd = random.Random(f"{case} {seed}")
+    jobs, at = [], 0.0
+    for _ in range(rnd.randint(6, 25)):
+        jobs.append(draw(rnd, case, at, seed % 2 == 0))
+        at += rnd.choice([0, 0, rnd.uniform(1, 40)])
+    last = draw(rnd, case, at + 3, True)
+    return [*jobs, last._replace(priority=16)]  # which `sched.when` takes it to have
+
+
+def machine(case):
+    """R of the machine; for TreePool with two sockets each."""
+    scheduling = None
+    if case.tree:
+        topo = {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]}
+        scheduling = {"writer": "TreePool", "children": [{"ranks": "0-7", "topo": topo}]}
+    return R(NODES, CORES, gpus=GPUS, properties={"left": "0-3"}, scheduling=scheduling)
+
+
+class Played(NamedTuple):
+    """What came of a history: starts by job id, seconds since the epoch; when it began; and what
+    `sched.when` said of the last job, if it was asked."""
+
+    starts: dict
+    begin: float
+    said: object
+
+
+def config_of(case):
+    config = {}
+    for feature in case.features:
+        for table, entries in CONFIG.get(feature, {}).items():
+            config.setdefault(table, {}).update(entries)
+    return config
+
+
+def play(case, jobs, ask):
+    """Run a history under the scheduler."""
+    module, args, _ = POLICIES[case.policy]
+    rig = Simulation(machine(case))
+    rig.instance.config = config_of(case)
+    rig.load_file(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
+    rig.settle()
+    begin, said = rig.now, None
+    for jobid, job in enumerate(jobs, 1):
+        if begin + job.at > rig.now:
+            rig.wait(begin + job.at - rig.now)
+        if ask and jobid == len(jobs):
+            rig.client.userid = job.userid
+            errnum, said = rig.ask("sched.when", {"jobspec": job.spec})
+            rig.client.userid = 0
+            assert errnum == 0, said
+        rig.submit(jobid, job.spec, job.run, userid=job.userid, priority=job.priority)
+    rig.wait(40000)
+    assert not rig.logged(3), rig.logged(3)
+    return Played(dict(rig.begun), begin, said)
+
+
+class Player:
+    """Plays a history by the definition.
+
+    Args:
+        case (Case): the kind of site
+        begin (float): the first moment, seconds since the epoch
+
+    Attributes:
+        starts (dict): by job id, when each has started
+    """
+
+    def __init__(self, case, begin):
+        self.case, self.now, self.begin = case, begin, begin
+        self.starts = {}
+        self.pool = TreePool(machine(case)).impl if case.tree else Rv1Pool(machine(case))
+        self.pool.clock = lambda: self.now
+        self.racks = None
+        config = config_of(case)
+        if "topology" in config:
+            masks = {f"r{n}": 3 << 2 * n for n in range(NODES // 2)}
+            self.racks = Groups("rack", masks)
+            self.pool.pack_by([self.racks])
+        options = POLICIES[case.policy][2]
+        self.state = State(dict.fromkeys(range(NODES), (CORES, GPUS)), **options)
+        if case.whole:
+            self.state.lines = True
+            split = "constraints" in case.features
+            self.state.totals = {0: (4,), 1: (4,)} if split else {0: (NODES,)}
+        else:
+            self.state.choose = self.choose
+        for name, most in (("matlab", 3),):
+            self.state.counters[name] = Counter(
+                most, None, "planned" in case.features and case.policy not in ("fifo", "all")
+            )
+        if "limits" in case.features:
+            for user in (1001, 1002, 1003):
+                self.state.counters[f"nodes {user}"] = Counter(4, 0 if case.whole else RANKS)
+                self.state.counters[f"jobs {user}"] = Counter(5)
+            for bank in "ab":
+                most = 20 // CORES if case.whole else 20
+                self.state.counters[f"cores {bank}"] = Counter(most, 0)
+        self.requests = {}
+        self.placed = {}
+        self.held = set()
+        self.rules = bool(set(case.features) - {"gpus", "constraints", "no-limit", "priorities"})
+
+    # -- what a job is -----------------------------------------------------------------------------
+
+    def job(self, jobid, arrival):
+        """The `Job` of an arrival; None: it never fits."""
+        system = arrival.spec["attributes"]["system"]
+        request = self.pool.parse_resource_request(arrival.spec)
+        within = system.get("placement") and Within(self.racks, most=1)
+        if within:
+            request = request.with_shape(request.shape.replace(within=within))
+        shape = request.shape
+        ranks = self.pool.match_mask(request)
+        if shape.node_count is not None:
+            each = (shape.node_cores, shape.node_gpus)
+            demand = Demand(shape.node_count.min, each, True, shape.exclusive, ranks)
+        else:
+            each = (shape.slot_size, shape.gpu_per_slot)
+            demand = Demand(shape.slot_count.min, each, False, False, ranks)
+        if self.state.lines:
+            lines = (
+                sum(1 << n for n in range(2) if ranks >> 4 * n & 15)
+                if len(self.state.totals) > 1
+                else 1
+            )
+            demand = Demand(demand.count, (1,), False, False, lines)
+        demands = (demand,)
+        if within:
+            demands = tuple(demand._replace(ranks=ranks & one) for one in self.racks.masks)
+        submit = self.now
+        limit = request.duration or inf
+        takes = dict(system.get("licenses", {}))
+        if "limits" in self.case.features:
+            cores = demand.count * (1 if self.state.lines else each[0])
+            least = 0 if self.state.lines else demand.count if demand.per_node else 0
+            takes[f"nodes {arrival.userid}"] = demand.count if self.state.lines else least
+            takes[f"jobs {arrival.userid}"] = 1
+            takes[f"cores {system['bank']}"] = cores
+        wait = system.get("max-wait")
+        size = request.ncores if hasattr(request, "ncores") else 1
+        self.requests[jobid] = request
+        return Job(
+            jobid,
+            demands,
+            limit,
+            order=-arrival.priority,
+            wants=-1 if self.case.policy == "fifo" else demand.ranks,  # fifo: order=strict
+            submit=submit,
+            takes=takes,
+            claim=arrival.userid if "sharing" in self.case.features else None,
+            latest=inf if wait is None else submit + wait,
+            rank=lambda now: (
+                FORMULAS["area"](now - submit, limit, size, 1.0)
+                if self.case.policy == "rank"
+                else 0.0
+            ),
+            candidate_rank=lambda now: (
+                FORMULAS["shortest"](now - submit, limit, size, 1.0)
+                if self.case.policy == "candidates"
+                else 0.0
+            ),
+        )
+
+    def choose(self, job, ranks, room):
+        """The amounts that the pool gives a job on some ranks (a mask), as a plan asks it."""
+        self.follow()
+        request, pool = self.requests[job.id], self.pool
+        shape, index, until = request.shape, pool.index, self.now + job.limit
+        if shape.node_count is None and shape.slot_count.max > 1:
+            index = index.copy()
+            kept = [u for one, u in self.state.promises.items() if one is not job]
+            for rank in members(ranks):
+                if any(rank in u.where and u.start < until for u in kept):
+                    each = (shape.slot_size, shape.gpu_per_slot)
+                    demand = Demand(1 << 20, each, False, False, 1 << rank)
+                    slots, _ = room.room(demand, self.now, until)
+                    keep(index, rank, slots * each[0], slots * each[1])
+        placed = pool.place_request(request, index, ranks)
+        if placed is None:
+            return None
+        inventory, found = pool.inventory, {}
+        for ranks, units in pairs(placed[0]):
+            amounts = divmod(inventory.key(units), inventory.key_base)
+            for rank in members(ranks):
+                found[rank] = tuple(map(sum, zip(found.get(rank, (0, 0)), amounts)))
+        self.placed[job.id] = (found, placed)
+        return found
+
+    def follow(self):
+        """Have the pool hold what the jobs that run were given."""
+        pool = self.pool
+        for job, use in self.state.running.items():
+            if job.id in self.held:
+                continue
+            self.held.add(job.id)
+            request = self.requests[job.id]
+            found, placed = self.placed.get(job.id, (None, None))
+            if found != use.where:  # others were moved for it
+                index = pool.index.copy()
+                for rank, (cores, gpus) in use.where.items():
+                    keep(index, rank, cores, gpus)
+                placed = pool.place_request(request, index, sum(1 << rank for rank in use.where))
+            pool.grant(job.id, request, *placed)
+
+    # -- the history -------------------------------------------------------------------------------
+
+    def run(self, jobs):
+        """Play it; returns the starts."""
+        state, ends = self.state, []
+        coming = [(self.begin + job.at, number, job) for number, job in enumerate(jobs, 1)][::-1]
+        by_id = dict(enumerate(jobs, 1))
+        wakes = set()
+        while coming or ends or wakes or any(job.latest < inf for job in state.pending):
+            times = [one[0] for one in ends[:1]] + [one[0] for one in coming[-1:]]
+            times += [job.latest for job in state.pending if self.now < job.latest < inf]
+            self.now = min([*times, *wakes])
+            freed = self.now in wakes
+            wakes.discard(self.now)
+            if ends and ends[0][0] <= self.now:
+                _, _, job = heapq.heappop(ends)
+                del state.running[job]
+                self.pool.free(job.id) if state.choose else None
+                freed = True
+            elif coming and coming[-1][0] <= self.now:
+                while coming and coming[-1][0] <= self.now:
+                    _, number, arrival = coming.pop()
+                    state.pending.append(self.job(number, arrival))
+            for job in decide(state, self.now, freed):
+                self.starts[job.id] = self.now
+                heapq.heappush(ends, (self.now + by_id[job.id].run, job.id, job))
+            if state.choose is not None:
+                self.follow()
+            wakes = self.wakes()
+        return self.starts
+
+    def wakes(self):
+        """When the scheduler has a pass of its own: a promise comes due, for which no job need end."""
+        state, late = self.state, 0.0
+        if state.policy == "all":
+            times = [use.start for use in state.promises.values()]
+        elif state.lines and not (self.rules or state.open) and state.running:
+            times = []
+        else:
+            times, late = [use.start for use in state.promises.values()], LATE_S
+        return {time + late for time in times if self.now < time < inf}
+
+
+def keep(index, rank, cores, gpus):
+    """Leave no more than so much of a rank in an index of a pool."""
+    inventory, free = index.inventory, index.free(rank)
+    some = free & inventory.core_mask
+    kept = take(some, min(cores, popcount(some)))
+    some = free >> inventory.shift
+    kept |= take(some, min(gpus, popcount(some))) << inventory.shift
+    if kept != free:
+        index.take((rank, free ^ kept))
+
+
+def compare(case, seed, ask=True):
+    """What differs between the definition and the scheduler in a history: sentences."""
+    jobs = history(case, seed)
+    real = play(case, jobs, ask and seed % 2 == 0)
+    mine = Player(case, real.begin).run(jobs)
+    wrong = []
+    for jobid in range(1, len(jobs) + 1):
+        one, other = real.starts.get(jobid), mine.get(jobid)
+        if (one is None) != (other is None) or (one is not None and abs(one - other) > 1e-5):
+            shown = [None if t is None else round(t - real.begin, 3) for t in (one, other)]
+            wrong.append(f"job {jobid}: scheduler {shown[0]}, definition {shown[1]}")
+    # Nobody knows when a job without a limit ends, so that `when` need not know either.
+    if real.said is not None and "no-limit" not in case.features:
+        said, start = real.said["start"], real.starts.get(len(jobs))
+        if (said is None) != (start is None) or (said is not None and abs(said - start) > 0.1):
+            shown = [None if t is None else round(t - real.begin, 3) for t in (said, start)]
+            wrong.append(f"when said {shown[0]}, it started {shown[1]}")
+    return wrong

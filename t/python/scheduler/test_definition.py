@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The definition of a decision (`flux.scheduler.definition`): against recorded schedules, rule by rule, and our
+schedulers against it on random small machines.
+
+FLUX_TEST_LONG=1 takes longer prefixes and more histories.
+"""
+
+import heapq
+import os
+from itertools import combinations
+from math import inf
+
+import pytest
+from definition_play import POLICIES, Case, compare
+from shared import data_dir, load_json, recorded_cases
+
+from flux.resource.plan.availability import Demand, Use
+from flux.scheduler.definition import RANKS, Counter, Job, State, decide, whom_to_end
+from flux.scheduler.policies.ranks import RANKS as FORMULAS
+
+LONG = bool(os.environ.get("FLUX_TEST_LONG"))
+
+#: By the policy of a recording: what it is in the definition.
+RECORDED = {
+    "fcfs": {"policy": "strict"},
+    "easy": {},
+    "depth4-kept": {"depth": 4},
+    "depth4-plan": {"depth": 4, "is_kept": False},
+    "conservative-kept": {"depth": inf},
+    "conservative-plan": {"depth": inf, "is_kept": False},
+}
+
+#: The same of golden/schedules/ranked, with the formulas of rank and candidates.
+RANKED = {
+    "easy-sjbf": ({"is_kept": False, "has_candidates": True}, "fcfs", "shortest"),
+    "easy-saf": ({"is_kept": False}, "area", "fcfs"),
+    "easy-expansion": ({"is_kept": False}, "expansion", "fcfs"),
+    "easy-wfp3": ({"is_kept": False}, "wfp3", "fcfs"),
+    "easy-f1": ({"is_kept": False}, "f1", "fcfs"),
+    "bounded-fcfs-0h": ({"policy": "all", "within": 0.0}, "fcfs", "fcfs"),
+    "bounded-area-24h": ({"policy": "all"}, "area", "fcfs"),
+    "bounded-expansion-24h": ({"policy": "all"}, "expansion", "fcfs"),
+}
+
+
+def replay(rows, procs, options, rank="fcfs", candidates="fcfs"):
+    """Starts, by id, of jobs given as (id, submit, run, limit, size), on a line of units."""
+
+    def formula(name, submit, limit, size):
+        expected = float(max(1, limit))
+        return lambda now: FORMULAS[name](now - submit, expected, size, submit - first + 1)
+
+    state = State({0: (procs,)}, lines=True, **options)
+    runs = {row[0]: row[2] for row in rows}
+    first, coming, ends, starts = rows[0][1], rows[::-1], [], {}
+    while coming or ends or state.pending:
+        times = [one[0] for one in ends[:1]] + [row[1] for row in coming[-1:]]
+        if state.policy == "all":
+            times += [use.start for use in state.promises.values()]
+        now, freed = min(times), False
+        while ends and ends[0][0] == now:
+            del state.running[heapq.heappop(ends)[2]]
+            freed = True
+        while coming and coming[-1][1] == now:
+            id, submit, _, limit, size = coming.pop()
+            if size > procs:
+                starts[id] = None
+                continue
+            demand = Demand(size, (1,), False, False, 1)
+            ranks = [formula(name, submit, limit, size) for name in (rank, candidates)]
+            state.pending.append(
+                Job(id, (demand,), float(limit), 0.0, submit=submit, rank=ranks[0])
+            )
+            state.pending[-1].candidate_rank = ranks[1]
+        for job in decide(state, now, freed):
+            starts[job.id] = now
+            heapq.heappush(ends, (now + min(runs[job.id], job.limit), len(starts), job))
+    return starts
+
+
+def corner_cases():
+    if data_dir() is None:
+        return []
+    return [
+        pytest.param(case, policy, id=f"{case['name']}-{policy}")
+        for case in load_json("golden/schedules/corner-cases.json")
+        for policy in case["start"]
+        if policy in RECORDED
+    ]
+
+
+@pytest.mark.parametrize("case, policy", recorded_cases(corner_cases(), values=2))
+def test_corner_case(case, policy):
+    got = replay(case["jobs"], case["procs"], RECORDED[policy])
+    assert {str(id): start for id, start in got.items()} == case["start"][policy]
+
+
+def prefix(jobs, starts, count):
+    """The first jobs, and those of their starts that none behind them can have changed."""
+    rows = jobs[:count]
+    until = jobs[count][1]
+    return rows, {row[0]: starts[str(row[0])] for row in rows if starts[str(row[0])] < until}
+
+
+@pytest.mark.parametrize("policy", recorded_cases(sorted(RECORDED)))
+def test_recorded_schedule(policy):
+    recorded = load_json(f"golden/schedules/sdsc-sp2-{policy}-batch-1000.json")
+    jobs = load_json("golden/schedules/input-sdsc-sp2.json")["jobs"]
+    rows, want = prefix(jobs, recorded["start"], 900 if LONG else 120)
+    got = replay(rows, recorded["procs"], RECORDED[policy])
+    assert {id: got[id] for id in want} == want
+
+
+@pytest.mark.parametrize("policy", recorded_cases(sorted(RANKED)))
+def test_recorded_schedule_by_ranks(policy):
+    recorded = load_json(f"golden/schedules/ranked/sdsc-sp2-{policy}.json")
+    trace = load_json("golden/schedules/input-sdsc-sp2.json")
+    rows, want = prefix(trace["jobs"], recorded["start"], 1500 if LONG else 150)
+    got = replay(rows, trace["procs"], *RANKED[policy])
+    assert {id: got[id] for id in want} == want
+
+
+# -- our schedulers --------------------------------------------------------------------------------
+
+#: Features of which every pair is played.
+FEATURES = (
+    "limits",
+    "licenses",
+    "planned",
+    "sharing",
+    "racks",
+    "max-wait",
+    "gpus",
+    "constraints",
+    "priorities",
+    "no-limit",
+)
+
+
+def is_compared(case):
+    """Whether the starts have to be equal; doc/reference/definition.rst says why others may differ."""
+    has = set(case.features)
+    if has & {"sharing", "racks", "gpus"} and case.whole:
+        return False  # jobs ask for parts of nodes then
+    if has >= {"licenses", "planned"}:
+        return False  # one table
+    if "no-limit" in has and (case.policy not in ("fifo", "easy") or len(has) > 1):
+        return False
+    if case.policy == "all":
+        return not has & {"limits", "licenses", "planned", "priorities", "sharing"}
+    if "limits" in has and case.policy != "fifo":
+        return False
+    return True
+
+
+def cases():
+    """Every feature with every policy, and every pair of features with one of them."""
+    found = []
+    sets = [(), *[(one,) for one in FEATURES], *combinations(FEATURES, 2)]
+    for number, features in enumerate(sets):
+        policies = list(POLICIES)
+        if len(features) == 2 and not LONG:
+            policies = [policies[number % len(policies)]]
+        for policy in policies:
+            for whole in (True, False):
+                case = Case(policy, whole, features, tree=number % 2 == 1)
+                if is_compared(case):
+                    found.append(case)
+    return found
+
+
+@pytest.mark.parametrize(
+    "case",
+    cases(),
+    ids=lambda c: "-".join([c.policy, "nodes" if c.whole else "parts", *c.features]),
+)
+def test_jobs_start_when_the_definition_says(case):
+    for seed in range(40 if LONG else 2):
+        assert compare(case, seed) == [], seed
+
+
+#: Histories that have found a bug of a scheduler, with what it was.
+FOUND = (
+    # Of the jobs that one limit let in and another refused, the next in line were not let in.
+    (Case("fifo", True, ("limits",)), 2),
+    # A job that a limit kept back gave up its promise, and those ahead of it were not looked at again.
+    (Case("easy", True, ("limits",)), 17),
+    # A promise of licences that is bound to ranks moved from one time to come to another.
+    (Case("unlimited", False, ("planned",)), 1),
+    # With rank=, jobs waited for one whose licences were in use; and of those that came back, the first
+    # in the order of the queue did.
+    (Case("rank", True, ("licenses",)), 2),
+)
+
+
+@pytest.mark.parametrize("case, seed", FOUND)
+def test_what_was_found(case, seed):
+    assert compare(case, seed) == []
+
+
+# -- rules as data -------------------------------------------------------------------------------------
+
+
+def machine(ranks=4, **options):
+    return State(dict.fromkeys(range(ranks), (8, 0)), **options)
+
+
+def nodes(id, count, limit, ranks=0b1111, **options):
+    """A job of whole nodes."""
+    return Job(id, (Demand(count, (8, 0), True, True, ranks),), limit, **options)
+
+
+def cores(id, count, limit, **options):
+    """A job of so many cores of one node."""
+    return Job(id, (Demand(1, (count, 0), True, False, 0b1111),), limit, **options)
+
+
+def ids(jobs):
+    return [job.id for job in jobs]
+
+
+def times(state):
+    return {job.id: use.start for job, use in state.promises.items()}
+
+
+def test_a_job_goes_ahead_if_it_keeps_the_promise():
+    state = machine()
+    state.pending = [nodes(1, 3, 100), nodes(2, 4, 50), nodes(3, 1, 100), nodes(4, 1, 101)]
+    assert ids(decide(state, 0.0)) == [1, 3]
+    assert times(state) == {2: 100.0}
+
+
+def test_nobody_waits_for_a_job_over_a_limit():
+    state = machine(counters={"bank": Counter(2)})
+    state.pending = [
+        nodes(1, 2, 100, takes={"bank": 2}),
+        nodes(2, 1, 50, takes={"bank": 1}),
+        nodes(3, 2, 900),
+    ]
+    assert ids(decide(state, 0.0)) == [1, 3]
+    assert times(state) == {}
+
+
+def test_a_planned_licence_is_promised_with_nodes():
+    state = machine(counters={"matlab": Counter(1, planned=True)})
+    state.pending = [nodes(id, 1, 100, takes={"matlab": 1}) for id in (1, 2)]
+    assert ids(decide(state, 0.0)) == [1]
+    assert times(state) == {2: 100.0}
+
+
+def test_a_limit_of_nodes_is_counted_where_the_job_would_be():
+    state = machine(counters={"user": Counter(2, RANKS)})
+    state.pending = [cores(id, 3, 100, takes={"user": 1}) for id in (1, 2, 3, 4, 5)]
+    assert ids(decide(state, 0.0)) == [1, 2, 3, 4]  # on two nodes
+
+
+def test_users_keep_off_each_others_nodes():
+    state = machine(2)
+    state.pending = [cores(id, 2, 100, claim=who) for id, who in ((1, "a"), (2, "b"), (3, "c"))]
+    state.pending.append(cores(4, 2, 100, claim="a"))
+    assert ids(decide(state, 0.0)) == [1, 2, 4]
+    assert times(state) == {3: 100.0}
+
+
+def test_a_job_in_one_rack_waits_for_one():
+    state = machine()
+    ranks = {1: (8, 0)}, {3: (8, 0)}
+    for id, where, end in ((8, ranks[0], 100.0), (9, ranks[1], 60.0)):
+        state.running[nodes(id, 1, end)] = Use(0.0, end, None, where)
+    racks = tuple(Demand(2, (8, 0), True, True, ranks) for ranks in (0b0011, 0b1100))
+    state.pending = [Job(1, racks, 10.0)]
+    assert decide(state, 0.0) == []
+    assert times(state) == {1: 60.0}
+
+
+def test_jobs_that_end_before_a_reservation_go_ahead_and_its_members_run_in_it():
+    state = machine(2, depth=2)
+    reservation = nodes(-1, 2, 100)
+    state.promises[reservation] = Use(100.0, 200.0, None, {0: (8, 0), 1: (8, 0)})
+    state.pending = [nodes(1, 1, 101), nodes(2, 1, 100), nodes(9, 2, 100, window=reservation)]
+    assert ids(decide(state, 0.0)) == [2]
+    assert times(state) == {-1: 100.0, 1: 200.0}
+    state.running = {reservation: state.promises.pop(reservation)}
+    assert ids(decide(state, 100.0)) == [9]
+
+
+def test_the_fewest_that_help_are_ended():
+    state = machine(3)
+    for id, rank in ((7, 0), (8, 1), (9, 2)):
+        job = nodes(id, 1, 1000, level=0, after=10.0 * rank)
+        state.running[job] = Use(0.0, 1000.0, None, {rank: (8, 0)})
+    assert ids(whom_to_end(state, nodes(1, 1, 50, level=1), 15.0)) == [8]
+    assert whom_to_end(state, nodes(1, 3, 50, level=1), 15.0) == []  # the last runs undisturbed
+
+
+def test_a_job_that_is_late_is_given_up_and_others_take_its_place():
+    state = machine()
+    state.running[nodes(9, 1, 100)] = Use(0.0, 100.0, None, {0: (8, 0)})
+    state.pending = [nodes(1, 4, 50, latest=5.0), nodes(2, 3, 200)]
+    assert decide(state, 0.0) == []
+    assert ids(decide(state, 5.0)) == [2]
