@@ -11,6 +11,7 @@ the forecast that is asked for then finds it again.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -75,8 +76,10 @@ class Annotator:
         self._errors = errors
         self.is_wanted = wanted
         self._told: dict[int, _Told] = {}  # by job id
-        #: heap of (time, job id, job): when the quiet time of jobs is over
+        #: heap of (time, number, job): when the quiet time of jobs is over. Of a job that has asked
+        #: again there are two, which compare only within one order of the queue.
         self._quiet: list[tuple[float, int, PendingJob]] = []
+        self._numbers = itertools.count()
         self._timer = handle.timer_watcher_create(0.0, self._expired)
         self._armed_for = math.inf
         #: when reasons were found last, and whether they are to be when the timer expires
@@ -113,7 +116,7 @@ class Annotator:
         told = told or self._of(job)
         if not told.timed:
             told.timed = True
-            heapq.heappush(self._quiet, (when, job.jobid, job))
+            heapq.heappush(self._quiet, (when, next(self._numbers), job))
             self._arm(when - now)
         return False
 
@@ -240,8 +243,8 @@ class Annotator:
         quiet, now = self._quiet, self._clock.now()
         waits, self._forecast_due = self._forecast_due, False
         while quiet and quiet[0][0] <= now:
-            _, jobid, job = heapq.heappop(quiet)
-            told = self._told.get(jobid)
+            job = heapq.heappop(quiet)[2]
+            told = self._told.get(job.jobid)
             if told is not None and not job.request.finalized:
                 told.timed = False
                 waits = True
