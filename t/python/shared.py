@@ -77,6 +77,18 @@ def recorded_cases(cases, values=1):
     return [pytest.param(*[None] * values, id="no-data", marks=pytest.mark.skip(reason=reason))]
 
 
+def corner_cases(policies):
+    """Return the recorded corner cases of schedules of each of `policies`, for `recorded_cases`."""
+    if data_dir() is None:
+        return []
+    return [
+        pytest.param(case, policy, id=f"{case['name']}-{policy}")
+        for case in load_json("golden/schedules/corner-cases.json")
+        for policy in case["start"]
+        if policy in policies
+    ]
+
+
 def optional_jsonl(name):
     """Return the parsed lines of a recorded JSONL file, or [] without data (for parametrize at
     import time)."""

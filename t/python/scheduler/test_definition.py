@@ -12,7 +12,7 @@ from math import inf
 
 import pytest
 from definition_play import POLICIES, Case, compare
-from shared import data_dir, load_json, recorded_cases
+from shared import corner_cases, load_json, recorded_cases
 
 from flux.resource.plan.availability import Demand, Use
 from flux.scheduler.definition import RANKS, Counter, Job, State, decide, whom_to_end
@@ -78,18 +78,7 @@ def replay(rows, procs, options, rank="fcfs", candidates="fcfs"):
     return starts
 
 
-def corner_cases():
-    if data_dir() is None:
-        return []
-    return [
-        pytest.param(case, policy, id=f"{case['name']}-{policy}")
-        for case in load_json("golden/schedules/corner-cases.json")
-        for policy in case["start"]
-        if policy in RECORDED
-    ]
-
-
-@pytest.mark.parametrize("case, policy", recorded_cases(corner_cases(), values=2))
+@pytest.mark.parametrize("case, policy", recorded_cases(corner_cases(RECORDED), values=2))
 def test_corner_case(case, policy):
     got = replay(case["jobs"], case["procs"], RECORDED[policy])
     assert {str(id): start for id, start in got.items()} == case["start"][policy]

@@ -6,21 +6,10 @@ import random
 import pytest
 import textbook
 from golden_schedules import MODULES, RANKED, UNITS, Starts, differences, play
-from shared import data_dir, load_json, recorded_cases
+from shared import corner_cases, data_dir, load_json, recorded_cases
 
 
-def corner_cases():
-    if data_dir() is None:
-        return []
-    return [
-        pytest.param(case, policy, id=f"{case['name']}-{policy}")
-        for case in load_json("golden/schedules/corner-cases.json")
-        for policy in case["start"]
-        if policy in MODULES
-    ]
-
-
-@pytest.mark.parametrize("case, policy", recorded_cases(corner_cases(), values=2))
+@pytest.mark.parametrize("case, policy", recorded_cases(corner_cases(MODULES), values=2))
 def test_corner_case(case, policy):
     module, args = MODULES[policy]
     got = play(case["jobs"], case["procs"], module, args)

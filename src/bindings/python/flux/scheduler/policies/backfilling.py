@@ -58,19 +58,27 @@ class Backfilling(Decision):
         Returns:
             whether it has left the queue: it started, can never run, or was deferred
         """
-        policy = self.policy
         try:
-            alloc = policy.allocate(job, self.plan)
-        except JobDeferred as why:
-            self.set_apart(job)
-            policy.defer(job, why)
-        except InsufficientResources:
-            return False
+            alloc = self.policy.allocate(job, self.plan)
         except Exception as exc:
-            self.forget(job)
-            policy.refuse(job, exc)
+            return self.has_left(job, exc)
+        self.begin(job, alloc)
+        return True
+
+    def has_left(self, job: PendingJob, why: Exception) -> bool:
+        """Do what the pool or an admission rule said of a job by raising.
+
+        Returns:
+            whether it has left the queue: it can never run, or was deferred
+        """
+        if isinstance(why, JobDeferred):
+            self.set_apart(job)
+            self.policy.defer(job, why)
+        elif isinstance(why, InsufficientResources):
+            return False
         else:
-            self.begin(job, alloc)
+            self.forget(job)
+            self.policy.refuse(job, why)
         return True
 
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:

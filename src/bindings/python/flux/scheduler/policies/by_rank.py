@@ -19,9 +19,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.resource.errors import InsufficientResources
 from flux.resource.pool.remembered import Remembered
-from flux.scheduler.admission import JobDeferred
 from flux.scheduler.policies.backfilling import Backfilling
 from flux.scheduler.policies.promise_book import PromiseBook
 from flux.scheduler.policies.ranks import usable
@@ -148,22 +146,13 @@ class BackfillByRank(Backfilling):
     def is_kept_out(self, job: PendingJob, ask: Callable[[PendingJob], None]) -> bool:
         """Whether a rule has a job wait apart, whether it fits or not (`AdmissionControl.check`) or
         since it does not (`AdmissionControl.part`): it is promised nothing, and nobody waits for it."""
-        policy = self.policy
-        if not policy.admission.engaged:
+        if not self.policy.admission.engaged:
             return False
         try:
             ask(job)
-        except JobDeferred as why:
-            self.set_apart(job)
-            policy.defer(job, why)
-        except InsufficientResources:
-            return False  # it waits in the queue, as for resources
         except Exception as exc:
-            self.forget(job)
-            policy.refuse(job, exc)
-        else:
-            return False
-        return True
+            return self.has_left(job, exc)
+        return False
 
     def kept_jobs(self) -> list[int]:
         """The ids of the jobs for which a rule keeps resources."""
