@@ -104,6 +104,7 @@ def test_forms_of_R():
     )
     assert ResourcePool().dumps() == "" == str(ResourcePool())
     assert ResourcePool(R1).version == 1 and ResourcePool(R1).known_options == {
+        "amounts",
         "cores_per_gpu",
         "system_cores",
     }

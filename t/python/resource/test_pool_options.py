@@ -131,7 +131,7 @@ def test_a_scheduler_takes_them_as_arguments(policy):
         ("pool-cores-per-gpu=9", "rank 0 has 8 cores for each GPU"),
         (
             "pool-core-per-gpu=1",
-            "unknown argument 'pool-core-per-gpu': ResourcePool has pool-cores-per-gpu, pool-system-cores",
+            "unknown argument 'pool-core-per-gpu': ResourcePool has pool-amounts, pool-cores-per-gpu, pool-system-cores",
         ),
     ],
 )

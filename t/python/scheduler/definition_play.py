@@ -17,7 +17,7 @@ from flux.resource.plan.availability import Demand
 from flux.resource.pool.groups import Groups, Within
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount, take
-from flux.resource.Rv1Pool import Rv1Pool
+from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
 from flux.scheduler.definition import RANKS, Counter, Job, State, decide
 from flux.scheduler.policies.in_order import LATE_S
@@ -50,6 +50,7 @@ CONFIG = {
     },
     "licenses": {"licenses": {"matlab": 3}},
     "planned": {"licenses": {"matlab": {"total": 3, "plan": True}}},
+    "memory": {"amounts": {"memory": "64G"}},
     "sharing": {"sharing": {"all": {"mode": "user"}}},
     "racks": {
         "topology": {"rack": {"groups": {f"r{n}": f"n[{2 * n}-{2 * n + 1}]" for n in range(4)}}}
@@ -108,6 +109,8 @@ def draw(rnd, case, at, to_limits):
             keys["nodes"] = rnd.randint(1, most)
         else:
             keys["slots"] = rnd.randint(1, most)
+        if "memory" in has and rnd.random() < 0.7:
+            keys["memory"] = {"per-slot": f"{rnd.choice([4, 20, 24, 40])}G"}
     priority = rnd.choice([16, 16, 16, 20]) if "priorities" in has else 16
     return Arrival(at, jobspec(**keys), run, rnd.randint(1001, 1003), priority)
 
@@ -185,16 +188,20 @@ class Player:
     def __init__(self, case, begin):
         self.case, self.now, self.begin = case, begin, begin
         self.starts = {}
-        self.pool = TreePool(machine(case)).impl if case.tree else Rv1Pool(machine(case))
+        config = config_of(case)
+        self.pool = (TreePool if case.tree else ResourcePool)(
+            machine(case), amounts=config.get("amounts")
+        ).impl
         self.pool.clock = lambda: self.now
         self.racks = None
-        config = config_of(case)
         if "topology" in config:
             masks = {f"r{n}": 3 << 2 * n for n in range(NODES // 2)}
             self.racks = Groups("rack", masks)
             self.pool.pack_by([self.racks])
         options = POLICIES[case.policy][2]
-        self.state = State(dict.fromkeys(range(NODES), (CORES, GPUS)), **options)
+        (units,) = self.pool.inventory.kinds
+        has = self.pool.inventory.counts_of(units)
+        self.state = State(dict.fromkeys(range(NODES), has), **options)
         if case.whole:
             self.state.lines = True
             split = "constraints" in case.features
@@ -215,7 +222,9 @@ class Player:
         self.requests = {}
         self.placed = {}
         self.held = set()
-        self.rules = bool(set(case.features) - {"gpus", "constraints", "no-limit", "priorities"})
+        self.rules = bool(
+            set(case.features) - {"gpus", "memory", "constraints", "no-limit", "priorities"}
+        )
 
     # -- what a job is -----------------------------------------------------------------------------
 
@@ -228,11 +237,10 @@ class Player:
             request = request.with_shape(request.shape.replace(within=within))
         shape = request.shape
         ranks = self.pool.match_mask(request)
+        each = self.pool.inventory.padded(shape.need)
         if shape.node_count is not None:
-            each = (shape.node_cores, shape.node_gpus)
             demand = Demand(shape.node_count.min, each, True, shape.exclusive, ranks)
         else:
-            each = (shape.slot_size, shape.gpu_per_slot)
             demand = Demand(shape.slot_count.min, each, False, False, ranks)
         if self.state.lines:
             lines = (
@@ -288,18 +296,19 @@ class Player:
             kept = [u for one, u in self.state.promises.items() if one is not job]
             for rank in members(ranks):
                 if any(rank in u.where and u.start < until for u in kept):
-                    each = (shape.slot_size, shape.gpu_per_slot)
+                    each = pool.inventory.padded(shape.need)
                     demand = Demand(1 << 20, each, False, False, 1 << rank)
                     slots, _ = room.room(demand, self.now, until)
-                    keep(index, rank, slots * each[0], slots * each[1])
+                    keep(index, rank, [slots * need for need in each])
         placed = pool.place_request(request, index, ranks)
         if placed is None:
             return None
         inventory, found = pool.inventory, {}
         for ranks, units in pairs(placed[0]):
-            amounts = divmod(inventory.key(units), inventory.key_base)
+            amounts = inventory.counts_of(units)
             for rank in members(ranks):
-                found[rank] = tuple(map(sum, zip(found.get(rank, (0, 0)), amounts)))
+                before = found.get(rank, (0,) * len(amounts))
+                found[rank] = tuple(map(sum, zip(before, amounts)))
         self.placed[job.id] = (found, placed)
         return found
 
@@ -314,8 +323,8 @@ class Player:
             found, placed = self.placed.get(job.id, (None, None))
             if found != use.where:  # others were moved for it
                 index = pool.index.copy()
-                for rank, (cores, gpus) in use.where.items():
-                    keep(index, rank, cores, gpus)
+                for rank, amounts in use.where.items():
+                    keep(index, rank, amounts)
                 placed = pool.place_request(request, index, sum(1 << rank for rank in use.where))
             pool.grant(job.id, request, *placed)
 
@@ -362,13 +371,14 @@ class Player:
         return {time + late for time in times if self.now < time < inf}
 
 
-def keep(index, rank, cores, gpus):
+def keep(index, rank, amounts):
     """Leave no more than so much of a rank in an index of a pool."""
     inventory, free = index.inventory, index.free(rank)
     some = free & inventory.core_mask
-    kept = take(some, min(cores, popcount(some)))
-    some = free >> inventory.shift
-    kept |= take(some, min(gpus, popcount(some))) << inventory.shift
+    kept = take(some, min(amounts[0], popcount(some)))
+    some = inventory.gpus(free)
+    kept |= take(some, min(amounts[1], popcount(some))) << inventory.shift
+    kept |= inventory.take_amounts(free, amounts[2:])
     if kept != free:
         index.take((rank, free ^ kept))
 

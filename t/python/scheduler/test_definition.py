@@ -120,6 +120,7 @@ FEATURES = (
     "racks",
     "max-wait",
     "gpus",
+    "memory",
     "constraints",
     "priorities",
     "no-limit",
@@ -129,7 +130,7 @@ FEATURES = (
 def is_compared(case):
     """Whether the starts have to be equal; doc/reference/definition.rst says why others may differ."""
     has = set(case.features)
-    if has & {"sharing", "racks", "gpus"} and case.whole:
+    if has & {"sharing", "racks", "gpus", "memory"} and case.whole:
         return False  # jobs ask for parts of nodes then
     if has >= {"licenses", "planned"}:
         return False  # one table

@@ -232,3 +232,14 @@ def test_the_example():
 
 def test_a_table_is_what_it_is_given_without_pandas():
     assert study.as_table([{"a": 1}]) == [{"a": 1}]
+
+
+def test_memory_of_nodes_is_counted(tmp_path):
+    """Two jobs of two processors with 3 GiB each: beside each other on a node of 16 GiB, not on one of 8."""
+    row = "{id} 0 -1 100 2 -1 -1 2 100 3145728 1 1 1 1 -1 -1 -1 -1\n"
+    path = tmp_path / "memory.swf"
+    path.write_text(row.format(id=1) + row.format(id=2))
+    for memory, second in ((None, 0.0), ("16G", 0.0), ("8G", 100.0)):
+        trace = Trace(path, nodes=1, cores_per_node=4, memory_per_node=memory, unit="core")
+        figures = simulate(trace, "sched-backfill")[0].figures
+        assert figures["makespan"] == 100.0 + second, memory

@@ -474,6 +474,30 @@ class ResourcePool:
     def __str__(self) -> str:
         return self.dumps()
 
+    def count_amounts(self, table: Any) -> None:
+        """Count amounts on nodes beside cores and GPUs, such as memory, from now on.
+
+        A job takes what ``attributes.system.memory`` and ``attributes.system.amounts`` say; requests that
+        were read before take none. R of an allocation has them in ``scheduling.amounts``.
+
+        Args:
+            table (dict or str): as ``[amounts]`` of the configuration
+                (`flux.resource.pool.amounts.read_table()`); empty: none are counted
+
+        Raises:
+            ValueError: it is malformed, or jobs hold resources
+        """
+        self.impl.count_amounts(table)
+
+    def amounts_in_use(self) -> list[dict[str, Any]]:
+        """What there is of each amount that is counted, and how much of it jobs have; O(ranks).
+
+        Returns:
+            list of dict: ``amount`` (name), ``in_use``, ``total`` and ``largest`` (of the node that has
+            most); bytes as text with a unit (``"64G"``)
+        """
+        return self.impl.amounts_in_use()
+
     def pack_by(self, levels: Iterable[Groups]) -> None:
         """From now on, place each request in as few groups of ranks as it can be, and among groups in
         the fullest, so that whole groups stay free. It is never refused on that account.

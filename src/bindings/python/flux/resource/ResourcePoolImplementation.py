@@ -23,8 +23,8 @@ from flux.resource.pool.inventory import (
 )
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, mask_of, members, popcount
-from flux.resource.pool.placement import WORST_FIT, Placement, slots_on
-from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.placement import WORST_FIT, Placement, slots_on, with_amounts
+from flux.resource.pool.rank_index import RankIndex, enough
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.request import ResourceRequest, Shape
 
@@ -416,9 +416,8 @@ class ResourcePoolImplementation:
     def held_kinds(self, jobid: int) -> list[tuple[int, int, int]]:
         """What a job holds; see ``ResourcePool.held_kinds()``."""
         inventory = self.inventory
-        core_mask, shift = inventory.core_mask, inventory.shift
         return [
-            (popcount(units & core_mask), popcount(units >> shift), mask)
+            (*inventory.cores_and_gpus(units), mask)
             for mask, units in pairs(self.held(jobid))
             if mask
         ]
@@ -426,18 +425,19 @@ class ResourcePoolImplementation:
     def node_kinds(self) -> list[tuple[int, int, int]]:
         """Ranks by what they have in all; see ``ResourcePool.node_kinds()``."""
         inventory = self.inventory
-        kinds: dict[int, int] = {}
+        kinds: dict[tuple[int, int], int] = {}
         for units, mask in inventory.kinds.items():
-            key = inventory.keys[units]
+            key = inventory.cores_and_gpus(units)
             kinds[key] = kinds.get(key, 0) | mask
-        return [
-            (*divmod(key, inventory.key_base), mask)
-            for key, mask in sorted(kinds.items(), reverse=True)
-        ]
+        return [(*key, mask) for key, mask in sorted(kinds.items(), reverse=True)]
 
     def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
         """How many slots a rank can hold; see ``ResourcePool.slots_by_rank()``."""
-        return [(slots_on(cores, gpus, shape), ranks) for cores, gpus, ranks in self.node_kinds()]
+        inventory = self.inventory
+        return [
+            (slots_on(inventory.counts_of(units), shape), ranks)
+            for units, ranks in inventory.kinds.items()
+        ]
 
     def free_cores(self, ranks: int) -> int:
         """Cores that are free on some ranks; see ``ResourcePool.free_cores()``."""
@@ -537,7 +537,32 @@ class ResourcePoolImplementation:
         """
         if self.packing or shape.within is not None:
             eligible = self.in_groups(index, shape, eligible)
-        return self.placement.place(index, shape, eligible)
+        placed = self.placement.place(index, shape, eligible)
+        return with_amounts(index, shape, placed) if index.inventory.amounts else placed
+
+    def count_amounts(self, table: Any) -> None:
+        """Count amounts on nodes beside cores and GPUs; see ``ResourcePool.count_amounts()``."""
+        raise self._missing("count_amounts")
+
+    def amounts_in_use(self) -> list[dict[str, Any]]:
+        """What jobs have of amounts; see ``ResourcePool.amounts_in_use()``."""
+        inventory, index = self.inventory, self.index
+        found = []
+        for at, (kind, *_) in enumerate(inventory.amounts, 2):
+            total = free = 0
+            for units, mask in inventory.kinds.items():
+                total += inventory.counts_of(units)[at] * popcount(mask)
+            for key, mask in index.groups.items():
+                free += inventory.counts(key)[at] * popcount(mask)
+            found.append(
+                {
+                    "amount": kind.name,
+                    "in_use": kind.value(total - free),
+                    "total": kind.value(total),
+                    "largest": kind.value(kind.most),
+                }
+            )
+        return found
 
     def pack_by(self, levels: Iterable[Groups]) -> None:
         """Place each request in as few groups as it can be; see ``ResourcePool.pack_by()``."""
@@ -555,14 +580,12 @@ class ResourcePoolImplementation:
         O(different counts of free cores and GPUs).
         """
         if shape.node_count is None:
-            cores, gpus = shape.slot_size, shape.gpu_per_slot
-            best_fit = self.placement.best_fit
-            found = index.fitting(cores, gpus, eligible, best_fit)
-            return [(slots_on(c, g, shape), mask) for c, g, mask in found]
+            found = index.fitting(shape.need, eligible, self.placement.best_fit)
+            return [(slots_on(free, shape), mask) for free, mask in found]
         if shape.exclusive:
             eligible &= index.idle
         ranks = 0
-        for _, _, mask in index.fitting(shape.node_cores, shape.node_gpus, eligible):
+        for _, mask in index.fitting(shape.need, eligible):
             ranks |= mask
         return [(1, ranks)] if ranks else []
 
@@ -618,11 +641,8 @@ class ResourcePoolImplementation:
         inventory = self.inventory
         mask = 0
         for units, ranks in inventory.kinds.items():
-            cores, gpus = divmod(inventory.keys[units], inventory.key_base)
-            if shape.node_count is not None:
-                if cores >= shape.node_cores and gpus >= shape.node_gpus:
-                    mask |= ranks
-            elif slots_on(cores, gpus, shape):
+            have = inventory.counts_of(units)
+            if enough(have, shape.need) if shape.node_count is not None else slots_on(have, shape):
                 mask |= ranks
         if shape.within is not None:
             mask &= shape.within.groups.ranks

@@ -29,6 +29,7 @@ from typing import Any
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool import options
+from flux.resource.pool.amounts import read_table, recorded_amounts, with_amounts_asked
 from flux.resource.pool.hooks import Hooks
 from flux.resource.pool.inventory import (
     Entry,
@@ -40,7 +41,7 @@ from flux.resource.pool.inventory import (
     selected_ranks,
 )
 from flux.resource.pool.jobid import job_text
-from flux.resource.pool.masks import idset_text, quote, to_mask
+from flux.resource.pool.masks import idset_text, members, quote, to_mask
 from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds
 from flux.resource.pool.state import PoolState
@@ -69,13 +70,15 @@ class Rv1Pool(Hooks):
             running hold of them is passed over.
         cores_per_gpu: how many cores come with each GPU at least, where a job takes no whole node: a
             number, or ``"share"``, the cores of a node divided by its GPUs.
+        amounts (dict): amounts that are counted on nodes beside cores and GPUs, such as memory
+            (`flux.resource.pool.amounts.read_table()`); None: none are.
         kwargs: further options of ``known_options``.
 
     Raises:
         ValueError: R is not of version 1, or malformed, or an option is; the text says where.
     """
 
-    known_options = frozenset(("system_cores", "cores_per_gpu"))
+    known_options = frozenset(("system_cores", "cores_per_gpu", "amounts"))
 
     version = 1
     name = "Rv1Pool"
@@ -95,6 +98,7 @@ class Rv1Pool(Hooks):
         log: Any = None,
         system_cores: Any = None,
         cores_per_gpu: Any = None,
+        amounts: Any = None,
         **kwargs: Any,
     ) -> None:
         if R is None:
@@ -118,6 +122,8 @@ class Rv1Pool(Hooks):
         if self.nslots is not None and (type(self.nslots) is not int or self.nslots < 1):
             raise ValueError(f"R: execution.nslots: expected a count, got {quote(self.nslots)}")
         self.scheduling = R.get("scheduling")
+        if amounts is not None:
+            self.count_amounts(amounts)
 
     def __getattr__(self, name: str) -> Any:
         # Inventory and state are made when they are first needed: the pool of an allocation is
@@ -143,6 +149,14 @@ class Rv1Pool(Hooks):
             attributes.pop(name, None)
         attributes.update(own)
         return new
+
+    def count_amounts(self, table: Any) -> None:
+        state: PoolState = self._pool_state
+        if state.jobs:
+            raise ValueError("amounts cannot change while jobs have resources")
+        amounts = read_table(table, self.scheduling, state.inventory)
+        self._base = state.inventory.with_amounts(amounts)
+        state.recount(self._base, self.index_class(self._base))
 
     # -- the view -----------------------------------------------------------
 
@@ -206,6 +220,11 @@ class Rv1Pool(Hooks):
         request = self.request_class.from_jobspec(jobspec)
         if self._cores_per_gpu and request.shape.gpu_per_slot:
             request.shape = options.with_cores_of_gpus(request.shape, self._cores_per_gpu)
+        counted = self.inventory.amounts
+        if counted:
+            request.shape = with_amounts_asked(
+                request.shape, request.jobspec, tuple([one.kind for one in counted])
+            )
         return request
 
     def check_feasibility(self, request: ResourceRequest) -> None:
@@ -267,6 +286,9 @@ class Rv1Pool(Hooks):
             _expiration=0.0,
             scheduling=self.scheduling_of(selection),
         )
+        amounts = state.inventory.amounts and state.inventory.amounts_of(selection)
+        if amounts:
+            granted.scheduling = {**(granted.scheduling or {}), "amounts": amounts}
         return granted
 
     def hold_free(self, jobid: int, ranks: int, until: float) -> int:
@@ -289,7 +311,8 @@ class Rv1Pool(Hooks):
         if R is None:
             state.give_back(jobid, record[1:], None)
         else:
-            state.give_back(jobid, *state.split(jobid, self._units_of(R), final))
+            held = record[1:] if state.inventory.amounts else ()
+            state.give_back(jobid, *state.split(jobid, self._units_of(R, held), final))
 
     def register_alloc(self, jobid: int, R: Any) -> None:
         state: PoolState = self._pool_state
@@ -303,6 +326,8 @@ class Rv1Pool(Hooks):
         for mask, units in self._units_of(R):
             missing |= mask & ~inventory.ranks
             groups[units] = groups.get(units, 0) | mask
+        if inventory.amounts and not missing:
+            groups = self._with_amounts_of(R, groups)
         if missing:
             raise ValueError(
                 f"allocation contains ranks not in resource pool: [{idset_text(missing)}]"
@@ -319,8 +344,30 @@ class Rv1Pool(Hooks):
             end = float(getattr(R, "expiration", 0.0) or 0.0)
         state.enter(jobid, end, selection)
 
-    def _units_of(self, R: Any) -> list[tuple[int, int]]:
+    def _with_amounts_of(self, R: Any, groups: dict[int, int]) -> dict[int, int]:
+        """The units of a job that was found running (by units, a mask of ranks), with the amounts that
+        R says it has; less, if less is free."""
+        state: PoolState = self._pool_state
+        inventory = state.inventory
+        R = object_of(R)
+        steps: dict[int, list[int]] = {}  # by rank
+        for at, one in enumerate(inventory.amounts):
+            for rank, value in recorded_amounts(R.get("scheduling"), one.kind.name).items():
+                steps.setdefault(rank, [0] * len(inventory.amounts))[at] = one.kind.steps(value)
+        found: dict[int, int] = {}
+        for units, mask in groups.items():
+            for rank in members(mask):
+                free = state.index.free(rank)
+                own = units | inventory.take_amounts(free, tuple(steps.get(rank, ())))
+                found[own] = found.get(own, 0) | 1 << rank
+        return found
+
+    def _units_of(self, R: Any, held: Selection = ()) -> list[tuple[int, int]]:
         """R in any form as a list of ``(rank mask, units)``.
+
+        Args:
+            held (tuple): a selection: of those of its ranks that are in R, amounts are added. R that
+                names what is given back need not name these.
 
         Raises:
             ValueError: R has a core id that no rank of the pool has.
@@ -337,7 +384,16 @@ class Rv1Pool(Hooks):
         for ranks, cores, _ in entries:
             if cores >> shift:
                 raise ValueError(f"rank {idset_text(ranks)} has no core {cores.bit_length() - 1}")
-        return [(ranks, cores | gpus << shift) for ranks, cores, gpus in entries if cores or gpus]
+        units = [(ranks, cores | gpus << shift) for ranks, cores, gpus in entries if cores or gpus]
+        if not held:
+            return units
+        amounts = ~self._pool_state.inventory.compute_mask
+        return [
+            (mask & ranks, named | own & amounts)
+            for mask, named in units
+            for ranks, own in pairs(held)
+            if mask & ranks
+        ]
 
     # -- what the instance reports ------------------------------------------
 
@@ -405,7 +461,7 @@ class Rv1Pool(Hooks):
             return self._read_from[0]
         base, selection = self._contents()
         return [
-            (mask, units & base.core_mask, units >> base.shift) for mask, units in pairs(selection)
+            (mask, units & base.core_mask, base.gpus(units)) for mask, units in pairs(selection)
         ]
 
     def to_dict(self) -> dict[str, Any]:

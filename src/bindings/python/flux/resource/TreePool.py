@@ -166,10 +166,11 @@ def _node_types(inventory: Inventory, children: list[tuple[int, Any, str]]) -> N
     types: dict[tuple[str, int], NodeType] = {}
     pairs: dict[tuple[str, int], int] = {}
     for mask, topo, where in children:
-        for units, ranks in inventory.kinds.items():
+        for own, ranks in inventory.kinds.items():
             ranks &= mask
             if not ranks:
                 continue
+            units = own & inventory.compute_mask
             key = (dumps(topo), units)
             if key not in types:
                 types[key] = NodeType(topo, units, inventory.shift, where)

@@ -90,6 +90,7 @@ class Graph:
         self.containers_per_slot = 1
         self.constraint: Any = None  # of the jobspec, not of its graph
         self.within = None  # never of a graph
+        self.slot_amounts = self.node_amounts = ()  # nor are these
         self._left: Steps = []
         self._next(self._above, resources, ONE, None, False)
         while self._left:
@@ -246,8 +247,13 @@ class Shape:
         container_level (str or None): what whole containers of a node a slot takes (``socket``).
         containers_per_slot (int): how many of them.
         within (Within or None): groups of ranks in which it has to be together (`pool.groups`).
+        slot_amounts (tuple): steps that a slot takes of each amount that the pool counts
+            (`pool.amounts`); empty if the request asks for none.
+        node_amounts (tuple): the same for each node, beside those of its slots.
         match: the parsed constraint, or None.
         node_cores, node_gpus (int): what each node has to have at least.
+        need (tuple): how many cores, GPUs and steps of each amount a node has to have at least; of a
+            request for slots anywhere, what a slot takes. Amounts are left out if it asks for none.
         least_count (int): nodes wanted at least, or slots if it asks for no nodes.
         kept_bytes (int): what it takes in memory, roughly.
     """
@@ -264,9 +270,12 @@ class Shape:
     container_level: str | None = _usually(None)
     containers_per_slot: int = _usually(1)
     within: Within | None = _usually(None)
+    slot_amounts: tuple[int, ...] = _usually(())
+    node_amounts: tuple[int, ...] = _usually(())
     match: Any = field(init=False)
     node_cores: int = field(init=False)
     node_gpus: int = field(init=False)
+    need: tuple[int, ...] = field(init=False)
     least_count: int = field(init=False)
     kept_bytes: int = field(init=False)
 
@@ -303,6 +312,11 @@ class Shape:
             object.__setattr__(shape, "match", match)
             object.__setattr__(shape, "node_cores", count * shape.slot_size)
             object.__setattr__(shape, "node_gpus", count * shape.gpu_per_slot)
+            least = [
+                once + count * each for once, each in zip(shape.node_amounts, shape.slot_amounts)
+            ]
+            need = count * shape.slot_size, count * shape.gpu_per_slot, *least
+            object.__setattr__(shape, "need", need)
             object.__setattr__(shape, "least_count", (nodes or slots).min)
         return shape
 

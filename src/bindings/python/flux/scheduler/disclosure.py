@@ -51,12 +51,13 @@ FIELDS = {
         "name state start end nodes held short ranks every zone at_end note configured group",
         owner="in_the_way",
     ),
-    "sched.limits": Fields("now limits budgets licenses"),
+    "sched.limits": Fields("now limits budgets licenses amounts"),
     "sched.limits.limits": Fields("limit per queues soft max", "whose used waiting"),
     "sched.limits.budgets": Fields(
         "budget per queues period end max", "whose used running waiting"
     ),
     "sched.limits.licenses": Fields("name total reserved plan age stale", "used waiting elsewhere"),
+    "sched.limits.amounts": Fields("amount total largest", "in_use"),
     "sched.shares": Fields("now half_life shares"),
     "sched.shares.shares": Fields("bank user shares part", "used used_part pending running"),
     "sched.preempt": Fields("now name reason", "victims node_hours text"),

@@ -85,6 +85,9 @@ def add_machine(parser):
     )
     group.add_argument("--cores-per-node", type=positive, metavar="C", help="cores of each")
     group.add_argument("--gpus-per-node", type=_count, metavar="G", help="GPUs of each")
+    group.add_argument(
+        "--memory-per-node", metavar="AMOUNT", help="memory of each (240G), which is counted then"
+    )
     group.add_argument("--R", metavar="FILE", help="resource set (RFC 20)")
     group.add_argument("--conf", metavar="FILE", help="TOML with resource.config, queues, ...")
     group.add_argument("--unit", choices=("node", "core"), help="what sizes count")
@@ -108,6 +111,7 @@ def trace_of(options):
         nodes=options.nodes,
         cores_per_node=options.cores_per_node,
         gpus_per_node=options.gpus_per_node,
+        memory_per_node=options.memory_per_node,
         unit=options.unit,
         limits=_several(options.limits) or "trace",
         estimates=options.estimates or "none",

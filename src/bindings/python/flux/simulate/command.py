@@ -245,7 +245,7 @@ class Call:
             # What is excluded there is excluded here.
             return [Case(workload, None, {}, drawn=options.seed)], {**workload.config, **config}
         trace = arguments.trace_of(options)
-        return trace.cases(options.seeds), config
+        return trace.cases(options.seeds), trace.config
 
     def _settings(self, config):
         from flux.simulate.study import settings_of

@@ -180,6 +180,8 @@ def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None
         system["queue"] = queue
     if job.group is not None:
         system.setdefault("bank", job.group)
+    if "memory" in extra:
+        system["memory"] = extra["memory"]
     own = extra.get("constraints", system.get("constraints"))
     both = [one for one in (own, constraints) if one]
     if both:

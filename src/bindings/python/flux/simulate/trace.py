@@ -116,6 +116,7 @@ class Trace:
         R (dict or str): the machine as a resource set (RFC 20), or its file
         config (dict or str): the configuration, or its TOML file: ``resource.config``, ``queues``
         nodes, cores_per_node, gpus_per_node (int): a machine of equal nodes; default: what the trace says
+        memory_per_node (str): memory of each, as ``[amounts]`` of the configuration has it: it is counted then
         unit (str): what sizes count, ``node`` or ``core``; default: by the trace
         limits (str): ``trace``, ``run`` (the run time), or ``xF``: F times that
         estimates (str): limits for jobs without one: ``none``, ``run``, ``f:F``, ``tsafrir``
@@ -145,6 +146,7 @@ class Trace:
         nodes=None,
         cores_per_node=None,
         gpus_per_node=None,
+        memory_per_node=None,
         unit=None,
         limits="trace",
         estimates="none",
@@ -160,6 +162,9 @@ class Trace:
             raise OptionError("give files of a trace, or a model")
         self.files = [self._file(one) for one in files]
         self.config = read_config(config) if isinstance(config, str) else config or {}
+        if memory_per_node is not None:
+            amounts = {**self.config.get("amounts", {}), "memory": memory_per_node}
+            self.config = {**self.config, "amounts": amounts}
         self._config_name = config if isinstance(config, str) else "of the configuration"
         self.R = R
         machine = self._machine()
@@ -188,6 +193,7 @@ class Trace:
             "jobs": jobs,
             "dependencies": dependencies,
             "status": tuple(status),
+            "memory": "memory" in self.config.get("amounts", {}),
             **{key: value for key, value in swept.items() if key not in self._swept},
         }
 

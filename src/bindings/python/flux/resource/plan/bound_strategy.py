@@ -128,7 +128,7 @@ class BoundStrategy(Strategy):
         self._up = pool.eligible(None)
         totals = {}
         for units, mask in inventory.kinds.items():
-            amounts = divmod(inventory.keys[units], inventory.key_base)
+            amounts = inventory.counts_of(units)
             totals.update(dict.fromkeys(members(mask), amounts))
         self._room = _availability(totals)
         self._jobs = {}
@@ -144,7 +144,7 @@ class BoundStrategy(Strategy):
         number = room.create(-inf, end or inf)
         for mask, units in pairs(record[1:]):
             if units:
-                room.take(number, mask, divmod(inventory.key(units), inventory.key_base))
+                room.take(number, mask, inventory.counts_of(units))
         room.enter(number)
         self._jobs[jobid] = record, number
 
@@ -228,10 +228,9 @@ class BoundStrategy(Strategy):
     def _demand(self, shape: Shape, ranks: int = -1) -> Demand:
         """What a shape asks of ranks at least; of some (a mask) of those that are up."""
         eligible = self._pool.eligible(shape.match) & ranks
+        each = self._inventory.padded(shape.need)
         if shape.node_count is not None:
-            each = shape.node_cores, shape.node_gpus
             return Demand(shape.node_count.min, each, True, shape.exclusive, eligible)
-        each = shape.slot_size, shape.gpu_per_slot
         return Demand(shape.slot_count.min, each, not any(each), False, eligible)
 
     def _areas(self, shape: Shape) -> Iterator[Demand]:
@@ -332,9 +331,8 @@ class BoundStrategy(Strategy):
         each = demand.each
         if demand.whole:
             inventory = self._inventory
-            sizes = [divmod(key, inventory.key_base) for key in inventory.keys.values()]
-            each = (min(cores for cores, _ in sizes), min(gpus for _, gpus in sizes))
-        return each[0] * demand.count, each[1] * demand.count
+            each = tuple(map(min, zip(*map(inventory.counts, inventory.keys.values()))))
+        return tuple([demand.count * number for number in each])
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         shape = request.shape
@@ -383,7 +381,7 @@ class BoundStrategy(Strategy):
         """All that some ranks (a mask) have."""
         inventory = self._inventory
         return [
-            (rank, divmod(inventory.keys[units], inventory.key_base))
+            (rank, inventory.counts_of(units))
             for units, mask in inventory.kinds.items()
             for rank in members(mask & ranks)
         ]
@@ -433,7 +431,7 @@ class BoundStrategy(Strategy):
         inventory = self._inventory
         if shape.node_count is None:
             return [
-                (rank, divmod(inventory.key(units), inventory.key_base))
+                (rank, inventory.counts_of(units))
                 for mask, units in pairs(placed[0])
                 for rank in members(mask)
             ]
@@ -452,7 +450,7 @@ class BoundStrategy(Strategy):
         chosen |= take(ranks, min(missing, popcount(ranks)))
         if shape.exclusive:
             return self._all_of(chosen)
-        return [(rank, (shape.node_cores, shape.node_gpus)) for rank in members(chosen)]
+        return [(rank, demand.each) for rank in members(chosen)]
 
     def _ranks_of_endless(self, large: int, most: int) -> int:
         """At most so many of some ranks (a mask), of those of the only job without an end."""
@@ -656,11 +654,14 @@ class BoundStrategy(Strategy):
         touched = ranks & self._room.booked(now, end)
         if touched:
             index = index.copy()
-            each = shape.slot_size, shape.gpu_per_slot
+            each = self._inventory.padded(
+                (shape.slot_size, shape.gpu_per_slot, *shape.slot_amounts)
+            )
+            once = self._inventory.padded((0, 0, *shape.node_amounts))
             for rank in members(touched):
                 demand = Demand(ALL_UNITS, each, False, False, 1 << rank)
                 slots, _ = self._room.room(demand, now, end)
-                _reduce(index, rank, tuple(slots * need for need in each))
+                _reduce(index, rank, tuple([slots * e + o for e, o in zip(each, once)]))
         return index
 
     # -- where placement is no matter of counts -----------------------------
@@ -714,12 +715,13 @@ def _availability(totals: Mapping[int, Amounts]) -> PlainAvailability | Compiled
 
 
 def _reduce(index: RankIndex, rank: int, kept: tuple[int, ...]) -> None:
-    """Leave no more than so many cores and GPUs of a rank in an index."""
+    """Leave no more than so many cores, GPUs and steps of amounts of a rank in an index."""
     inventory = index.inventory
     free = index.free(rank)
-    cores, gpus = free & inventory.core_mask, free >> inventory.shift
+    cores, gpus = free & inventory.core_mask, inventory.gpus(free)
     keep = take(cores, min(kept[0], popcount(cores)))
     keep |= take(gpus, min(kept[1], popcount(gpus))) << inventory.shift
+    keep |= inventory.take_amounts(free, kept[2:])
     if keep != free:
         index.take((rank, free ^ keep))
 

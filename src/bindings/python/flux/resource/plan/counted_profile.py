@@ -92,7 +92,7 @@ class CountedDemand:
         elif not shape.exclusive and shape.slot_size:
             if sizes == {shape.slot_size}:
                 return cls(UnitKind.of(ranks, True), shape.slot_count.min)
-            if shape.slot_size == 1 and not shape.gpu_per_slot:
+            if shape.slot_size == 1 and not any(shape.need[1:]):
                 return cls(UnitKind.of(ranks, False), shape.slot_count.min)
         return None
 

@@ -10,41 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import slots_on
+from flux.resource.pool.rank_index import enough
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
+    from flux.resource.pool.inventory import Counts
     from flux.resource.request import Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
-#: What a node or slot needs of a rank: cores, GPUs, and whether it takes the rank whole.
-Need = tuple[int, int, bool]
-#: ``(constraint, need, whether nodes are counted)``: what is counted together.
-RoomKind = tuple[Any, Need, bool]
-
-
-def need_of(shape: Shape) -> Need:
-    """The need of each node of a shape, or of one slot of it."""
-    if shape.node_count is not None:
-        return shape.node_cores, shape.node_gpus, shape.exclusive
-    return shape.slot_size, shape.gpu_per_slot, False
+#: ``(constraint, need, whether it takes ranks whole, whether nodes are counted)``: what is counted
+#: together.
+RoomKind = tuple[Any, "tuple[int, ...]", bool, bool]
 
 
 def free_ranks(pool: ResourcePoolImplementation, shape: Shape) -> int:
     """Mask of the ranks that have room for a node or slot of a shape now, whatever is promised.
     O(different counts of free cores and GPUs)."""
-    cores, gpus, whole = need_of(shape)
     eligible = pool.eligible(shape.match)
-    if whole:
+    if shape.exclusive and shape.node_count is not None:
         eligible &= pool.index.idle
     ranks = 0
-    for _, _, mask in pool.index.fitting(cores, gpus, eligible):
+    for _, mask in pool.index.fitting(shape.need, eligible):
         ranks |= mask
     return ranks
 
 
 def room_kind(shape: Shape) -> RoomKind:
     """What a shape asks for some number of."""
-    return shape.match, need_of(shape), shape.node_count is not None
+    return shape.match, shape.need, shape.exclusive, shape.node_count is not None
 
 
 class RoomCounts:
@@ -56,8 +49,8 @@ class RoomCounts:
 
     def __init__(self, pool: ResourcePoolImplementation) -> None:
         self._pool = pool
-        # By constraint: (cores, GPUs, how many ranks have just so many free).
-        self._ranks: Remembered[Any, list[tuple[int, int, int]]] = Remembered()
+        # By constraint: counts of what is free, and how many ranks have just that.
+        self._ranks: Remembered[Any, list[tuple[Counts, int]]] = Remembered()
         self._counts: Remembered[Shape, int] = Remembered()
 
     def of(self, shape: Shape) -> int:
@@ -78,21 +71,20 @@ class RoomCounts:
             return popcount(free_ranks(pool, shape))
         count = 0
         if shape.node_count is None:
-            for cores, gpus, ranks in self._free(shape.match):
-                count += ranks * slots_on(cores, gpus, shape)
+            for free, ranks in self._free(shape.match):
+                count += ranks * slots_on(free, shape)
             return count
-        least_cores, least_gpus = shape.node_cores, shape.node_gpus
-        for cores, gpus, ranks in self._free(shape.match):
-            if cores >= least_cores and gpus >= least_gpus:
+        for free, ranks in self._free(shape.match):
+            if enough(free, shape.need):
                 count += ranks
         return count
 
-    def _free(self, match: Any) -> list[tuple[int, int, int]]:
+    def _free(self, match: Any) -> list[tuple[Counts, int]]:
         free = self._ranks.get(match)
         if free is None:
-            base, eligible = self._pool.inventory.key_base, self._pool.eligible(match)
+            inventory, eligible = self._pool.inventory, self._pool.eligible(match)
             counts = [
                 (key, popcount(mask & eligible)) for key, mask in self._pool.index.groups.items()
             ]
-            free = self._ranks[match] = [(*divmod(key, base), n) for key, n in counts if n]
+            free = self._ranks[match] = [(inventory.counts(key), n) for key, n in counts if n]
         return free

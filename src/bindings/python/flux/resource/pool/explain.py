@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import slots_on
+from flux.resource.pool.rank_index import enough
 
 if TYPE_CHECKING:
     from flux.resource.request import Shape
@@ -23,14 +24,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def need_text(shape: Shape) -> str:
-    """What one node or slot of a request needs: ``4 cores and 1 GPU``."""
-    if shape.node_count is not None:
-        cores, gpus = shape.node_cores, shape.node_gpus
-    else:
-        cores, gpus = shape.slot_size, shape.gpu_per_slot
-    text = counted(cores, "core")
-    return f"{text} and {counted(gpus, 'GPU')}" if gpus else text
+def need_text(inventory: Inventory, shape: Shape) -> str:
+    """What one node or slot of a request needs: ``4 cores, 1 GPU and 8 GiB memory``."""
+    cores, gpus = shape.need[:2]
+    parts = [counted(cores, "core")]
+    if gpus:
+        parts.append(counted(gpus, "GPU"))
+    parts += [
+        one.kind.text(steps) for one, steps in zip(inventory.amounts, shape.need[2:]) if steps
+    ]
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if parts[1:] else parts[0]
 
 
 def infeasible(inventory: Inventory, shape: Shape) -> str:
@@ -42,15 +45,16 @@ def infeasible(inventory: Inventory, shape: Shape) -> str:
     capacity = cores = gpus = slots = small = 0
     for units, mask in inventory.kinds.items():
         mask &= match
-        own_cores, own_gpus = divmod(inventory.keys[units], inventory.key_base)
+        own = inventory.counts_of(units)
+        own_cores, own_gpus = own[:2]
         ranks = popcount(mask)
         cores += ranks * own_cores
         gpus += ranks * own_gpus
         if shape.node_count is not None:
-            fit = int(own_cores >= shape.node_cores and own_gpus >= shape.node_gpus)
+            fit = int(enough(own, shape.need))
         else:
             slots += ranks * (own_cores // shape.slot_size)
-            fit = slots_on(own_cores, own_gpus, shape)
+            fit = slots_on(own, shape)
         capacity += ranks * fit
         if not fit:
             small += ranks
@@ -62,7 +66,14 @@ def infeasible(inventory: Inventory, shape: Shape) -> str:
             each = f"{shape.node_cores} cores"
             if shape.node_gpus:
                 each += f" and {shape.node_gpus} GPUs"
+            if any(shape.node_amounts) or any(shape.slot_amounts):
+                each = need_text(inventory, shape)
             text = f"need {count} node(s) with {each} each, only {capacity} eligible"
+    elif shape.slot_amounts:
+        each = need_text(inventory, shape)
+        text = (
+            f"need {shape.slot_count.min} slot(s) of {each}, only {capacity} such slot(s) available"
+        )
     else:
         count = shape.slot_count.min
         if shape.gpu_per_slot and slots >= count:
@@ -129,23 +140,18 @@ def explain(pool: ResourcePoolImplementation, shape: Shape) -> dict[str, Any]:
     match = inventory.matching(shape.match)
     up = pool.eligible(shape.match)
     by_node = shape.node_count is not None
-    if by_node:
-        cores, gpus = shape.node_cores, shape.node_gpus
-    else:
-        cores, gpus = shape.slot_size, shape.gpu_per_slot
     large = 0
     for units, mask in inventory.kinds.items():
-        own_cores, own_gpus = divmod(inventory.keys[units], inventory.key_base)
-        if own_cores >= cores and own_gpus >= gpus:
+        if enough(inventory.counts_of(units), shape.need):
             large |= mask & match
-    found = list(index.fitting(cores, gpus, up & index.idle if shape.exclusive else up))
-    free = sum([popcount(mask) for _, _, mask in found])
+    found = list(index.fitting(shape.need, up & index.idle if shape.exclusive else up))
+    free = sum([popcount(mask) for _, mask in found])
     if by_node:
         have = free
-        each = "exclusive" if shape.exclusive else need_text(shape)
+        each = "exclusive" if shape.exclusive else need_text(inventory, shape)
     else:
-        have = sum([popcount(mask) * slots_on(c, g, shape) for c, g, mask in found])
-        each = need_text(shape)
+        have = sum([popcount(mask) * slots_on(counts, shape) for counts, mask in found])
+        each = need_text(inventory, shape)
     return facts(pool, shape, large, up, free, have, each)
 
 

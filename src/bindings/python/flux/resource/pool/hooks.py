@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.inventory import select
-from flux.resource.pool.masks import UNIT_LIMIT, members, quote
-from flux.resource.pool.placement import slots_on
+from flux.resource.pool.masks import UNIT_LIMIT, members, popcount, quote, take
+from flux.resource.pool.placement import slots_on, with_amounts
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 if TYPE_CHECKING:
@@ -91,33 +91,37 @@ class Hooks(ResourcePoolImplementation):
         shape = request.shape
         if shape.exclusive:
             eligible &= index.idle
-        cores = max(shape.slot_size, shape.node_cores if shape.exclusive else 0)
-        gpus = max(shape.gpu_per_slot, shape.node_gpus if shape.exclusive else 0)
+        need = shape.slot_size, shape.gpu_per_slot, *shape.need[2:]
         ranks = 0
-        for _, _, mask in index.fitting(cores, gpus, eligible):
+        for _, mask in index.fitting(shape.need if shape.exclusive else need, eligible):
             ranks |= mask
-        candidates = [self._candidate(index, rank) for rank in members(ranks)]
+        candidates = [self._candidate(index, rank, shape) for rank in members(ranks)]
         answer = self._select_resources(self._sort_candidates(candidates), request)
         selected, nslots = answer if answer is not None else ((), 0)
         if not selected:
             return None
-        return self._checked(index, eligible, selected), nslots
+        return with_amounts(index, shape, (self._checked(index, eligible, selected), nslots))
 
-    def _candidate(self, index: RankIndex, rank: int) -> tuple[Any, ...]:
+    def _candidate(self, index: RankIndex, rank: int, shape: Shape) -> tuple[Any, ...]:
         inventory = index.inventory
         free = index.free(rank)
+        free_cores = free & inventory.core_mask
+        if shape.slot_amounts and not shape.exclusive:
+            # The hook does not know of amounts: it sees cores for as many slots as these allow.
+            slots = slots_on(inventory.counts_of(free), shape)
+            free_cores = take(free_cores, min(slots * shape.slot_size, popcount(free_cores)))
         full = inventory.full[rank]
         info = {
             "hostname": inventory.hosts.name(rank),
             "cores": ids_of(full & inventory.core_mask),
-            "gpus": ids_of(full >> inventory.shift),
+            "gpus": ids_of(inventory.gpus(full)),
             "up": bool(self.eligible(None) >> rank & 1),
         }
         return (
             rank,
             MappingProxyType(info),
-            ids_of(free & inventory.core_mask),
-            ids_of(free >> inventory.shift),
+            ids_of(free_cores),
+            ids_of(inventory.gpus(free)),
         )
 
     def _checked(self, index: RankIndex, eligible: int, selected: Any) -> Selection:
@@ -165,7 +169,7 @@ def _lowest_ids(ids: Any, count: int) -> frozenset[int]:
 
 
 def _select_slots(candidates: list[Any], shape: Shape) -> tuple[list[Any], int]:
-    room = [(one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates]
+    room = [(one, slots_on((len(one[2]), len(one[3])), shape)) for one in candidates]
     wanted = shape.slot_count.floor(sum([slots for _, slots in room]))
     if wanted is None:
         return [], 0
@@ -189,7 +193,7 @@ def _select_nodes(
     candidates: list[Any], shape: Shape, count: ResourceCount
 ) -> tuple[list[Any], int]:
     least = shape.slot_count.min
-    room = [(one, slots_on(len(one[2]), len(one[3]), shape)) for one in candidates]
+    room = [(one, slots_on((len(one[2]), len(one[3])), shape)) for one in candidates]
     if shape.slot_size:
         room = [(one, slots) for one, slots in room if slots >= least]
     nodes = count.floor(len(room))

@@ -6,8 +6,8 @@ of a pool share theirs, with all that has been derived from it.
 
 Units
     The cores and GPUs of a rank are one mask, its *units*: core *i* is bit *i*, GPU *i* is bit
-    ``shift + i``. ``shift`` is the same for the whole inventory, so ``units & core_mask`` are cores
-    and ``units >> shift`` GPUs.
+    ``shift + i``. ``shift`` is the same for the whole inventory, so ``units & core_mask`` are cores.
+    Where amounts are counted (memory, see ``amounts.py``), their steps are the bits above the GPUs.
 
 Selections
     What is taken from an inventory is a *selection*: a flat tuple ``(ranks, units, ranks, units,
@@ -19,14 +19,17 @@ Selections
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.constraint import Terms, matching_ranks
 from flux.resource.pool.hosts import HostNames
-from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs
+from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs, take
 from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.remembered import Remembered
+
+if TYPE_CHECKING:
+    from flux.resource.pool.amounts import AmountKind, Amounts
 
 #: Up to so many ranks are kept one by one instead of as a mask longer than LONG_MASK, that is of
 #: more than 1,000 ranks: four small integers take less memory than one as long as the cluster.
@@ -37,6 +40,24 @@ LONG_MASK = 1 << 1000
 Selection = tuple[int, ...]
 #: ``(rank mask, core mask, GPU mask)``
 Entry = tuple[int, int, int]
+#: How many cores, GPUs, and steps of each amount.
+Counts = tuple[int, ...]
+
+
+class AmountBits(NamedTuple):
+    """Where the steps of an amount are in the units of an inventory.
+
+    Attributes:
+        kind (AmountKind): the amount
+        shift (int): bit of its first step
+        mask (int): of as many bits as there are steps
+        base (int): what counts once more in a key when all of its steps are full
+    """
+
+    kind: AmountKind
+    shift: int
+    mask: int
+    base: int
 
 
 def pairs(selection: Selection) -> Iterator[tuple[int, int]]:
@@ -77,14 +98,18 @@ class Inventory:
         shift (int): first GPU bit of units.
         hosts (HostNames): host of each rank.
         properties (dict): name to mask of ranks.
+        key_base (int or None): as below; None: as is needed.
+        amounts (tuple): of AmountBits.
 
     Attributes:
         ranks (int): mask of all ranks.
         kinds (dict): units to mask of the ranks that have just these: the kinds of rank.
         keys (dict): units of each kind to its key when wholly free (see ``key()``).
-        key_base (int): what a core counts for in a key, one more than the most GPUs of a rank.
+        key_base (int): what a core counts for in a key.
         shift (int): first GPU bit of units.
         core_mask (int): mask of the core bits of units.
+        amounts (tuple): of AmountBits, empty if no amounts are counted.
+        compute_mask (int): mask of the core and GPU bits of units; -1 if there are no others.
         hosts (HostNames): host of each rank.
         properties (dict): name to mask of ranks.
         verdicts (dict): why shapes can never be placed (None: they can), as pools that share the
@@ -96,6 +121,8 @@ class Inventory:
         "kinds",
         "shift",
         "core_mask",
+        "compute_mask",
+        "amounts",
         "hosts",
         "properties",
         "_full",
@@ -113,10 +140,13 @@ class Inventory:
         hosts: HostNames,
         properties: dict[str, int],
         key_base: int | None = None,
+        amounts: tuple[AmountBits, ...] = (),
     ) -> None:
         self.kinds = groups
         self.shift = shift
         self.core_mask = (1 << shift) - 1
+        self.amounts = amounts
+        self.compute_mask = (1 << amounts[0].shift) - 1 if amounts else -1
         self.hosts = hosts
         self.properties = properties
         self.ranks = 0
@@ -124,11 +154,13 @@ class Inventory:
             self.ranks |= mask
         self._full: list[int] | None = None
         self._unused: RankIndex | None = None
-        # The number of free cores and GPUs of a rank is one number, its key: cores * key_base +
-        # GPUs, so that keys sort as worst fit wants. When ranks leave, the base stays as it is, so
-        # that the keys of an index stay valid.
+        # The counts of what is free of a rank are one number, its key: cores * key_base + GPUs, or
+        # what is one digit more for each amount, so that keys sort as worst fit wants. When ranks
+        # leave, the base stays as it is, so that the keys of an index stay valid.
         if key_base is None:
-            key_base = 1 + max([popcount(units >> shift) for units in groups], default=0)
+            key_base = 1 + max([popcount(self.gpus(units)) for units in groups], default=0)
+            for one in amounts:
+                key_base *= one.base
         self.key_base = key_base
         #: key of each kind of rank when it is wholly free
         self.keys = {units: self.key(units) for units in groups}
@@ -146,9 +178,49 @@ class Inventory:
                     full[low : low + count] = [units] * count
         return full
 
+    def gpus(self, units: int) -> int:
+        """Mask of the GPUs in a mask of units."""
+        return (units & self.compute_mask) >> self.shift
+
+    def cores_and_gpus(self, units: int) -> tuple[int, int]:
+        """How many cores and GPUs are in a mask of units."""
+        return popcount(units & self.core_mask), popcount(self.gpus(units))
+
     def key(self, units: int) -> int:
-        """Key of a mask of units: counts of cores and GPUs as one number."""
-        return popcount(units & self.core_mask) * self.key_base + popcount(units >> self.shift)
+        """Key of a mask of units: its counts as one number."""
+        if not self.amounts:
+            return popcount(units & self.core_mask) * self.key_base + popcount(units >> self.shift)
+        cores, rest = self.cores_and_gpus(units)
+        for _, shift, mask, base in self.amounts:
+            rest = rest * base + popcount(units >> shift & mask)
+        return cores * self.key_base + rest
+
+    def counts(self, key: int) -> Counts:
+        """The counts of which a key is made: of cores, GPUs and the steps of each amount."""
+        if not self.amounts:
+            return divmod(key, self.key_base)
+        cores, rest = divmod(key, self.key_base)
+        amounts = []
+        for one in reversed(self.amounts):
+            rest, steps = divmod(rest, one.base)
+            amounts.append(steps)
+        return (cores, rest, *reversed(amounts))
+
+    def counts_of(self, units: int) -> Counts:
+        """How much is in a mask of units."""
+        return self.counts(self.key(units))
+
+    def padded(self, need: Counts) -> Counts:
+        """Counts of a request, which may leave out amounts, with all that are counted here."""
+        return need + (0,) * (2 + len(self.amounts) - len(need))
+
+    def take_amounts(self, free: int, steps: tuple[int, ...]) -> int:
+        """Units for so many steps of each amount, of those that are free; fewer if there are fewer."""
+        units = 0
+        for (_, shift, mask, _), number in zip(self.amounts, steps):
+            there = free >> shift & mask
+            units |= take(there, min(number, popcount(there))) << shift
+        return units
 
     def matching(self, terms: Terms | None) -> int:
         """Mask of the ranks that meet a parsed constraint (None: all).
@@ -184,7 +256,9 @@ class Inventory:
         keep = self.ranks & ~ranks
         kinds = {units: mask & keep for units, mask in self.kinds.items() if mask & keep}
         properties = {name: mask & keep for name, mask in self.properties.items()}
-        return Inventory(kinds, self.shift, self.hosts, _present(properties), self.key_base)
+        return Inventory(
+            kinds, self.shift, self.hosts, _present(properties), self.key_base, self.amounts
+        )
 
     def with_property(self, name: str, ranks: int) -> Inventory:
         """The inventory with a property on just these ranks (a mask) and no other."""
@@ -200,13 +274,31 @@ class Inventory:
             setattr(new, slot, other[slot] if slot in other else getattr(self, slot))
         return new
 
+    def with_amounts(self, amounts: Amounts) -> Inventory:
+        """The inventory with other amounts counted on its ranks."""
+        at = max([(units & self.compute_mask).bit_length() for units in self.kinds], default=0)
+        bits = []
+        for kind in amounts.kinds:
+            bits.append(AmountBits(kind, at, (1 << kind.most) - 1, kind.most + 1))
+            at += kind.most
+        groups: dict[int, int] = {}
+        for units, ranks in self.kinds.items():
+            for mask, steps in amounts.parts(ranks):
+                own = units & self.compute_mask
+                for one, number in zip(bits, steps):
+                    own |= ((1 << number) - 1) << one.shift
+                groups[own] = groups.get(own, 0) | mask
+        return Inventory(groups, self.shift, self.hosts, self.properties, None, tuple(bits))
+
     def part(self, selection: Selection) -> Inventory:
         """The inventory of just a selection."""
         groups: dict[int, int] = {}
         for mask, units in pairs(selection):
             groups[units] = groups.get(units, 0) | mask
         ranks = selected_ranks(selection)
-        return Inventory(groups, self.shift, self.hosts, self.properties_of(ranks))
+        return Inventory(
+            groups, self.shift, self.hosts, self.properties_of(ranks), None, self.amounts
+        )
 
     def properties_of(self, ranks: int) -> dict[str, int]:
         """Properties of a mask of ranks, less those local to the instance."""
@@ -220,7 +312,7 @@ class Inventory:
     def children(self, units: int) -> dict[str, str]:
         """``children`` of an R_lite entry."""
         cores = units & self.core_mask
-        gpus = units >> self.shift
+        gpus = self.gpus(units)
         if gpus:
             if cores:
                 return {"core": idset_text(cores), "gpu": idset_text(gpus)}
@@ -235,10 +327,30 @@ class Inventory:
             ranks, units = selection
             text = f"{ranks}" if ranks >= 0 else idset_text(~ranks)
             return [{"rank": text, "children": self.children(units)}]
+        if self.amounts:
+            selection = select(self.totals(selection, lambda units: units & self.compute_mask))
         return [
             {"rank": idset_text(mask), "children": self.children(units)}
             for mask, units in self.grouped(selection)
         ]
+
+    def totals(self, selection: Selection, key: Callable[[int], int]) -> dict[int, int]:
+        """The ranks of a selection (masks) by something that follows from their units."""
+        found: dict[int, int] = {}
+        for mask, units in pairs(selection):
+            value = key(units)
+            found[value] = found.get(value, 0) | mask
+        return found
+
+    def amounts_of(self, selection: Selection) -> dict[str, dict[str, Any]]:
+        """What R has of the amounts of a selection: by name, idset of ranks to the amount of each."""
+        found = {}
+        for kind, shift, mask, _ in self.amounts:
+            by_steps = self.totals(selection, lambda units: popcount(units >> shift & mask))
+            values = {idset_text(m): kind.value(steps) for steps, m in by_steps.items() if steps}
+            if values:
+                found[kind.name] = values
+        return found
 
     def execution(
         self,
@@ -286,10 +398,14 @@ class Inventory:
         parts = []
         for mask, units in self.grouped(selection):
             cores = units & self.core_mask
-            gpus = units >> self.shift
+            gpus = self.gpus(units)
             named = ["core" + bracketed(cores)] if cores else []
             if gpus:
                 named.append("gpu" + bracketed(gpus))
+            for kind, shift, bits, _ in self.amounts:
+                steps = popcount(units >> shift & bits)
+                if steps:
+                    named.append(f"{kind.name}={kind.value(steps)}")
             parts.append(f"rank{bracketed(mask)}/{','.join(named)}")
         return " ".join(parts)
 

@@ -13,26 +13,69 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from flux.resource.pool.inventory import select
+from flux.resource.pool.inventory import pairs, select
 from flux.resource.pool.masks import lowest, popcount, take
+from flux.resource.pool.rank_index import enough
+from flux.resource.ResourceCount import MAX_COUNT, ResourceCount
 
 if TYPE_CHECKING:
-    from flux.resource.pool.inventory import Selection
+    from flux.resource.pool.inventory import Counts, Selection
     from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
-    from flux.resource.ResourceCount import ResourceCount
 
 
-def slots_on(cores: int, gpus: int, shape: Shape) -> int:
-    """Slots of a shape that fit in so many cores and GPUs of a node."""
-    if not shape.slot_size:
+def slots_on(free: Counts, shape: Shape) -> int:
+    """Slots of a shape that fit in what is free of a node: so many cores, GPUs and steps of amounts."""
+    if shape.slot_size:
+        slots = free[0] // shape.slot_size
         if shape.gpu_per_slot:
-            return gpus // shape.gpu_per_slot
-        return 1
-    slots = cores // shape.slot_size
-    if shape.gpu_per_slot:
-        slots = min(slots, gpus // shape.gpu_per_slot)
+            slots = min(slots, free[1] // shape.gpu_per_slot)
+    else:
+        slots = free[1] // shape.gpu_per_slot if shape.gpu_per_slot else 1
+    return min(slots, slots_by_amounts(free, shape)) if shape.slot_amounts else slots
+
+
+def slots_by_amounts(free: Counts, shape: Shape) -> int:
+    """Slots of a shape for which the amounts of a node suffice."""
+    slots = MAX_COUNT
+    for have, each, once in zip(free[2:], shape.slot_amounts, shape.node_amounts):
+        if have < once:
+            return 0
+        if each:
+            slots = min(slots, (have - once) // each)
     return slots
+
+
+def with_amounts(
+    index: RankIndex, shape: Shape, placed: tuple[Selection, int] | None
+) -> tuple[Selection, int] | None:
+    """A placement with what its job takes of amounts: all of a whole node, else the lowest steps."""
+    inventory = index.inventory
+    whole = shape.exclusive and shape.node_count is not None
+    if placed is None or not inventory.amounts or not (whole or shape.slot_amounts):
+        return placed
+    chosen: dict[int, int] = {}
+    for mask, units in pairs(placed[0]):
+        if whole:
+            steps: tuple[int, ...] = tuple([one.kind.most for one in inventory.amounts])
+        else:
+            slots = shape.slot_count.min
+            if not (shape.node_count is not None and shape.slot_count.fixed):
+                slots = _slots_in(inventory.counts_of(units), shape)
+            steps = tuple(
+                [o + slots * each for o, each in zip(shape.node_amounts, shape.slot_amounts)]
+            )
+        for free, ranks in index.states(mask):
+            taken = units | inventory.take_amounts(free, steps)
+            chosen[taken] = chosen.get(taken, 0) | ranks
+    return select(chosen), placed[1]
+
+
+def _slots_in(taken: Counts, shape: Shape) -> int:
+    """How many slots so many cores and GPUs were taken for."""
+    if shape.slot_size:
+        return taken[0] // shape.slot_size
+    return taken[1] // shape.gpu_per_slot if shape.gpu_per_slot else 1
 
 
 class Placement:
@@ -80,24 +123,28 @@ class Placement:
         free = index.free(rank)
         units = take(free & inventory.core_mask, shape.slot_size)
         if shape.gpu_per_slot:
-            units |= take(free >> inventory.shift, shape.gpu_per_slot) << inventory.shift
+            units |= take(inventory.gpus(free), shape.gpu_per_slot) << inventory.shift
         return units
 
     def _place_one(
         self, index: RankIndex, shape: Shape, eligible: int
     ) -> tuple[Selection, int] | None:
         gpus = shape.gpu_per_slot
-        base = index.inventory.key_base
-        least = shape.slot_size * base + gpus
+        inventory = index.inventory
+        base = inventory.key_base
         keys = index.keys
-        first = bisect_left(keys, least)
+        first = bisect_left(keys, shape.slot_size * base)
         if first == len(keys):
             return None
         groups = index.groups
         order = range(first, len(keys)) if self.best_fit else range(len(keys) - 1, first - 1, -1)
         for at in order:
             key = keys[at]
-            if not gpus or key % base >= gpus:
+            if inventory.amounts:
+                fits = enough(inventory.counts(key), shape.need)
+            else:
+                fits = not gpus or key % base >= gpus
+            if fits:
                 mask = groups[key] & eligible
                 if mask:
                     rank = lowest(mask)
@@ -109,19 +156,19 @@ class Placement:
     ) -> tuple[Selection, int] | None:
         """Slots anywhere: node after node is filled."""
         count = shape.slot_count
-        found: Iterable[tuple[int, int, int]]
-        found = index.fitting(shape.slot_size, shape.gpu_per_slot, eligible, self.best_fit)
+        found: Iterable[tuple[Counts, int]]
+        found = index.fitting(shape.need, eligible, self.best_fit)
         wanted: int | None = count.min
         if not count.fixed:
             found = list(found)
-            total = sum([popcount(mask) * slots_on(c, g, shape) for c, g, mask in found])
+            total = sum([popcount(mask) * slots_on(free, shape) for free, mask in found])
             wanted = count.floor(total)
         if wanted is None:
             return None
         left = wanted
         steps = []
-        for cores, gpus, mask in found:
-            each = slots_on(cores, gpus, shape)
+        for free, mask in found:
+            each = slots_on(free, shape)
             have = popcount(mask)
             if have * each > left:
                 full, rest = divmod(left, each)
@@ -149,24 +196,23 @@ class Placement:
         """So many nodes, the same number of slots on each."""
         if shape.exclusive:
             eligible &= index.idle
-        found: Iterable[tuple[int, int, int]]
-        found = index.fitting(shape.node_cores, shape.node_gpus, eligible, self.best_fit)
+        found: Iterable[tuple[Counts, int]]
+        found = index.fitting(shape.need, eligible, self.best_fit)
         slots = shape.slot_count.min
         nodes: int | None = count.min
         if not (count.fixed and shape.slot_count.fixed):
             found = list(found)
-            nodes = count.floor(sum([popcount(mask) for _, _, mask in found]))
+            nodes = count.floor(sum([popcount(mask) for _, mask in found]))
             if nodes is not None and not shape.slot_count.fixed:
-                rooms = [(slots_on(c, g, shape), mask) for c, g, mask in found]
+                rooms = [(slots_on(free, shape), mask) for free, mask in found]
                 slots = slots_each(rooms, nodes, shape.slot_count)
-                found = index.fitting(
-                    slots * shape.slot_size, slots * shape.gpu_per_slot, eligible, self.best_fit
-                )
+                need = shape.replace(slot_count=ResourceCount.parse(slots)).need
+                found = index.fitting(need, eligible, self.best_fit)
         if nodes is None:
             return None
         left = nodes
         masks = []
-        for _, _, mask in found:
+        for _, mask in found:
             have = popcount(mask)
             if have > left:
                 mask = take(mask, left)

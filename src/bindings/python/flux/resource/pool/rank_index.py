@@ -9,8 +9,9 @@ The state is four things, all of integers:
     list with the free units of each rank that is partly free; 0 for all others, those that are idle
     and those that have nothing free;
 ``groups``
-    key to mask of the ranks that have so many cores and GPUs free, idle ones included, those with
-    nothing free left out. A key is ``cores * inventory.key_base + gpus``;
+    key to mask of the ranks that have so many cores and GPUs free (and so much of each amount), idle
+    ones included, those with nothing free left out. A key is ``cores * inventory.key_base + gpus``
+    where no amounts are counted (``Inventory.key()``);
 ``keys``
     the keys of ``groups`` in ascending order: worst fit reads it from the end, best fit from the
     start.
@@ -34,7 +35,7 @@ from flux.resource.pool.masks import mask_of, members, runs, take
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.pool.inventory import Counts, Inventory, Selection
 
 #: Masks of free units, each as the one object that all ranks in that state have in common: on a
 #: large cluster that is a few objects instead of one for each rank.
@@ -47,6 +48,11 @@ def _share(units: int) -> int:
     if len(_shared) >= MAX_SHARED_MASKS:
         _shared.clear()
     return _shared.setdefault(units, units)
+
+
+def enough(have: Counts, need: Counts) -> bool:
+    """Whether there is as much of each as is needed; what one of them leaves out is not looked at."""
+    return all(there >= least for there, least in zip(have, need))
 
 
 class RankIndex:
@@ -155,6 +161,15 @@ class RankIndex:
             else:
                 self._leave(mask_of(ranks), inventory.key(free))
 
+    def states(self, mask: int) -> Iterator[tuple[int, int]]:
+        """Divide some ranks (a mask) by what is free of them: ``(units, mask)``. O(kinds of rank) for
+        those that are idle, O(1) for each other one."""
+        for kind, ranks in self.inventory.kinds.items():
+            if ranks & mask & self.idle:
+                yield kind, ranks & mask & self.idle
+        for free, some in self._states(mask & ~self.idle):
+            yield free, mask_of(some)
+
     def _states(self, mask: int) -> Any:
         """Pairs of free units and the ranks of a mask, none idle, that have just these free."""
         states: dict[int, list[int]] = {}
@@ -252,31 +267,32 @@ class RankIndex:
                 self._leave(gone, key)
 
     def fitting(
-        self, cores: int, gpus: int, ranks: int, best_fit: bool = False
-    ) -> Iterator[tuple[int, int, int]]:
+        self, need: Counts, ranks: int, best_fit: bool = False
+    ) -> Iterator[tuple[Counts, int]]:
         """Iterate over the groups that can hold a request, most free first.
 
-        O(groups), of which there are as many as different counts of free cores and GPUs.
+        O(groups), of which there are as many as different counts of what is free.
 
         Args:
-            cores, gpus (int): least free number.
+            need (tuple): least free number of cores, GPUs and steps of each amount; these may be left
+                out.
             ranks (int): mask of the ranks to look at.
             best_fit (bool): fewest free first instead.
 
         Yields:
-            ``(free cores, free GPUs, mask of ranks)``, no mask empty.
+            ``(counts of what is free, mask of ranks)``, no mask empty.
         """
-        base = self.inventory.key_base
-        groups = self.groups
-        keys = self.keys[bisect_left(self.keys, cores * base + gpus) :]
+        inventory, groups = self.inventory, self.groups
+        base, gpus, plain = inventory.key_base, need[1], not inventory.amounts
+        keys = self.keys[bisect_left(self.keys, need[0] * base) :]
         if not best_fit:
             keys.reverse()
         for key in keys:
             mask = groups[key] & ranks
             if mask:
-                free_gpus = key % base
-                if free_gpus >= gpus:
-                    yield key // base, free_gpus, mask
+                free = divmod(key, base) if plain else inventory.counts(key)
+                if free[1] >= gpus and (plain or enough(free, need)):
+                    yield free, mask
 
     def pick_lowest(self, ranks: int, cores: int, gpus: int, into: dict[int, int]) -> None:
         """Choose the lowest free ids on each of a mask of ranks that have enough.
@@ -287,21 +303,11 @@ class RankIndex:
         inventory = self.inventory
         core_mask = inventory.core_mask
         shift = inventory.shift
-        idle = ranks & self.idle
-        if idle:
-            for kind, kind_mask in inventory.kinds.items():
-                part = idle & kind_mask
-                if part:
-                    units = take(kind & core_mask, cores)
-                    if gpus:
-                        units |= take(kind >> shift, gpus) << shift
-                    into[units] = into.get(units, 0) | part
-        if idle != ranks:
-            for free, same in self._states(ranks ^ idle):
-                units = take(free & core_mask, cores)
-                if gpus:
-                    units |= take(free >> shift, gpus) << shift
-                into[units] = into.get(units, 0) | mask_of(same)
+        for free, same in self.states(ranks):
+            units = take(free & core_mask, cores)
+            if gpus:
+                units |= take(inventory.gpus(free), gpus) << shift
+            into[units] = into.get(units, 0) | same
 
     def check(self) -> None:
         """Every invariant of the index; the first one broken is an AssertionError."""

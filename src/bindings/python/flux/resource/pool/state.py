@@ -225,6 +225,11 @@ class PoolState:
         if self.inventory.properties.get(name, 0) != ranks:
             self._replace(self.inventory.with_property(name, ranks))
 
+    def recount(self, inventory: Inventory, index: RankIndex) -> None:
+        """Have the same ranks with other amounts, while no job holds anything."""
+        self.index = index
+        self._replace(inventory)
+
     def remove(self, ranks: int) -> None:
         """Remove ranks that are there, and forget what jobs hold on them; O(jobs)."""
         self.gone |= ranks

@@ -32,7 +32,7 @@ class NodeType:
 
     Args:
         topo (dict): domain of the node, as R has it.
-        units (int): mask of what such a node has.
+        units (int): mask of the cores and GPUs that such a node has.
         shift (int): first GPU bit of units.
         where (str): what to call the topology in an error.
     """
@@ -51,15 +51,15 @@ class NodeType:
         """Units for slots on a node with room for them.
 
         Args:
-            free (int): mask of the units that are free on the node.
+            free (int): mask of the units that are free on the node; amounts are not looked at.
             wanted (tuple): cores and GPUs of a slot, and how many slots.
         """
-        asked = (free, wanted)
+        asked = (free & self.units, wanted)
         units = self._slots.get(asked)
         if units is None:
             if len(self._slots) >= MAX_REMEMBERED_ANSWERS:
                 self._slots.clear()
-            cores, gpus = free & self.core_mask, free >> self.shift
+            cores, gpus = free & self.core_mask, (free & self.units) >> self.shift
             _, core_mask, gpu_mask = place_slots(self.layout, cores, gpus, *wanted)
             units = self._slots[asked] = core_mask | gpu_mask << self.shift
         return units
@@ -68,7 +68,7 @@ class NodeType:
         """Slots of whole containers.
 
         Args:
-            free (int): mask of the units that are free on the node.
+            free (int): as for `slots()`.
             shape (Shape): what a slot is made of.
             count (int): slots at most; negative: as many as there are.
 
@@ -77,6 +77,7 @@ class NodeType:
         """
         level, each = shape.container_level, shape.containers_per_slot
         assert level is not None
+        free &= self.units
         asked = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
         answer = self._containers.get(asked)
         if answer is None:

@@ -68,7 +68,7 @@ class TreeHooks(Hooks):
         """How many slots fit on a candidate."""
         rank, _, cores, gpus = candidate
         if shape.container_level is None:
-            return slots_on(len(cores), len(gpus), shape)
+            return slots_on((len(cores), len(gpus)), shape)
         return self.placement.types.of(rank).container_slots(self._units(cores, gpus), shape)
 
     def _units(self, cores: Iterable[int], gpus: Iterable[int]) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import members, popcount, take
-from flux.resource.pool.placement import Placement, slots_each
+from flux.resource.pool.placement import Placement, slots_by_amounts, slots_each
 from flux.resource.tree.container_index import ContainerIndex, container_slots_of
 
 if TYPE_CHECKING:
@@ -86,8 +86,12 @@ class TreePlacement(Placement):
             able |= mask
         able &= eligible
         least = self.types.least_container(shape)
-        for _, _, mask in index.fitting(least, 0, able, best_fit=True):
+        need = (least, 0, *shape.need[2:])
+        for free, mask in index.fitting(need, able, best_fit=True):
             parts = [(slots, mask & some) for slots, some in ranks_by_slots.items() if mask & some]
+            if shape.slot_amounts:
+                most = slots_by_amounts(free, shape)
+                parts = [(min(slots, most), some) for slots, some in parts]
             if len(parts) == 1:
                 yield parts[0]
             else:

@@ -13,6 +13,7 @@ it costs nothing.
 - `limits` with `limit` are limits on what jobs hold at a time; `counts` is what can be limited,
   `holdings` what jobs hold, also where ranks have left the instance;
 - `budgets` are limits on what jobs use in a period; `scope` says whose jobs a limit or a budget is for;
+- `amounts` has the pool count memory and the like on nodes;
 - `licenses` are counts of what is on no node, `elsewhere` reads how many are used by others;
 - `sharing` says who may be on a node together;
 - `placement` puts jobs into one rack, or into as few as can be;
@@ -23,6 +24,7 @@ it costs nothing.
 
 from __future__ import annotations
 
+from flux.scheduler.site_policy.amounts import AmountRule
 from flux.scheduler.site_policy.budgets import BudgetRule
 from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.licenses import LicenseRule
@@ -43,4 +45,5 @@ RULES: tuple[type[TableRule], ...] = (
     PreemptionRule,
     PlacementRule,
     FairShareRule,
+    AmountRule,
 )

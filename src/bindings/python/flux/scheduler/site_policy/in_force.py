@@ -154,6 +154,8 @@ class RulesInForce:
         for rule in self.rules:
             if self._is_configured(rule):
                 self._errors.guard(f"rule {rule.name}", self._configure, rule)
+            if isinstance(rule, TableRule):
+                rule.loaded = True
 
     def reload(self, config: dict[str, Any]) -> None:
         """The configuration was loaded anew."""

@@ -323,8 +323,8 @@ class SharingRule(TableRule):
         matching = self.host.facts.ranks_of(request)
         strange = self._strange(sharer) & matching & impl.eligible(None)
         shape = request.shape
-        fitting = impl.index.fitting(max(1, shape.slot_size), shape.gpu_per_slot, strange, False)
-        room = sum(popcount(mask) for _, _, mask in fitting)
+        least = max(1, shape.slot_size), shape.gpu_per_slot
+        room = sum(popcount(mask) for _, mask in impl.index.fitting(least, strange))
         where = dict(zip(CLAIMING, sharer.claimant.where))
         whose = "bank" if where["bank"] & matching and not where["user"] else "user"
         verb, are = ("has", "is") if room == 1 else ("have", "are")

@@ -38,6 +38,9 @@ class TableRule(AdmissionRule):
 
     host: RuleHost
 
+    #: Whether the scheduler has started, so that there may be jobs.
+    loaded = False
+
     #: The entries in force, by key.
     entries: dict[str, Any] = {}
 

@@ -183,7 +183,8 @@ class Manager(Peer):
         return active
 
     def _packed(self, job, queue):
-        key = (job.shape, job.limit, queue or job.queue, job.group)
+        memory = job.extra["memory"]["per-slot"] if job.extra and "memory" in job.extra else None
+        key = (job.shape, job.limit, queue or job.queue, job.group, memory)
         special = job.extra is not None and ("jobspec" in job.extra or "constraints" in job.extra)
         packed = None if special else self._specs.get(key)
         if packed is None:

@@ -46,6 +46,7 @@ class Options:
     shake: float = 0.0
     dependencies: bool = False
     status: tuple = ()
+    memory: bool = False  # whether it is counted
 
 
 class Workload:
@@ -354,6 +355,8 @@ def _assemble(records, machine, unit, options, notes, name):
             submit += rng.uniform(0, shake)
         submit = round(submit, 6)
         extra = record.extra
+        if extra is not None and "memory" in extra:
+            extra = _memory(extra, shape, options)
         jobs.append(
             Job(
                 record.id, submit, record.run, limit, shape, size, record.user, record.queue,
@@ -470,6 +473,16 @@ def _limits(options, notes):
         return estimate(record.run, rng)
 
     return limit
+
+
+def _memory(extra, shape, options):
+    """What a trace says of a job beside its record, with the memory of a slot in place of that of a processor
+    (KB); without it where it is not counted, or the job takes whole nodes."""
+    extra = dict(extra)
+    memory = extra.pop("memory")
+    if options.memory and not shape.exclusive:
+        extra["memory"] = {"per-slot": f"{memory * shape.cores}K"}
+    return extra
 
 
 def _shape(record, machine, unit):

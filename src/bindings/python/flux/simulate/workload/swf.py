@@ -137,7 +137,9 @@ def _record(source, number, words, values):
     after = None
     if values[16] > 0:
         after = (str(int(values[16])), values[17] if values[17] >= 0 else None)
-    extra = {"wait": wait} if wait >= 0 else None
+    extra = {"wait": wait} if wait >= 0 else {}
+    if values[9] > 0:
+        extra["memory"] = math.ceil(values[9])
     return Record(
         words[0],
         submit,
@@ -149,7 +151,7 @@ def _record(source, number, words, values):
         words[11] if values[11] >= 0 else None,
         _queue(source, words[14], values[14]),
         16,
-        extra,
+        extra or None,
         words[12] if values[12] >= 0 else None,
         after,
     )

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Amounts of a node beside cores and GPUs, such as memory: how much nodes have, and jobs ask for.
+
+An amount is counted in whole *steps*, each of which is a bit of the units of a rank
+(`flux.resource.pool.inventory`): what a job takes of it is in its selection as cores are, and is
+given back, copied and planned with them. Nobody is told which steps a job has, only how many.
+
+In bytes are amounts of which a value has a unit (``"240G"``), and those that RFC 49 has, in GiB; all
+others are plain numbers. A step is 1, or for bytes a power of two, so that no node has more than
+`MAX_STEPS`. A node has the steps that it has in full; a job takes those that it needs in part, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flux.resource.pool.masks import mask_of, members, parse_idset, quote
+
+if TYPE_CHECKING:
+    from flux.resource.pool.inventory import Inventory
+    from flux.resource.request import Shape
+
+#: Steps of an amount that the largest node has at most, where it is in bytes.
+MAX_STEPS = 1024
+#: The most of an amount that is no number of bytes.
+MAX_NUMBER = 1 << 16
+#: Amounts that a pool counts at most: each makes every mask of units longer.
+MAX_KINDS = 8
+
+GIB = 1 << 30
+#: What RFC 49 has of a domain in GiB.
+IN_GIB = ("memory", "storage")
+#: In place of an amount: as much as R says that a node has.
+FROM_R = "R"
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": GIB, "T": 1 << 40, "P": 1 << 50}
+_TEXT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([KMGTP]?)(?:i?B)?", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z][\w-]{0,63}", re.ASCII)
+
+
+class AmountKind(NamedTuple):
+    """One amount that a pool counts.
+
+    Attributes:
+        name (str): how jobs and the configuration call it
+        in_bytes (bool): whether it is a number of bytes
+        step (int): what a step is, in bytes or as a number
+        most (int): steps of the node that has most
+        default (int): steps for each node, or slot anywhere, of a job that does not say
+    """
+
+    name: str
+    in_bytes: bool
+    step: int
+    most: int
+    default: int
+
+    def steps(self, value: Any) -> int:
+        """The steps that a job needs for an amount.
+
+        Raises:
+            ValueError: it is no amount
+        """
+        return -(-_read(value, self.in_bytes) // self.step)
+
+    def text(self, steps: int) -> str:
+        """An amount as text: ``4 GiB memory``."""
+        amount = steps * self.step
+        if not self.in_bytes:
+            return f"{amount} {self.name}"
+        for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
+            size = _UNITS[unit[0]]
+            if amount >= size:
+                return f"{amount / size:.4g} {unit} {self.name}"
+        return f"{amount} B {self.name}"
+
+    def value(self, steps: int) -> Any:
+        """An amount as R and the configuration have it: a number, or text with a unit."""
+        amount = steps * self.step
+        if not self.in_bytes:
+            return amount
+        for letter in "PTGMK":
+            if amount and amount % _UNITS[letter] == 0:
+                return f"{amount // _UNITS[letter]}{letter}"
+        return f"{amount}B"
+
+
+class Amounts:
+    """How much the ranks of a pool have of each amount.
+
+    Attributes:
+        kinds (tuple): of AmountKind
+        steps (list): for each kind, a dict of steps to the mask of the ranks that have so many
+    """
+
+    def __init__(self, kinds: tuple[AmountKind, ...], steps: list[dict[int, int]]) -> None:
+        self.kinds = kinds
+        self.steps = steps
+
+    def parts(self, ranks: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Divide a mask of ranks into those that have the same of all amounts: ``(mask, steps)``."""
+        parts: dict[tuple[int, ...], int] = {(): ranks}
+        for by_steps in self.steps:
+            finer: dict[tuple[int, ...], int] = {}
+            for have, mask in parts.items():
+                for steps, some in [*by_steps.items(), (0, -1)]:
+                    key = (*have, steps)
+                    if mask & some:
+                        finer[key] = finer.get(key, 0) | mask & some
+                        mask &= ~some
+            parts = finer
+        for have, mask in parts.items():
+            yield mask, have
+
+
+def _read(value: Any, in_bytes: bool) -> int:
+    """An amount as a number, of bytes if it is `in_bytes`; a number without unit is GiB then.
+
+    Raises:
+        ValueError: it is none; the text begins with what it is
+    """
+    wanted = "such as 512M or 4G" if in_bytes else f"a number, 0 to {MAX_NUMBER}"
+    if isinstance(value, str) and len(value) < 40:
+        match = _TEXT.fullmatch(value.strip())
+        if match is not None:
+            number, letter = match.groups()
+            if in_bytes:
+                bare = value.strip()[-1] in "0123456789"
+                size = GIB if bare else _UNITS[letter.upper()]
+                whole, _, part = number.partition(".")
+                # In whole numbers: a float is not exact beyond 2^53.
+                return int(whole + part) * size // int("1" + "0" * len(part))
+            if number.isdigit() and not letter:
+                value = int(number)
+    elif in_bytes and type(value) in (int, float) and 0 <= value < 1 << 40:
+        return int(value * GIB)
+    if type(value) is int and not in_bytes and 0 <= value <= MAX_NUMBER:
+        return value
+    raise ValueError(f"{quote(value)}: expected an amount {wanted}")
+
+
+def _has_unit(value: Any) -> bool:
+    return isinstance(value, str) and value != FROM_R and value.strip()[-1:] not in "0123456789"
+
+
+def read_table(table: Any, scheduling: Any, inventory: Inventory) -> Amounts:
+    """Read ``[amounts]``.
+
+    Args:
+        table (dict or str): by name an amount, which each node has, or a dict with ``each``, ``hosts``
+            (by host list), ``properties`` (by property) and ``default`` (of a job that does not say). In
+            place of an amount of nodes: `FROM_R`. As text: ``memory=240G,disk=1T``
+        scheduling: what R has under that key
+        inventory (Inventory): the ranks
+
+    Raises:
+        ValueError: it is malformed; the text begins with the key
+    """
+    if isinstance(table, str):
+        table = dict(item.partition("=")[::2] for item in table.split(","))
+    if not isinstance(table, dict):
+        raise ValueError(f"amounts={quote(table)}: expected a table")
+    if len(table) > MAX_KINDS:
+        raise ValueError(f"amounts: {len(table)} of them, at most {MAX_KINDS} are counted")
+    kinds, steps = [], []
+    for name, value in table.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"amounts: {quote(name)} is no name of letters, digits, - and _")
+        kind, by_steps = read_entry(name, value, scheduling, inventory)
+        if kind.most:
+            kinds.append(kind)
+            steps.append(by_steps)
+    return Amounts(tuple(kinds), steps)
+
+
+def read_entry(
+    name: str, table: Any, scheduling: Any, inventory: Inventory
+) -> tuple[AmountKind, dict[int, int]]:
+    """Read one entry of ``[amounts]``; as `read_table()`.
+
+    Returns:
+        the amount, and steps to the mask of the ranks that have so many
+    """
+    left = dict(table) if isinstance(table, dict) else {"each": table}
+    everything = inventory.ranks
+    values: list[tuple[str, Any, int]] = [("each", left.pop("each", 0), everything)]
+    for key in ("hosts", "properties"):
+        some = left.pop(key, {})
+        if not isinstance(some, dict):
+            raise ValueError(f"{name}.{key}={quote(some)}: expected a table")
+        for which, value in some.items():
+            ranks = inventory.properties.get(which, 0)
+            if key == "hosts":
+                try:
+                    ranks = inventory.hosts.find(which)
+                except ValueError as exc:
+                    raise ValueError(f"{name}.hosts: {exc}") from None
+            values.append((f"{key}.{which}", value, ranks & everything))
+    default = left.pop("default", 0)
+    if left:
+        raise ValueError(f"{name}.{next(iter(left))}: unknown key")
+    in_bytes = name in IN_GIB or any(_has_unit(value) for _, value, _ in values)
+    amounts: dict[int, int] = {}  # by rank; what comes later counts
+    for where, value, ranks in values:
+        try:
+            if value == FROM_R:
+                found = _amounts_in_R(scheduling, name, everything)
+                for rank in members(ranks):
+                    if rank in found:
+                        amounts[rank] = _read(found[rank], in_bytes)
+            else:
+                amounts.update(dict.fromkeys(members(ranks), _read(value, in_bytes)))
+        except ValueError as exc:
+            raise ValueError(f"{name}.{where}={exc}") from None
+    most, step = max(amounts.values(), default=0), 1
+    while in_bytes and most > MAX_STEPS * step:
+        step *= 2
+    by_steps: dict[int, list[int]] = {}
+    for rank, amount in sorted(amounts.items()):
+        by_steps.setdefault(amount // step, []).append(rank)
+    kind = AmountKind(name, in_bytes, step, most // step, 0)
+    try:
+        kind = kind._replace(default=kind.steps(default))
+    except ValueError as exc:
+        raise ValueError(f"{name}.default={exc}") from None
+    return kind, {steps: mask_of(ranks) for steps, ranks in by_steps.items() if steps}
+
+
+def recorded_amounts(scheduling: Any, name: str) -> dict[int, Any]:
+    """What a scheduler that counts an amount has written of it in R (``scheduling.amounts``): rank to
+    the amount.
+
+    Raises:
+        ValueError: it is malformed
+    """
+    written = scheduling.get("amounts") if isinstance(scheduling, dict) else None
+    by_ranks = written.get(name) if isinstance(written, dict) else None
+    if by_ranks is None:
+        return {}
+    if not isinstance(by_ranks, dict):
+        raise ValueError(f"R: scheduling.amounts.{name}: expected an object")
+    found: dict[int, Any] = {}
+    for ranks, value in by_ranks.items():
+        found.update(dict.fromkeys(members(parse_idset(ranks)), value))
+    return found
+
+
+def _amounts_in_R(scheduling: Any, name: str, everything: int) -> dict[int, Any]:
+    """How much of an amount R says that ranks have: what was recorded, else memory and storage of the
+    topology (RFC 49). Where R has numbered its ranks anew, those there stand for its own in ascending
+    order."""
+    found = recorded_amounts(scheduling, name)
+    children = scheduling.get("children") if isinstance(scheduling, dict) else None
+    if not found and name in IN_GIB and isinstance(children, list):
+        for entry in children:
+            if isinstance(entry, dict):
+                value = _in_domain(entry.get("topo"), name)
+                for rank in members(parse_idset(entry.get("ranks", ""))):
+                    found.setdefault(rank, value)
+    own = members(everything)
+    if not found.keys() <= set(own) and len(found) == len(own):
+        found = dict(zip(own, [found[rank] for rank in sorted(found)]))
+    return found
+
+
+def _in_domain(topo: Any, name: str, depth: int = 32) -> Any:
+    """GiB of memory or storage in a domain of a topology and those below it; without a number, 0."""
+    if not isinstance(topo, dict) or not depth:
+        return 0
+    own = topo.get(name)
+    total: Any = 0
+    if type(own) in (int, float):
+        total = own
+    elif isinstance(own, list):
+        for one in own:
+            if isinstance(one, dict) and type(one.get("capacity")) in (int, float):
+                unit = _TEXT.fullmatch(f"1{one.get('unit', 'GiB')}")
+                size = _UNITS[unit.group(2).upper()] if unit is not None else 0
+                total += one["capacity"] * size / GIB
+    below = [entry for some in topo.values() if isinstance(some, list) for entry in some]
+    return total + sum(_in_domain(entry, name, depth - 1) for entry in below)
+
+
+def with_amounts_asked(shape: Shape, jobspec: Any, kinds: tuple[AmountKind, ...]) -> Shape:
+    """A shape with the amounts that a jobspec asks for.
+
+    They are in ``attributes.system.memory`` and ``attributes.system.amounts.NAME``: an amount of each
+    node, or of each slot of a job that asks for no nodes; or ``{"per-node": amount}``, ``{"per-slot":
+    amount}``.
+
+    Args:
+        jobspec (dict): it was read already
+        kinds (tuple): what the pool counts
+
+    Raises:
+        ValueError: it is malformed, or asks for what is not counted; the text names the key
+    """
+    attributes = jobspec.get("attributes") if isinstance(jobspec, dict) else None
+    system = attributes.get("system") if isinstance(attributes, dict) else None
+    system = system if isinstance(system, dict) else {}
+    named = system.get("amounts", {})
+    if not isinstance(named, dict):
+        raise ValueError(f"system.amounts: expected an object, got {quote(named)}")
+    counted = [kind.name for kind in kinds]
+    for name in named:
+        if name not in counted:
+            raise ValueError(
+                f"system.amounts.{name}: not counted here; counted are {', '.join(counted)}"
+            )
+    by_node = shape.node_count is not None
+    slots, nodes = [0] * len(kinds), [0] * len(kinds)
+    for at, kind in enumerate(kinds):
+        key = f"system.amounts.{kind.name}"
+        value = named.get(kind.name)
+        if value is None and kind.name == "memory":
+            key, value = "system.memory", system.get("memory")
+        per = "per-node" if by_node else "per-slot"
+        if isinstance(value, dict):
+            if len(value) != 1 or next(iter(value)) not in ("per-node", "per-slot"):
+                raise ValueError(f"{key}={quote(value)}: expected per-node or per-slot")
+            ((per, value),) = value.items()
+            if per == "per-node" and not by_node:
+                raise ValueError(f"{key}.per-node: the job asks for no nodes; ask per-slot")
+        try:
+            steps = kind.default if value is None else kind.steps(value)
+        except ValueError as exc:
+            raise ValueError(f"{key}={exc}") from None
+        (slots if per == "per-slot" else nodes)[at] = steps
+    if not any(slots) and not any(nodes):
+        return shape
+    if any(slots) and shape.container_level is not None:
+        raise ValueError("amounts of a slot of containers: ask for nodes, and for amounts per-node")
+    return shape.replace(slot_amounts=tuple(slots), node_amounts=tuple(nodes))

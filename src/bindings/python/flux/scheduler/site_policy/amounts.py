@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Amounts on nodes beside cores and GPUs, memory first: ``[amounts]``.
+
+The pool counts them (`flux.resource.pool.amounts`), so that placement, plans, promises and reasons know
+of them as they do of cores. This rule has it do so when the scheduler starts; what a job takes is in its
+R, where the next start of the scheduler finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from flux.resource.pool.amounts import read_table
+from flux.scheduler.site_policy.table_rule import TableRule
+
+if TYPE_CHECKING:
+    from flux.scheduler.query.answering import Caller
+
+
+class AmountRule(TableRule):
+    """Has the pool count the amounts of the table."""
+
+    name = "amounts"
+    table = "amounts"
+    lists = "amounts"
+
+    def parse(self, key: str, value: Any) -> Any:
+        pool = self.host.resources
+        if not self.host.planning.pool_can("count_amounts"):
+            raise ValueError(f"{key}: {pool.name} counts no amounts")
+        try:
+            read_table({key: value}, getattr(pool.impl, "scheduling", None), pool.impl.inventory)
+        except ValueError as exc:
+            raise ValueError(str(exc)[len(key) + 1 :]) from None
+        return value
+
+    def configure(self, entries: dict[str, Any]) -> None:
+        if self.loaded:
+            self.errors.log.warning(
+                "configuration: [amounts] has changed: it is in force when the scheduler is loaded anew"
+            )
+        else:
+            self.host.resources.count_amounts(entries)
+
+    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        yield from self.host.resources.amounts_in_use()

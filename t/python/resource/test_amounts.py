@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Amounts on nodes: what is read, taken, given back and found again."""
+
+import json
+
+import pytest
+
+from flux.resource import ResourcePool
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.TreePool import TreePool
+
+
+def make_R(ranks=4, cores=8, gpus=0, **more):
+    children = {"core": f"0-{cores - 1}"}
+    if gpus:
+        children["gpu"] = f"0-{gpus - 1}"
+    execution = {
+        "R_lite": [{"rank": f"0-{ranks - 1}", "children": children}],
+        "nodelist": [f"n[0-{ranks - 1}]"],
+        "starttime": 0,
+        "expiration": 0,
+        "properties": {"big": "3"},
+    }
+    return {"version": 1, "execution": execution, **more}
+
+
+def topology(memory, cores="0-7"):
+    topo = {"socket": [{"cores": cores, "memory": memory // 2}, {"memory": memory // 2}]}
+    return {"writer": "TreePool", "children": [{"ranks": "0-3", "topo": topo}]}
+
+
+def jobspec(nodes=None, slots=1, cores=1, duration=60.0, exclusive=False, **system):
+    slot = {
+        "type": "slot",
+        "count": slots,
+        "label": "task",
+        "with": [{"type": "core", "count": cores}],
+    }
+    resources = [slot]
+    if nodes is not None:
+        resources = [{"type": "node", "count": nodes, "exclusive": exclusive, "with": [slot]}]
+    return {
+        "version": 1,
+        "resources": resources,
+        "tasks": [],
+        "attributes": {"system": {"duration": duration, **system}},
+    }
+
+
+def ask(pool, **kwargs):
+    return pool.parse_resource_request(jobspec(**kwargs))
+
+
+def pool_of(amounts, **kwargs):
+    pool = ResourcePool(make_R(**kwargs), amounts=amounts)
+    pool.clock = lambda: 0.0
+    return pool
+
+
+def in_use(pool):
+    return {one["amount"]: one["in_use"] for one in pool.amounts_in_use()}
+
+
+@pytest.mark.parametrize(
+    "table, said",
+    [
+        ({"memory": "240G"}, ("960G", "240G")),
+        ("memory=240G", ("960G", "240G")),
+        ({"memory": 240}, ("960G", "240G")),
+        ({"memory": "1.5T"}, ("6T", "1536G")),
+        ({"memory": {"each": "100G", "hosts": {"n[0-1]": "50G"}}}, ("300G", "100G")),
+        ({"memory": {"each": "100G", "properties": {"big": "200G"}}}, ("500G", "200G")),
+        ({"memory": {"hosts": {"n3": "512M"}}}, ("512M", "512M")),
+        ({"memory": {"each": "1000G", "hosts": {"n3": "1500M"}}}, ("3001G", "1000G")),
+        ({"fpga": {"each": 2, "hosts": {"n0": 0}}}, (6, 2)),
+    ],
+)
+def test_what_nodes_have(table, said):
+    (one,) = pool_of(table).amounts_in_use()
+    assert (one["total"], one["largest"]) == said
+
+
+@pytest.mark.parametrize(
+    "table, text",
+    [
+        ([], "amounts=[]: expected a table"),
+        ({"memory": "lots"}, "memory.each='lots': expected an amount such as 512M or 4G"),
+        ({"memory": -1}, "memory.each=-1: expected"),
+        ({"fpga": 1.5}, "fpga.each=1.5: expected an amount a number"),
+        ({"memory": {"per": 1}}, "memory.per: unknown key"),
+        ({"memory": {"hosts": {"n[": 1}}}, "memory.hosts: invalid hostlist"),
+        ({"memory": {"hosts": 3}}, "memory.hosts=3: expected a table"),
+        ({"memory": {"each": 1, "default": "x"}}, "memory.default='x': expected"),
+        ({"a b": 1}, "'a b' is no name"),
+        ({f"a{n}": 1 for n in range(9)}, "9 of them, at most 8"),
+    ],
+)
+def test_wrong_tables_are_named(table, text):
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is looked at below
+        pool_of(table)
+    assert text in str(error.value)
+
+
+def test_R_says_what_nodes_have():
+    """Memory of RFC 49's domains adds up; what a scheduler has recorded comes before it."""
+    for scheduling, total in (
+        (topology(64), "256G"),
+        ({**topology(64), "amounts": {"memory": {"0": "1G", "1-3": "2G"}}}, "7G"),
+        (
+            {"amounts": {"memory": {"5": "1G", "7-9": "2G"}}},
+            "7G",
+        ),  # numbered by the enclosing instance
+        (None, None),
+    ):
+        pool = pool_of({"memory": "R"}, scheduling=scheduling)
+        assert [one["total"] for one in pool.amounts_in_use()] == [total] * (total is not None)
+
+
+@pytest.mark.parametrize(
+    "asked, text",
+    [
+        ({"memory": "much"}, "system.memory='much': expected an amount"),
+        (
+            {"memory": {"per-core": 1}},
+            "system.memory={'per-core': 1}: expected per-node or per-slot",
+        ),
+        ({"memory": {"per-node": 1}}, "system.memory.per-node: the job asks for no nodes"),
+        (
+            {"amounts": {"disk": 1}},
+            "system.amounts.disk: not counted here; counted are memory, fpga",
+        ),
+        ({"amounts": {"fpga": "1G"}}, "system.amounts.fpga='1G': expected an amount a number"),
+        ({"amounts": 1}, "system.amounts: expected an object, got 1"),
+    ],
+)
+def test_wrong_requests_are_named(asked, text):
+    pool = pool_of({"memory": "64G", "fpga": 1})
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the text is looked at below
+        ask(pool, **asked)
+    assert text in str(error.value)
+
+
+def test_what_is_not_counted_is_not_read():
+    pool = ResourcePool(make_R())
+    assert ask(pool, memory="much", amounts=3).shape is ask(pool).shape
+
+
+@pytest.mark.parametrize(
+    "asked, taken",
+    [
+        ({"memory": "4G"}, "4G"),
+        ({"memory": 4}, "4G"),
+        ({"amounts": {"memory": "4096M"}}, "4G"),
+        ({"slots": 3, "memory": "4G"}, "12G"),
+        ({"nodes": 2, "slots": 3, "memory": "4G"}, "8G"),
+        ({"nodes": 2, "slots": 3, "memory": {"per-slot": "4G"}}, "24G"),
+        ({"nodes": 2, "slots": {"min": 1, "max": 4}, "memory": {"per-slot": "4G"}}, "32G"),
+        ({"nodes": 2, "exclusive": True}, "128G"),
+        ({"nodes": 1, "exclusive": True, "memory": "1G"}, "64G"),
+        ({"memory": "1M"}, "64M"),  # a step is 1/1024 of the largest node
+        ({}, 0),
+    ],
+)
+@pytest.mark.parametrize("tree", (False, True))
+def test_what_a_job_takes(asked, taken, tree):
+    R = make_R(scheduling=topology(64))
+    pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
+    alloc = pool.alloc(1, ask(pool, **asked))
+    assert in_use(pool) == {"memory": taken or "0B"}
+    pool.check()
+
+    # R has it, and another pool finds the job again with the same.
+    again = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
+    again.register_alloc(1, json.dumps(alloc.to_dict()))
+    assert in_use(again) == in_use(pool) and again.held_ranks(1) == pool.held_ranks(1)
+    again.check()
+    again.free(1, alloc.to_dict(), final=True)
+    pool.free(1)
+    assert in_use(again) == in_use(pool) == {"memory": "0B"}
+
+
+def test_a_default_for_jobs_that_do_not_say():
+    pool = pool_of({"memory": {"each": "64G", "default": "2G"}})
+    pool.alloc(1, ask(pool, slots=3))
+    pool.alloc(2, ask(pool, nodes=2, memory=0))
+    assert in_use(pool) == {"memory": "6G"}
+
+
+def test_ranks_that_are_given_back_in_parts():
+    """R of a partial release names cores only."""
+    pool = pool_of({"memory": "64G"})
+    alloc = pool.alloc(1, ask(pool, nodes=2, slots=2, memory="40G")).to_dict()
+    part = json.loads(json.dumps(alloc))
+    part["execution"]["R_lite"][0]["rank"] = "1"
+    del part["scheduling"]
+    pool.free(1, part)
+    assert in_use(pool) == {"memory": "40G"}
+    pool.check()
+    part["execution"]["R_lite"][0]["rank"] = "0"
+    pool.free(1, part, final=True)
+    assert in_use(pool) == {"memory": "0B"}
+
+
+def test_more_than_is_left_is_found_running():
+    """The table has less than jobs were given under the one before: they keep what there is."""
+    pool = pool_of({"memory": "64G"})
+    R = pool.alloc(1, ask(pool, memory="40G")).to_dict()
+    small = pool_of({"memory": "32G"})
+    small.register_alloc(1, R)
+    assert in_use(small) == {"memory": "32G"}
+    small.check()
+
+
+@pytest.mark.parametrize("tree", (False, True))
+def test_reasons(tree):
+    R = make_R(scheduling=topology(64))
+    pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
+    with pytest.raises(InfeasibleRequest) as never:
+        pool.alloc(1, ask(pool, nodes=1, memory="65G"))
+    assert "need 1 node(s) with 1 core and 65 GiB memory each, only 0 eligible" in str(never.value)
+    with pytest.raises(InfeasibleRequest) as never:
+        pool.alloc(1, ask(pool, slots=9, memory="32G"))
+    assert "need 9 slot(s) of 1 core and 32 GiB memory, only 8 such slot(s)" in str(never.value)
+    pool.alloc(2, ask(pool, nodes=4, memory="40G"))
+    with pytest.raises(InsufficientResources) as now:
+        pool.alloc(1, ask(pool, nodes=2, memory="30G"))
+    assert "needs 2 nodes with 1 core and 30 GiB memory, 0 free of 4 nodes (4 busy)" in str(
+        now.value
+    )
+    # Cores are free for those that need no more memory than is left.
+    pool.alloc(3, ask(pool, nodes=4, slots=7, memory="24G"))
+    assert in_use(pool) == {"memory": "256G"}
+
+
+@pytest.mark.parametrize("tree", (False, True))
+def test_memory_decides_how_many_slots_a_node_has_room_for(tree):
+    R = make_R(scheduling=topology(64))
+    pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
+    alloc = pool.alloc(1, ask(pool, slots=5, memory="20G")).to_dict()
+    assert [e["rank"] for e in alloc["execution"]["R_lite"]] == ["0", "1"]
+    assert alloc["scheduling"]["amounts"]["memory"] == {"0": "60G", "1": "40G"}
+    pool.check()
+
+
+def test_a_hook_sees_cores_for_as_many_slots_as_memory_allows():
+    from flux.resource.Rv1Pool import Rv1Pool
+
+    seen = []
+
+    class Mine(Rv1Pool):
+        def _sort_candidates(self, candidates):
+            seen.extend(sorted(one[2]) for one in candidates)
+            return candidates
+
+    pool = Mine(make_R(), amounts={"memory": "64G"})
+    alloc = pool.alloc(1, pool.parse_resource_request(jobspec(slots=4, memory="20G")))
+    assert seen == [[0, 1, 2]] * 4
+    assert alloc.to_dict()["scheduling"]["amounts"]["memory"] == {"0": "60G", "1": "20G"}
+
+
+@pytest.mark.parametrize("tree", (False, True))
+def test_a_promise_keeps_memory(tree):
+    """A job of 60 s has 40 of 64 GiB of each node; one that needs 30 GiB is promised the time when it ends,
+    and a job that would take that from it does not fit before."""
+    R = make_R(scheduling=topology(64))
+    pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
+    pool.clock = lambda: 0.0
+    pool.alloc(1, ask(pool, nodes=4, memory="40G"))
+    plan = pool.plan()
+    wide = ask(pool, nodes=4, memory="50G", duration=100.0)
+    start = plan.earliest(wide)
+    assert start == 60.0
+    plan.reserve(2, wide, start)
+    assert plan.fits(ask(pool, nodes=4, memory="14G", duration=100.0))
+    assert not plan.fits(ask(pool, nodes=4, memory="15G", duration=100.0))
+    assert plan.fits(ask(pool, nodes=4, memory="24G", duration=60.0))
+    assert plan.earliest(ask(pool, nodes=1, memory="15G", duration=100.0)) == 160.0
+
+
+def test_counts_change_only_while_nobody_has_resources():
+    pool = ResourcePool(make_R())
+    pool.count_amounts({"memory": "64G"})
+    pool.alloc(1, ask(pool, memory="1G"))
+    with pytest.raises(ValueError, match="while jobs have resources"):
+        pool.count_amounts({})
+    pool.free(1)
+    pool.count_amounts({})
+    assert pool.amounts_in_use() == []
