@@ -10,6 +10,10 @@ from peers import R, Rig, jobspec
 
 WHOLE_NODES = {"nodes": 1, "exclusive": True}
 PARTS_OF_NODES = {"cores": 12}
+MANY_SHAPES = (
+    {"nodes": 1, "exclusive": True},
+    *({"nodes": n, "exclusive": True} for n in range(8, 17)),
+)
 
 LIMITS = {
     "user": {"per": "user", "max": {"nodes": 16, "jobs": 4096}},
@@ -45,7 +49,8 @@ def calls_of_an_end(module, tables, says, asks, pending, users=6):
     rig.load_file(module, "queue-depth=unlimited", "reason-depth=0")
     for jobid in range(1, 17 + pending):
         user = jobid % users + 1
-        spec = jobspec(1, duration=600, bank=f"b{user}", **asks, **says)
+        wants = asks[jobid * jobid % len(asks)] if isinstance(asks, tuple) else asks
+        spec = jobspec(1, duration=600, bank=f"b{user}", **wants, **says)
         rig.alloc(jobid, spec, userid=user)
     rig.settle()
     ended = rig.started()[:4]
@@ -70,9 +75,18 @@ def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
     assert many < 1.1 * few
 
 
-@pytest.mark.parametrize("case, most", [("all", 1.2), ("sharing", 1.5)])
-def test_rules_of_which_none_is_reached_add_little_to_an_end_under_backfill(case, most):
-    tables, says, asks = CASES[case]
+@pytest.mark.parametrize(
+    "case, asks, most",
+    [
+        ("all", WHOLE_NODES, 1.2),
+        ("sharing", PARTS_OF_NODES, 1.5),
+        ("limits", MANY_SHAPES, 1.2),
+        ("licences", MANY_SHAPES, 1.2),
+        ("all", MANY_SHAPES, 1.3),
+    ],
+)
+def test_rules_of_which_none_is_reached_add_little_to_an_end_under_backfill(case, asks, most):
+    tables, says, _ = CASES[case]
     without = calls_of_an_end("sched-backfill", {}, {}, asks, 150)
     assert calls_of_an_end("sched-backfill", tables, says, asks, 150) < most * without
 

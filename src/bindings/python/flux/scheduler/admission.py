@@ -140,6 +140,10 @@ class AdmissionRule:
     #: (`check`, `does_not_fit`).
     only_takes_away = False
 
+    #: Whether `does_not_fit` has something to do at present. While it has for no rule, jobs for which
+    #: the pool has no room at all are not examined.
+    parts_jobs = True
+
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
 
@@ -247,7 +251,8 @@ class AdmissionRule:
         return False
 
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
-        """`job` may start now and does not fit: None, or why it waits apart from the queue."""
+        """`job` may start now and does not fit: None, or why it waits apart from the queue. Asked while
+        `parts_jobs` is true."""
         return None
 
     def latest_end(self, job: PendingJob) -> float | None:
@@ -602,8 +607,8 @@ class AdmissionControl:
 
     @property
     def parts_jobs(self) -> bool:
-        """Whether a rule may set apart a job that does not fit (`AdmissionRule.does_not_fit`)."""
-        return bool(self._parting)
+        """Whether a rule has to be asked about jobs that do not fit (`AdmissionRule.does_not_fit`)."""
+        return any(rule.parts_jobs for rule in self._parting)
 
     def kept_jobs(self) -> list[int]:
         """The ids of the jobs that some rule keeps resources for."""
@@ -662,7 +667,7 @@ class AdmissionControl:
             JobDeferred: it waits apart from the queue
         """
         for rule in self._parting:
-            deferral = rule.does_not_fit(job)
+            deferral = rule.does_not_fit(job) if rule.parts_jobs else None
             if deferral is not None:
                 raise JobDeferred(rule, deferral) from None
 

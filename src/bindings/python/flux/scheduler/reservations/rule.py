@@ -97,6 +97,10 @@ class ReservationRule(AdmissionRule):
     def kept_jobs(self) -> Iterable[int]:
         return self._manager.group_jobs.jobids()
 
+    @property
+    def parts_jobs(self) -> bool:  # type: ignore[override]
+        return bool(self._manager.group_jobs)
+
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         if self._manager.group_jobs.reservation_of(job) is None:
             return None

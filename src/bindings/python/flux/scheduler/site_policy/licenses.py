@@ -149,7 +149,7 @@ class LicenseRule(TableRule):
         #: by name, how many there are of licences that are planned; empty: none are
         self._planned: dict[str, int] = {}
         #: by name, what jobs that wait for it ask for: the keys of their deferrals
-        self._waiting: dict[str, set[Hashable]] = {}
+        self._waiting: dict[str, set[tuple[Any, ...]]] = {}
         #: by path, what was read last, or None if nothing could be read yet
         self._read: dict[str, Reading | None] = {}
         #: by path, why the last reading has failed, or None
@@ -331,11 +331,17 @@ class LicenseRule(TableRule):
             f"licenses: {name}: too many of {license.total} are in use; needs {count}",
         )
 
+    @property
+    def parts_jobs(self) -> bool:  # type: ignore[override]
+        """Whether a job waits for a licence of which enough are free: for one that was let in."""
+        return any(
+            key[1] <= self._free(name) for name, keys in self._waiting.items() for key in keys
+        )
+
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         # It leaves its licences to others until there are nodes for it.
-        if self._waiting:
-            for name in self._asked.get(job.jobid, ()):
-                self._let_in(name)
+        for name in self._asked.get(job.jobid, ()):
+            self._let_in(name)
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
@@ -386,7 +392,7 @@ class LicenseRule(TableRule):
         if keys is None:
             return
         for key in list(keys):
-            count = key[1]  # type: ignore[index]
+            count = key[1]
             free = self._free(name)
             if count <= free:
                 self.host.readmit(self, key, free // count)

@@ -83,6 +83,8 @@ class LimitRule(TableRule):
         self._jobs: dict[int, Counted] = {}
         #: by key of a deferral, the `Use` that does not let in what the pool has offered
         self._offers: dict[Hashable, Use] = {}
+        #: where jobs wait that the limit would let in, for those that it has let in
+        self._crowded: set[Use] = set()
         #: by `Use` and shape, why what the pool offers now is too much; void when it may offer
         #: something else
         self._too_much: Remembered[tuple[Use, Any], str] = Remembered()
@@ -107,6 +109,7 @@ class LimitRule(TableRule):
         self._uses.clear()
         self._jobs.clear()
         self._offers.clear()
+        self._crowded.clear()
         self._too_much.clear()
 
     def needs(self, entries: dict[str, Limit]) -> tuple[str, ...]:
@@ -249,6 +252,8 @@ class LimitRule(TableRule):
             self._heads(use, job)
         key = self._group(use, job, more)
         use.waiting[key] = more
+        if use.head is None and use.over(more) is None:
+            self._crowded.add(use)  # what is left is kept for another job
         return Deferral(self._reason(use, job, at), key=key)
 
     def _group(self, use: Use, job: PendingJob, more: Amount) -> Hashable:
@@ -374,12 +379,26 @@ class LimitRule(TableRule):
             constraint = {"and": [shape.constraint, on_own]} if shape.constraint else on_own
             yield request.with_shape(shape.replace(constraint=constraint))
 
+    def _note_crowd(self, use: Use) -> None:
+        """See whether jobs wait for a limit that would let them in."""
+        if use.head is None and any(
+            key not in use.let_out and use.over(amount) is None
+            for key, amount in use.waiting.items()
+        ):
+            self._crowded.add(use)
+        else:
+            self._crowded.discard(use)
+
+    @property
+    def parts_jobs(self) -> bool:  # type: ignore[override]
+        return bool(self._crowded)
+
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         # It may be let in, and leaves the allowance to others until there are resources for it.
         known = self._jobs.get(job.jobid)
         if known is not None:
             for use in known.uses:
-                if use.waiting and use.head is None:
+                if use in self._crowded:
                     self._let_out(use, job)
         return None
 
@@ -421,6 +440,7 @@ class LimitRule(TableRule):
 
     def _drop_if_idle(self, use: Use) -> None:
         if use.idle:
+            self._crowded.discard(use)
             self._uses.pop((use.limit.name, use.key), None)
 
     # -- a job that runs ---------------------------------------------------------------------------
@@ -439,6 +459,8 @@ class LimitRule(TableRule):
         known.holds = held
         for use in known.uses:
             use.change(NOTHING, known.holds, 1)
+            if use in self._crowded:
+                self._note_crowd(use)
 
     def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else -1
@@ -490,6 +512,7 @@ class LimitRule(TableRule):
                     self.host.readmit(self, key, room)
                 if not admission.waiting(self, key):
                     del use.waiting[key]
+        self._note_crowd(use)
 
     def _let_out(self, use: Use, job: PendingJob) -> None:
         """A job that the limit lets in does not fit the pool: others of the key may, if they want
@@ -504,6 +527,7 @@ class LimitRule(TableRule):
                 self.host.readmit(self, key, LET_OUT)
                 if not admission.waiting(self, key):
                     del use.waiting[key]
+        self._crowded.discard(use)
 
     def _ask_again(self) -> None:
         """The pool may offer something else now."""
