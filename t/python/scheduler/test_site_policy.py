@@ -666,3 +666,35 @@ def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
     assert answer["limits"][0]["used"]["jobs"] == 2
     (line,) = rig.logged(3)
     assert f"a bug in {method}" in line
+
+
+@pytest.mark.parametrize(
+    "tables, says",
+    [
+        ({"limits": {"one": {"per": "user", "max": {"jobs": 2}}}}, {}),
+        ({"licenses": {"matlab": 2}}, {"licenses": {"matlab": 1}}),
+        ({"budgets": {"one": {"per": "user", "period": "day", "max": {"core-hours": 16}}}}, {}),
+    ],
+    ids=["limit", "licence", "budget"],
+)
+@POLICIES
+def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_the_same(
+    policy, args, tables, says
+):
+    rig = Rig(R(4, 4))
+    rig.instance.config = tables
+    rig.load(policy, *args, name="sched-site")
+    for jobid, count in ((1, 1), (2, 1), (4, 2), (5, 2)):
+        keys = {**says, "duration": 7200 if jobid < 3 else 3600}
+        rig.alloc(jobid, jobspec(count, nodes=count, exclusive=True, **keys), userid=7)
+        if jobid == 2:
+            rig.alloc(3, jobspec(2, nodes=2, exclusive=True, duration=7200), userid=8)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    rig.free(1)
+    rig.settle()  # 4 may start, and does not fit
+    rig.cancel(4)
+    rig.free(3)
+    rig.settle()
+    assert rig.started() == [1, 2, 3, 5]
+    rig.sched.admission._check()

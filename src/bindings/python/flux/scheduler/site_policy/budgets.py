@@ -402,6 +402,8 @@ class BudgetRule(TableRule):
         known = self._jobs.pop(jobid, None)
         if known is not None and known.waits:
             self._want(known, -1)
+            for account in known.accounts:
+                self._let_in(account)  # it may have been let in ahead of others
 
     # -- a job that runs ---------------------------------------------------------------------------
 

@@ -424,6 +424,8 @@ class LimitRule(TableRule):
         if known is not None:
             self._waits_no_more(jobid, known)
             for use in known.uses:
+                if use.waiting:
+                    self._let_in(use)  # it may have been let in ahead of others
                 self._drop_if_idle(use)
 
     def _waits_no_more(self, jobid: int, known: Counted) -> None:
