@@ -86,6 +86,18 @@ functions(
 )  # fmt: skip
 
 
+@function(
+    "int flux_msg_get_payload (const flux_msg_t *msg, const void **buf, size_t *size)",
+    out="buf size",
+)
+def flux_msg_get_payload(msg):
+    text = msg.payload_str
+    if text is None:
+        raise failure(errno.EPROTO)
+    # The zero at the end counts.
+    return text, msg.payload_size + 1
+
+
 def _decode(msg, kind):
     if msg.type != kind:
         raise failure(errno.EPROTO)

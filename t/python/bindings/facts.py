@@ -358,10 +358,14 @@ def fact_messages(h):
     msg.topic = "a.b"
     msg.payload = {"x": "é"}
     assert (msg.topic, msg.payload, msg.type_str) == ("a.b", {"x": "é"}, "request")
+    payload, size = ffi.new("const void *[1]"), ffi.new("size_t [1]")
+    assert lib.flux_msg_get_payload(msg.handle, payload, size) == 0
+    assert size[0] == len(msg.payload_str.encode()) + 1, "with the zero at its end"
     msg.userid, msg.rolemask = 7, 2
     assert (msg.userid, msg.rolemask) == (7, 2)
     msg.payload_str = None
     assert msg.payload_str is None
+    assert lib.flux_msg_get_payload(msg.handle, payload, size) == -1 and ffi.errno == errno.EPROTO
     raises(OSError, lambda: flux.message.Message(99), errno.EINVAL)
     event = h.event_create("e.x", {"n": 1})
     assert event.decode() == (FLUX_MSGTYPE_EVENT, "e.x", '{"n": 1}')

@@ -10,6 +10,7 @@ from peers import R, Rig, jobspec
 
 from flux.scheduler.query import answering
 from flux.scheduler.query.ingest import as_submitted
+from flux.scheduler.testing.reactor import FakeMessage
 
 
 @pytest.fixture
@@ -155,6 +156,14 @@ def test_a_jobspec_that_is_too_large_is_not_parsed(monkeypatch, spec, arg, optio
     rig.settle()
     assert "malformed request" in rig.logged()[-1]
     assert rig.ask("sched.when", {"jobspec": jobspec(1)})[0] == 0
+
+
+def test_a_payload_of_too_many_bytes_is_refused_before_its_text_is_made(rig, monkeypatch):
+    """The bindings take 0.1 s for 50 MB, and open questions keep their payloads."""
+    monkeypatch.setattr(FakeMessage, "payload_size", 9 << 20)
+    monkeypatch.setattr(FakeMessage, "payload_str", property(lambda msg: pytest.fail("it is read")))
+    errnum, text = rig.ask("sched.when", {})
+    assert errnum == errno.EINVAL and "jobspec-bytes" in text
 
 
 def test_a_jobspec_that_is_just_small_enough(rig):

@@ -11,10 +11,12 @@ from peers import Client, R, Rig, jobspec
 
 from flux.scheduler.query.answering import (
     ANSWER_SECONDS_PER_TURN,
+    BYTES_OF_ONE,
     MAX_OPEN,
     MAX_OPEN_OF_GUEST,
     MAX_OPEN_OF_GUESTS,
-    MAX_TURNS_OF_READING,
+    MAX_READINGS,
+    READING_S,
     Answering,
     Caller,
     Entries,
@@ -182,19 +184,23 @@ class Message:
     topic = "sched.when"
     payload = None
 
-    def __init__(self, userid, rolemask):
-        self.userid, self.rolemask = userid, rolemask
+    def __init__(self, userid, rolemask, payload_size=0):
+        self.userid, self.rolemask, self._payload_size = userid, rolemask, payload_size
+
+    @property
+    def payload_size(self):
+        return self._payload_size
 
 
 def test_so_many_are_open_and_no_more():
     handle, stopwatch, log = Handle(), Stopwatch(), []
     answering = Answering(handle, stopwatch)
 
-    def ask(userid, rolemask=2):
+    def ask(userid, rolemask=2, size=0):
         answering.answer(
-            Message(userid, rolemask),
+            Message(userid, rolemask, size),
             lambda payload, caller: question(stopwatch, log, caller.userid, 4),
-            lambda msg: None,
+            None,
             lambda msg, serve: None,
         )
 
@@ -204,15 +210,19 @@ def test_so_many_are_open_and_no_more():
         ask(9999)
     for number in range(MAX_OPEN_OF_GUESTS - MAX_OPEN_OF_GUEST):
         ask(10000 + number)
-    with pytest.raises(BlockingIOError, match=f"{MAX_OPEN_OF_GUESTS} questions"):
+    with pytest.raises(BlockingIOError, match="too many questions are"):
         ask(9998)
     for _ in range(MAX_OPEN - MAX_OPEN_OF_GUESTS):
         ask(0, 1)
-    with pytest.raises(BlockingIOError, match=f"{MAX_OPEN} questions"):
+    with pytest.raises(BlockingIOError, match="too many questions are"):
         ask(0, 1)
     while handle.armed:
         handle.turn()
-    ask(9999)
+    # They are kept as they came, so large ones count for more.
+    for _ in range(4):
+        ask(9999, size=8 * BYTES_OF_ONE)
+    with pytest.raises(BlockingIOError, match="of yours are not answered yet"):
+        ask(9999)
 
 
 def test_while_questions_come_they_are_read_and_not_answered():
@@ -223,12 +233,13 @@ def test_while_questions_come_they_are_read_and_not_answered():
         answering.answer(
             Message(0, 1),
             lambda payload, caller: question(stopwatch, log, caller.userid, 1),
-            lambda msg: None,
+            None,
             lambda msg, serve: None,
         )
 
-    for _ in range(MAX_TURNS_OF_READING):
+    for number in range(MAX_READINGS):
         ask()
+        assert handle.after == (READING_S if number else 0.0)
         handle.turn()
     assert log == []
     ask()
@@ -243,8 +254,9 @@ def test_nothing_holds_a_question_that_was_refused():
     handle, refused = Handle(), []
     answering = Answering(handle, lambda: 0.0)
 
-    def check(msg):
-        raise ValueError("too large")
+    def refuse(payload, caller):
+        raise ValueError("too many")
+        yield
 
     def serve(msg, function):
         try:
@@ -256,11 +268,11 @@ def test_nothing_holds_a_question_that_was_refused():
     here = weakref.ref(msg)
     gc.disable()
     try:
-        answering.answer(msg, lambda payload, caller: iter(()), check, serve)
+        answering.answer(msg, refuse, None, serve)
         del msg
         handle.turn()
         handle.turn()
-        assert refused == ["too large"] and here() is None
+        assert refused == ["too many"] and here() is None
     finally:
         gc.enable()
 

@@ -40,6 +40,18 @@ def has_left(notice: Any, msg: Any) -> bool:
     return bool(lib.flux_disconnect_match(notice.handle, msg.handle))
 
 
+def payload_size(msg: Any) -> int:
+    """Bytes of a request's payload; 0 if it has none.  O(1): the bindings take 0.1 s to make a string of 50 MB."""
+    if hasattr(type(msg), "payload_size"):
+        return int(msg.payload_size)
+    from flux.core.inner import ffi, lib
+
+    payload, size = ffi.new("const void *[1]"), ffi.new("size_t [1]")
+    if lib.flux_msg_get_payload(msg.handle, payload, size) < 0:
+        return 0
+    return max(0, int(size[0]) - 1)  # without the zero at its end
+
+
 def KVSTxn(handle: Any) -> Any:
     """A transaction of the KVS, with ``put(key, value, raw=False)`` and ``commit_async()``."""
     if hasattr(type(handle), "kvs_transaction"):

@@ -11,6 +11,7 @@ import math
 import re
 from typing import Any
 
+from flux.scheduler.handle_functions import payload_size
 from flux.scheduler.pools import Unread, id_of_unread_payload
 
 #: Types of the responses to sched.alloc.
@@ -145,25 +146,28 @@ class SizeLimits:
         self.most_bytes = most_bytes
         self.most_values = most_values
 
+    def check_bytes(self, msg: Any) -> None:
+        """O(1).
+
+        Raises:
+            TooLarge: the message has too many bytes
+        """
+        size = payload_size(msg)
+        if size > self.most_bytes:
+            raise TooLarge(
+                f"{size} bytes are more than the scheduler reads: {self.most_bytes}"
+                " (see jobspec-bytes=)"
+            )
+
     def check(self, msg: Any) -> None:
         """Microseconds for an ordinary message.
 
         Raises:
             TooLarge: the message is
         """
-        try:
-            text = msg.payload_str
-        except TypeError:
-            return  # there is no payload
-        if text is None:
-            return
-        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
-        if size > self.most_bytes:
-            raise TooLarge(
-                f"{size} bytes are more than the scheduler reads: {self.most_bytes}"
-                " (see jobspec-bytes=)"
-            )
-        if text.count(",") < self.most_values:
+        self.check_bytes(msg)
+        text = msg.payload_str
+        if text is None or text.count(",") < self.most_values:
             return
         values = 1
         for found in _VALUE.finditer(text):

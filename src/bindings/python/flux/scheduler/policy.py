@@ -42,7 +42,7 @@ from flux.scheduler.odds_service import OddsService
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.planning import Planning
 from flux.scheduler.projection.fork import Projections
-from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
+from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import Backlog, in_order
@@ -97,7 +97,7 @@ def _answered_by(
     def handle(self: PolicyScheduler, msg: Any) -> None:
         def begin() -> None:
             self._answering.answer(
-                msg, question(self), self._responder.check_size, self._responder.serve
+                msg, question(self), self._responder.limits, self._responder.serve
             )
 
         responder = self._responder
@@ -179,7 +179,8 @@ class PolicyScheduler(Scheduler):
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
         self._requests.on_answer = self._answered
-        self._answering = Answering(h, self._host.stopwatch, self._config)
+        reading_s = 0.0 if self._host.has_virtual_time else READING_S
+        self._answering = Answering(h, self._host.stopwatch, self._config, reading_s)
 
         def parse(jobspec: Any) -> Any:
             return self._parser.parse(jobspec)  # there is none before there is a pool

@@ -97,6 +97,12 @@ class Message:
         return text
 
     @property
+    def payload_size(self):
+        """Bytes of the payload's text; 0 when there is none."""
+        text = self.payload_str or ""
+        return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+
+    @property
     def payload(self):
         """The payload, parsed anew at every access: the caller may change what it gets.
 

@@ -12,12 +12,13 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.disclosure import is_private, shown_to
-from flux.scheduler.handle_functions import has_left
+from flux.scheduler.handle_functions import has_left, payload_size
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import sees_all
 
 if TYPE_CHECKING:
     from flux.scheduler.host import InstanceConfig
+    from flux.scheduler.messages import SizeLimits
 
 #: How far ahead a question may look, seconds: a year.
 MAX_HORIZON_S = 366 * 86400.0
@@ -25,14 +26,19 @@ MAX_HORIZON_S = 366 * 86400.0
 #: Seconds of one reactor turn that answers may take, so that no pass waits longer for them.
 ANSWER_SECONDS_PER_TURN = 0.001
 
-#: Turns in a row in which a question came and none is worked on. A turn brings one message, and behind
-#: questions there may be some of the job manager.
-MAX_TURNS_OF_READING = 256
+#: For how many times `READING_S` in a row none is worked on while questions come: a turn of the reactor brings one
+#: message, and behind questions there may be some of the job manager. A timer in each turn would cost as much as to refuse a question.
+MAX_READINGS = 10
+READING_S = 0.001
 
-#: Questions that may be open at a time: of one guest, of all guests, and of all users.
+#: Questions that may be open at a time: of one guest, of all guests, and of all users. One counts once for each `BYTES_OF_ONE` that its
+#: payload has begun, since requests are kept until they are answered.
 MAX_OPEN_OF_GUEST = 32
 MAX_OPEN_OF_GUESTS = 512
 MAX_OPEN = 1024
+BYTES_OF_ONE = 256 << 10
+
+_TRY_AGAIN = "not answered yet: try again later"
 
 #: An answer that is made in steps, between which the scheduler may do other work; a step that yields
 #: a number has to wait for so many seconds.
@@ -159,14 +165,20 @@ class Answering:
         handle: the Flux handle
         stopwatch: gives seconds of real time
         config (InstanceConfig): says what guests may know of others
+        reading_s (float): `READING_S`; 0 where time is virtual, since questions take none there
     """
 
     def __init__(
-        self, handle: Any, stopwatch: Callable[[], float], config: InstanceConfig | None = None
+        self,
+        handle: Any,
+        stopwatch: Callable[[], float],
+        config: InstanceConfig | None = None,
+        reading_s: float = READING_S,
     ) -> None:
         self._handle = handle
         self._stopwatch = stopwatch
         self._config = config
+        self._reading_s = reading_s
         # What can be worked on, by user, the one whose turn it is first; none is empty.
         self._ready: dict[int, deque[_Question]] = {}
         self._resting: list[tuple[float, int, _Question]] = []  # a heap: until when, number
@@ -177,13 +189,13 @@ class Answering:
         self._armed = False
         self._rests = False  # whether the timer is armed for later than at once
         self._came = False  # whether a question came since the last turn
-        self._turns_of_reading = 0
+        self._readings = 0
 
     def answer(
         self,
         msg: Any,
         question: Callable[[Any, Caller], Steps],
-        check: Callable[[Any], None],
+        limits: SizeLimits | None,
         serve: Callable[[Any, Callable[[], Any]], None],
     ) -> None:
         """Answer a request in one of the next turns.
@@ -191,12 +203,18 @@ class Answering:
         Args:
             msg (Message): the request
             question: makes the answer from its payload, for whoever asks
-            check: called with the request before its payload is read; may raise
+            limits (SizeLimits): of what is read; None: it was read before
             serve: calls a function, and answers the request with an error if that raises
 
         Raises:
             BlockingIOError: too many are open (EAGAIN)
+            ValueError: the payload has too many bytes
         """
+        self._came = True
+        # Most that come in a flood are refused: before anything else is done for them.
+        self._check_open(msg.userid, sees_all(msg))
+        if limits is not None:
+            limits.check_bytes(msg)
 
         def failed(error: Exception) -> None:
             def raise_it() -> None:
@@ -209,13 +227,11 @@ class Answering:
         def done(answer: str) -> None:
             serve(msg, lambda: self._handle.respond(msg, answer))
 
-        self._came = True
-        # Most that come in a flood are refused: before anything else is done for them.
-        self._check_open(msg.userid, sees_all(msg))
         caller = Caller(msg, self._config is not None and is_private(self._config.get()))
 
         def steps() -> Steps:
-            check(msg)
+            if limits is not None:
+                limits.check(msg)
             answer = yield from question(payload_of(msg), caller)
             shown: dict[str, Any] = caller.shown(msg.topic, answer)
             return shown
@@ -224,15 +240,10 @@ class Answering:
 
     def _check_open(self, userid: int, sees_all: bool) -> None:
         """Raise a BlockingIOError if a user may ask no more for now."""
-        own = self._of_user.get(userid, 0)
-        if not sees_all and own >= MAX_OPEN_OF_GUEST:
-            raise BlockingIOError(
-                errno.EAGAIN, f"{own} questions of yours are not answered yet: try again later"
-            )
+        if not sees_all and self._of_user.get(userid, 0) >= MAX_OPEN_OF_GUEST:
+            raise BlockingIOError(errno.EAGAIN, f"too many questions of yours are {_TRY_AGAIN}")
         if self._count >= (MAX_OPEN if sees_all else MAX_OPEN_OF_GUESTS):
-            raise BlockingIOError(
-                errno.EAGAIN, f"{self._count} questions are not answered yet: try again later"
-            )
+            raise BlockingIOError(errno.EAGAIN, f"too many questions are {_TRY_AGAIN}")
 
     def begin(
         self,
@@ -251,9 +262,10 @@ class Answering:
             userid: who asks
             msg (Message): the request
         """
-        self._count += 1
-        self._of_user[userid] = self._of_user.get(userid, 0) + 1
-        self._put(_Question(steps, done, failed, userid, msg))
+        weight = 1 if msg is None else 1 + payload_size(msg) // BYTES_OF_ONE
+        self._count += weight
+        self._of_user[userid] = self._of_user.get(userid, 0) + weight
+        self._put(_Question(steps, done, failed, userid, msg, weight))
         if self._rests:  # all others do
             self._timer.stop()
             self._armed = False
@@ -280,27 +292,26 @@ class Answering:
 
     def _is_over(self, question: _Question) -> None:
         question.is_over = True
-        self._count -= 1
-        self._of_user[question.userid] -= 1
+        self._count -= question.weight
+        self._of_user[question.userid] -= question.weight
         if not self._of_user[question.userid]:
             del self._of_user[question.userid]
 
-    def _arm(self) -> None:
+    def _arm(self, reading: bool = False) -> None:
         if (self._ready or self._resting) and not self._armed:
             self._armed = True
             after = 0.0 if self._ready else max(0.0, self._resting[0][0] - self._stopwatch())
             self._rests = after > 0.0
-            self._timer.reset(after=after)
+            self._timer.reset(after=max(after, self._reading_s) if reading else after)
 
     def _turn(self, *_: Any) -> None:
         self._armed = self._rests = False
-        came, self._came = self._came, False
-        if came and self._turns_of_reading < MAX_TURNS_OF_READING:
-            self._turns_of_reading += 1
-        else:
-            self._turns_of_reading = 0
+        reading = self._came and self._readings < MAX_READINGS
+        self._came = False
+        self._readings = self._readings + 1 if reading else 0
+        if not reading:
             self._work()
-        self._arm()
+        self._arm(reading)
 
     def _work(self) -> None:
         now = self._stopwatch()
@@ -345,10 +356,11 @@ class _Question:
 
     Attributes:
         steps, done, failed, userid, msg: as `Answering.begin` takes them
+        weight (int): how many it counts as
         is_over (bool): whether it is answered, or need not be
     """
 
-    __slots__ = ("steps", "done", "failed", "userid", "msg", "is_over")
+    __slots__ = ("steps", "done", "failed", "userid", "msg", "weight", "is_over")
 
     def __init__(
         self,
@@ -357,10 +369,12 @@ class _Question:
         failed: Callable[[Exception], None],
         userid: int,
         msg: Any,
+        weight: int,
     ) -> None:
         self.steps = steps
         self.done = done
         self.failed = failed
         self.userid = userid
         self.msg = msg
+        self.weight = weight
         self.is_over = False
