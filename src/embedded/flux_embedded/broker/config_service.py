@@ -56,7 +56,9 @@ class ConfigService(Service):
         self.rpc("module.list").then(self._tell_all)
 
     def _tell_all(self, future):
-        self._tell(sorted(mod["name"] for mod in future.body["mods"] if mod["name"] != self.name))
+        names = [mod["name"] for mod in future.body["mods"] if mod["name"] != self.name]
+        # By name, but those that read the table for themselves before the connector: flux-core tells all at once.
+        self._tell(sorted(names, key=lambda name: (name == "connector-local", name)))
 
     def _tell(self, names):
         """One module after the other, so that the first to refuse ends it."""

@@ -249,7 +249,24 @@ class ConnectorService(Service):
 
     @request("config-reload")
     def config_reload(self, msg):
-        keys = dict.fromkeys(("allow-guest-user?", "private-mode?", "allow-root-owner?"), bool)
-        access = form.Table({**keys, "roles?": dict})
-        form.check_table((msg.body or {}).get("access"), access, "access")
+        access = (msg.body or {}).get("access", {})
+        where = "error parsing [access] configuration"
+        form.expect(access, "object", where)
+        booleans = ("allow-guest-user", "allow-root-owner", "private-mode")
+        for key in booleans:
+            if key in access:
+                form.expect(access[key], "true or false", where)
+        left = [key for key in access if key not in (*booleans, "roles")]
+        if left:
+            raise OSError(
+                errno.EINVAL,
+                f"{where}: {len(left)} object item(s) left unpacked: {', '.join(left)}",
+            )
+        roles = access.get("roles") or {}
+        if type(roles) is not dict:
+            raise OSError(errno.EINVAL, "[access.roles] must be a table")
+        for name, role in roles.items():
+            if name != "admin":
+                raise OSError(errno.EINVAL, f"unknown role '{name}' in [access.roles]")
+            form.expect(role, "object", f"[access.roles.{name}]")
         self.respond(msg)

@@ -20,6 +20,16 @@ _NAMES = {
     dict: "an object",
 }
 
+#: What jansson calls the type of a value; a bool goes by its name.
+_JANSSON = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    int: "integer",
+    float: "real",
+    type(None): "null",
+}
+
 
 class Table(dict):
     """A form of an object that has no other keys."""
@@ -75,6 +85,21 @@ def _check_object(value, form, where):
         for key in value:
             if key not in form and f"{key}?" not in form:
                 raise ValueError(f"{where}: unknown key {quote(key)}")
+
+
+def expect(value, wanted, where):
+    """Check a value of the configuration that flux-core unpacks with jansson, whose words these are.
+
+    Args:
+        wanted (str): "object", or "true or false"
+        where (str): begins the text
+
+    Raises:
+        OSError: EINVAL, what is wrong
+    """
+    found = _JANSSON.get(type(value)) or str(value).lower()
+    if found not in wanted.split(" or "):
+        raise OSError(errno.EINVAL, f"{where}: Expected {wanted}, got {found}")
 
 
 def check_table(table, form, where):

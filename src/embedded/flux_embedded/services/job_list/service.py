@@ -19,7 +19,7 @@ import errno
 
 from flux_embedded.services.job_list.entry import GETTERS, Entry
 from flux_embedded.services.job_list.filter import compile_constraint
-from flux_engine.formats import policy, states
+from flux_engine.formats import form, policy, states
 from flux_engine.formats.states import INACTIVE, PENDING, RUN, RUNNING
 from flux_engine.kernel.service import Service, request
 
@@ -49,6 +49,10 @@ class JobList(Service):
 
     def _configure(self, config):
         policy.validate(config)
+        access = config.get("access", {})
+        where = "error reading [access] config"
+        form.expect(access, "object", where)
+        form.expect(access.get("private-mode", False), "true or false", where)
         queues = config.get("queues", {})
         self._parents = {name: one["parent"] for name, one in queues.items() if "parent" in one}
 
