@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -397,6 +398,25 @@ def test_waiting_is_no_standstill(tmp_path):
         os.close(writer)
     assert stuck == [] and not any("has blocked" in line for line in broker.log())
     broker.instance.stop()
+
+
+def test_who_watches_keeps_nothing_of_the_loop(tmp_path):
+    """A frame that was looked up keeps what its function had, such as a message."""
+    from types import SimpleNamespace
+
+    from flux_embedded.broker.watchdog import Watchdog
+
+    class Held:
+        pass
+
+    def turn():
+        held = Held()
+        time.sleep(0.25)
+        return weakref.ref(held)
+
+    kernel = SimpleNamespace(waiting=False, turns=0)
+    with Watchdog(SimpleNamespace(kernel=kernel), first=0.5):
+        assert turn()() is None
 
 
 def test_standstill_is_reported(tmp_path):

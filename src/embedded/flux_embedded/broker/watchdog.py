@@ -47,9 +47,8 @@ class Watchdog:
         period = self.first / 5
         turns, standing, report_at = -1, 0.0, self.first
         while not self._ended.wait(period):
-            frame = sys._current_frames().get(self._watched)  # noqa: SLF001 (there is no other way)
             # The loop waits, as it should when there is nothing to do, or it turns.
-            if self.ctx.kernel.waiting or self.ctx.kernel.turns != turns or frame is None:
+            if self.ctx.kernel.waiting or self.ctx.kernel.turns != turns:
                 if report_at > self.first:
                     self.ctx.log(LOG_ERR, f"the instance goes on, after {standing:.0f}s")
                 turns, standing, report_at = self.ctx.kernel.turns, 0.0, self.first
@@ -59,9 +58,11 @@ class Watchdog:
                 self.stuck(standing)
             if standing >= report_at:
                 report_at *= 2
-                self._report(frame, standing)
+                self._report(standing)
 
-    def _report(self, frame, standing):
+    def _report(self, standing):
+        # Not looked up before: a frame keeps all that its function had, such as a message of 50 MB.
+        frame = sys._current_frames().get(self._watched)  # noqa: SLF001 (there is no other way)
         task = self.ctx.kernel.running
         name = task.name if task is not None else "broker"
         stack = traceback.extract_stack(frame)
