@@ -38,6 +38,9 @@ class EveryJob(Walk):
     def refuse(self, signature, limit, family):
         pass
 
+    def leaves_out(self, job):
+        return False
+
 
 def spec(rng, parts=True):
     """A jobspec: of whole nodes, or with `parts` also of cores and GPUs."""

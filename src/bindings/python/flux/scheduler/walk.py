@@ -9,7 +9,8 @@ looks are in vain, and can be left out without any difference to what starts or 
 - A job that was promised nothing is examined if there is room for it, whatever is promised
   (`PromisedJobs.groups_with_room`), or if it may be promised a start (`PromisedJobs.may_be_promised`).
 - Behind a job that cannot start, jobs that ask for the same, for as long or longer, cannot start
-  either (`Backlog.block`). They are found by their limits, so that a walk costs as many looks as there
+  either (`Backlog.block`). Of a job that was examined before, the plan says it by a quick look
+  (`PromisedJobs.waits_from`). They are found by their limits, so that a walk costs as many looks as there
   are groups of jobs that ask for the same.
 
 Nothing of this outlives the walk. A walk that takes long is made in steps, between which jobs come,
@@ -69,6 +70,10 @@ class PromisedJobs(Protocol):
     def groups_with_room(self) -> Iterable[JobGroup] | None:
         """The groups of jobs for which there is room, if nothing is promised; None: it is not known of
         any whether there is."""
+
+    def waits_from(self, job: PendingJob) -> float | None:
+        """The limit (seconds) from which on jobs that ask for the same as one without a promise wait on
+        as it does; None: it is to be examined."""
 
 
 class _Promised:
@@ -187,6 +192,15 @@ class Walk:
             return 0.0
         return self._refused.get(group.signature)
 
+    def leaves_out(self, job: PendingJob) -> bool:
+        """Leave out the first job of a group, and those of it that may run as long, if it waits on."""
+        limit = None if self.promises is None else self.promises.waits_from(job)
+        if limit is None:
+            return False
+        self.refuse(job.signature, limit, family=False)
+        self.backlog.effort += 1 / LOOKS_PER_EFFORT
+        return True
+
     # -- who is next -------------------------------------------------------------------------------
 
     def _is_other(self) -> bool:
@@ -235,9 +249,13 @@ class Walk:
                 job = newcomer
             elif job is None:
                 return None
-            elif self.promises is not None and isinstance(self._sources[0][3], _Line):
-                if not self.promises.may_be_promised(job):
-                    heapq.heappop(self._sources)
+            elif self.promises is not None:
+                source = self._sources[0][3]
+                if isinstance(source, _Line):
+                    if not self.promises.may_be_promised(job):
+                        heapq.heappop(self._sources)
+                        continue
+                elif isinstance(source, JobGroup) and self.leaves_out(job):
                     continue
             place = job.order, job.jobid + 1
             if self._place is None or place > self._place:

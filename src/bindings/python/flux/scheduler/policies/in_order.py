@@ -94,6 +94,15 @@ class BackfillInOrder(Backfilling):
             job, turn_of
         ) < limit and not self.backlog.is_behind_another(job, turn_of(job))
 
+    def waits_from(self, job: PendingJob) -> float | None:
+        if job.tried != self._updates or self.made_anew or self.policy.admission.engaged:
+            return None
+        self.use_current_plan()
+        too_long = self.plan.too_long(job.resource_request)
+        if job.limit < too_long or too_long == inf or self.may_be_promised(job):
+            return None
+        return too_long
+
     # -- one job -----------------------------------------------------------------------------------
 
     def use_current_plan(self) -> None:
@@ -111,21 +120,8 @@ class BackfillInOrder(Backfilling):
         elif job in self.promises and not self.has_come(job):
             self.advance_following(job)
             return
-        if self.is_blocked_still(job):
-            return
         if not self.try_to_start(job) and not self.overtake(job):
             self.wait(job)
-
-    def is_blocked_still(self, job: PendingJob) -> bool:
-        """Whether it is certain, by a quick look, that a job without a promise that was examined before
-        waits on: it cannot start, and has no promise to come."""
-        if job.tried != self._updates or job.promised or self.policy.admission.engaged:
-            return False
-        too_long = self.plan.too_long(job.resource_request)
-        if job.limit < too_long or too_long == inf or self.may_be_promised(job):
-            return False
-        self.backlog.block(job, alike=True, limit=too_long)
-        return True
 
     def has_come(self, job: PendingJob) -> bool:
         """Whether the time of a promised job has come, or its promise is open.
