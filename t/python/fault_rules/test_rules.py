@@ -19,7 +19,7 @@ from site_rules import SiteRules  # noqa: E402
 from watch import Watch, merge  # noqa: E402
 
 from flux.resource.ResourcePool import ResourcePool  # noqa: E402
-from flux.scheduler.site_policy.preemption import borrowed_time, chooser, rule  # noqa: E402
+from flux.scheduler.site_policy.preemption import borrowed_time, chooser, record, under_way  # noqa: E402
 from flux.scheduler.testing import make_R  # noqa: E402
 
 
@@ -429,14 +429,14 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
         return chooser.in_order(candidates, now)
 
     monkeypatch.setattr(chooser, "choose", choose_all)
-    monkeypatch.setattr(rule, "needed", lambda victims, trial: set(victims))
+    monkeypatch.setattr(under_way, "needed", lambda victims, trial: set(victims))
     found = run_preempting()
     assert found.startswith("Violation: job ") and "was ended for job" in found
 
 
 def test_a_job_that_is_ended_without_a_record_is_found(monkeypatch):
     """A planted defect: the record is not waited for, and never written."""
-    monkeypatch.setattr(rule.PreemptionRule, "store_record", lambda self, stored: stored())
+    monkeypatch.setattr(record.Record, "store", lambda self, stored=lambda: None: stored())
     found = run_preempting()
     assert found.startswith("Violation: job ") and "there is no record of it" in found
 

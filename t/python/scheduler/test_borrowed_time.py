@@ -374,7 +374,7 @@ def test_a_slow_clean_up_is_reckoned_with_the_next_time():
     borrower.clean_up = 60.0
     instance.advance(1100)
     assert taker.state == "running"
-    late = borrowed(instance)._rule.kill_time()
+    late = borrowed(instance)._running.kill_time()
     assert late == pytest.approx(KILL_S + 60, abs=3)
 
 

@@ -157,7 +157,7 @@ def test_a_parent_covers_its_virtual_queues_but_those_with_a_table_of_their_own(
     )
     instance = make(config=config, nodes=1)
     rule = instance.scheduler._site_policy.rule(PreemptionRule)
-    found = {name: rule._classes.of_queue(name) for name in ("batch", "standby", "debug", "other")}
+    found = {name: rule.classes.of_queue(name) for name in ("batch", "standby", "debug", "other")}
     assert {name: one and one.name for name, one in found.items()} == {
         "batch": "batch",
         "standby": "standby",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import name_of
@@ -14,44 +14,37 @@ from flux.scheduler.site_policy.preemption.chooser import jobs_of_classes
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
     from flux.scheduler.site_policy.preemption.chooser import Choice, Chooser
-    from flux.scheduler.site_policy.preemption.classes import Standing
-    from flux.scheduler.site_policy.preemption.counts import PreemptionCounts
-    from flux.scheduler.site_policy.preemption.record import Preemption, Victim
-
-
-class Subject(Protocol):
-    """What is asked about: the rule."""
-
-    active: dict[int, Preemption]
-    counts: PreemptionCounts
-    chooser: Chooser
-    entries: dict[str, Any]
-
-    borrowed: BorrowedTime
-
-    def standing_of(self, jobid: int) -> Standing | None: ...
+    from flux.scheduler.site_policy.preemption.record import Victim
+    from flux.scheduler.site_policy.preemption.state import PreemptionState
+    from flux.scheduler.site_policy.preemption.takers import Takers
 
 
 class PreemptionAnswers:
     """Answers questions about preemption.
 
     Args:
-        host (RuleHost): the scheduler
-        rule (Subject): the rule
+        state (PreemptionState): what is known
+        takers (Takers): the jobs that wait
+        chooser (Chooser): finds whom a job would take from
+        borrowed (BorrowedTime): the jobs that run in promised time
     """
 
-    def __init__(self, host: RuleHost, rule: Subject) -> None:
-        self._host = host
-        self._rule = rule
+    def __init__(
+        self, state: PreemptionState, takers: Takers, chooser: Chooser, borrowed: BorrowedTime
+    ) -> None:
+        self._host, self._classes = state.host, state.classes
+        self._record, self._counts = state.record, state.counts
+        self._takers = takers
+        self._chooser = chooser
+        self._borrowed = borrowed
 
     def _choice(self, job: PendingJob) -> Choice | None:
-        standing = self._rule.standing_of(job.jobid)
-        if standing is None or job.jobid in self._rule.active:
+        standing = self._takers.standing_of(job.jobid)
+        if standing is None or job.jobid in self._record.active:
             return None
-        return self._rule.chooser.consider(job, standing)
+        return self._chooser.consider(job, standing)
 
     def could_take(self, job: PendingJob) -> dict[str, Any] | None:
         """What a job could start by, for ``sched.explain``: ``jobs``, ``node_hours`` and ``text``;
@@ -68,7 +61,7 @@ class PreemptionAnswers:
     def borrowers(self, job: PendingJob) -> dict[str, Any] | None:
         """Who runs in time that was promised to a job, for ``sched.explain``: ``jobs``, ``end`` (when
         the first of them is ended) and ``text``; None: nobody."""
-        borrowed = self._rule.borrowed
+        borrowed = self._borrowed
         found = borrowed.of(job.jobid)
         if not found:
             return None
@@ -105,11 +98,11 @@ class PreemptionAnswers:
         job = self._host.pending(jobid)
         if job is None or not caller.may_see(job.request.userid):
             raise ValueError(f"{name_of(jobid)} is not a pending job")
-        if not self._rule.entries:
+        if not self._classes.entries:
             raise ValueError("there is no table [preemption] in the configuration")
         yield
         now = self._host.now()
-        under_way = self._rule.active.get(jobid)
+        under_way = self._record.active.get(jobid)
         answer: dict[str, Any] = {"now": now, "name": name_of(jobid)}
         if under_way is not None:
             victims: Iterable[Victim] = under_way.victims.values()
@@ -143,7 +136,7 @@ class PreemptionAnswers:
         read(payload)
         now = self._host.now()
         shown = []
-        for one in list(self._rule.active.values()):
+        for one in list(self._record.active.values()):
             users = {one.userid, *(victim.userid for victim in one.victims.values())}
             if not any(caller.may_see(userid) for userid in users):
                 continue
@@ -160,9 +153,8 @@ class PreemptionAnswers:
                 }
             )
             yield
-        borrowed = self._rule.borrowed
         borrowers = []
-        for borrower in list(borrowed.borrowers.values()):
+        for borrower in list(self._record.borrowers.values()):
             taker = self._host.pending(borrower.taker)
             owner = None if taker is None else taker.userid
             victim = borrower.victim
@@ -175,7 +167,7 @@ class PreemptionAnswers:
                         "class": victim.cls,
                         "for": caller.name(borrower.taker, owner),
                         "state": borrower.state,
-                        "end": borrowed.deadline(borrower),
+                        "end": self._borrowed.deadline(borrower),
                     },
                     victim.userid,
                 )
@@ -185,8 +177,8 @@ class PreemptionAnswers:
             "now": now,
             "preemptions": shown,
             "borrowers": borrowers,
-            "takers": self._rule.counts.takers,
-            "counts": [dict(one) for one in self._rule.counts.by_class()],
+            "takers": self._counts.takers,
+            "counts": [dict(one) for one in self._counts.by_class()],
         }
 
     @staticmethod

@@ -25,28 +25,24 @@ earlier time it would leave a part of the borrower's time to others.
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import part_of
-from flux.scheduler.site_policy.preemption.record import Victim
+from flux.scheduler.site_policy.preemption.record import ENDED, RUNS, WARNED, Borrower, Victim
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
-
-# How far a borrower is.
-RUNS = "runs"
-WARNED = "warned"
-ENDED = "ended"
+    from flux.scheduler.site_policy.preemption.messenger import Messenger
+    from flux.scheduler.site_policy.preemption.state import PreemptionState
+    from flux.scheduler.site_policy.preemption.takers import Takers
 
 #: Promises that are tried, from the latest on, for a job that may be started into one, each of which
 #: costs a search of the plan up to its time.
@@ -57,135 +53,21 @@ MOST_TRIED = 8
 KEPT_S = 60.0
 
 
-class Borrower:
-    """A running job that is ended before a promised time, unless it ends by itself.
-
-    Times are in seconds since the epoch.
-
-    Attributes:
-        victim (Victim): the job
-        taker (int): id of the job that was promised the time
-        queue (str or None): of the taker
-        until (float): when the promised time begins
-        limit (float): when the borrower ends by its own limit; infinite: it has none
-        units (Hashable and int, or None): what it holds, as the plan counts it; None: not known, since
-            it was started before a reload
-        request: what it asked for, likewise
-        rest (tuple or None): what the plan keeps of what it would hold after the promised time: the id
-            there, the request, and from when on
-        awaits (bool): whether the taker has to come back first, after a reload
-        state (str): how far it is
-        stored (bool): whether it is recorded in the KVS, without which it is not ended
-        timer (Timer or None): for the next step
-        began (float): when it was ended
-        ranks (int): mask of the ranks it held when it was ended
-        kept (tuple or None): what it has given back since, and is kept for the taker: the id in the pool,
-            and R
-    """
-
-    def __init__(
-        self,
-        victim: Victim,
-        taker: int,
-        queue: str | None,
-        until: float,
-        limit: float,
-        units: tuple[Hashable, int] | None = None,
-        request: Any = None,
-    ) -> None:
-        self.victim = victim
-        self.taker = taker
-        self.queue = queue
-        self.until = until
-        self.limit = limit
-        self.units = units
-        self.request = request
-        self.rest: tuple[int, Any, float] | None = None
-        self.awaits = False
-        self.state = RUNS
-        self.stored = False
-        self.timer: Timer | None = None
-        self.began = 0.0
-        self.ranks = 0
-        self.kept: tuple[int, dict[str, Any]] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As it is stored."""
-        one = self.victim
-        return {
-            "id": one.jobid,
-            "class": one.cls,
-            "nodes": one.nodes,
-            "start": one.start,
-            "userid": one.userid,
-            "taker": self.taker,
-            "queue": self.queue,
-            "until": self.until,
-            "limit": self.limit if isfinite(self.limit) else 0.0,
-            "warned": self.state != RUNS,
-        }
-
-    @classmethod
-    def from_dict(cls, stored: Any) -> Borrower:
-        """One that was stored.
-
-        Raises:
-            ValueError, KeyError, TypeError: it cannot be read
-        """
-        victim = Victim(
-            int(stored["id"]),
-            str(stored["class"]),
-            int(stored["nodes"]),
-            float(stored["start"]),
-            stored["userid"],
-        )
-        limit = float(stored["limit"]) or inf
-        taker, until = int(stored["taker"]), float(stored["until"])
-        found = cls(victim, taker, stored["queue"], until, limit)
-        found.stored = True
-        found.state = WARNED if stored["warned"] else RUNS
-        return found
-
-
-class Preempting(Protocol):
-    """What this needs of the rule."""
-
-    def standing_of(self, jobid: int) -> Standing | None: ...
-
-    def class_of(self, name: str) -> PreemptionClass | None: ...
-
-    def kill_time(self) -> float: ...
-
-    def next_id(self) -> int: ...
-
-    def hold_R(self, R: dict[str, Any], until: float) -> int | None: ...
-
-    def store_record(self, stored: Callable[[], None]) -> None: ...
-
-    def warn(self, victim: Victim, deadline: float, queue: str | None) -> None: ...
-
-    def spare(self, jobid: int, why: str) -> None: ...
-
-    def end_one(
-        self, victim: Victim, taker: int, queue: str | None, refused: Callable[[], None]
-    ) -> None: ...
-
-
 class BorrowedTime:
     """The jobs that run in time that was promised to others.
 
     Args:
-        host (RuleHost): the scheduler
-        rule (Preempting): the rule
-
-    Attributes:
-        borrowers (dict): by id, those that run
+        state (PreemptionState): what is known
+        messenger (Messenger): tells borrowers, and ends them
+        takers (Takers): the jobs that wait
     """
 
-    def __init__(self, host: RuleHost, rule: Preempting) -> None:
-        self._host = host
-        self._rule = rule
-        self.borrowers: dict[int, Borrower] = {}
+    def __init__(self, state: PreemptionState, messenger: Messenger, takers: Takers) -> None:
+        self._host, self._classes, self._running = state.host, state.classes, state.running
+        self._placeholders, self._counts = state.placeholders, state.counts
+        self._record = state.record
+        self._messenger = messenger
+        self._takers = takers
         #: jobs that were given resources, and have not started yet
         self._offered: dict[int, Borrower] = {}
         #: by the id of a job that waits, the borrowers of its time that were ended, and are gone
@@ -193,6 +75,11 @@ class BorrowedTime:
         #: by the id of a job that waits, a generation of the pool in which it needed what its borrowers
         #: hold
         self._needed_in: dict[int, int] = {}
+
+    @property
+    def borrowers(self) -> dict[int, Borrower]:
+        """By id, those that run."""
+        return self._record.borrowers
 
     def __bool__(self) -> bool:
         return bool(self.borrowers or self._gone)
@@ -203,7 +90,7 @@ class BorrowedTime:
 
     def margin(self, cls: PreemptionClass | None) -> float:
         """For how many seconds before a promised time a job of a class begins to be ended."""
-        return (0.0 if cls is None else cls.grace) + self._rule.kill_time()
+        return (0.0 if cls is None else cls.grace) + self._running.kill_time()
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -248,7 +135,7 @@ class BorrowedTime:
         self, standing: Standing, units: tuple[Hashable, int], taker: int, plan: Plan
     ) -> bool:
         """Whether a job of some standing may run in the time of another, and be a part of it."""
-        other, job = self._rule.standing_of(taker), self._host.pending(taker)
+        other, job = self._takers.standing_of(taker), self._host.pending(taker)
         if other is None or job is None or other.in_reservation or standing.of is None:
             return False
         if not standing.rank < other.rank or taker in self._gone:
@@ -288,7 +175,7 @@ class BorrowedTime:
         pool.update_expiration(job.jobid, start)
         nodes = popcount(pool.held_ranks(job.jobid))
         victim = Victim(job.jobid, cls.name, nodes, now, job.userid)
-        standing = self._rule.standing_of(taker)
+        standing = self._takers.standing_of(taker)
         queue = None if standing is None else standing.queue
         borrower = Borrower(victim, taker, queue, start, limit, units, request)
         lost = sum(
@@ -309,7 +196,7 @@ class BorrowedTime:
             return True
         rest = copy.copy(borrower.request)
         rest.duration = borrower.limit - end if isfinite(borrower.limit) else 0.0
-        return self._reserve_rest(borrower, plan, (self._rule.next_id(), rest, end))
+        return self._reserve_rest(borrower, plan, (self._placeholders.next_id(), rest, end))
 
     @staticmethod
     def _reserve_rest(borrower: Borrower, plan: Plan, rest: tuple[int, Any, float]) -> bool:
@@ -346,15 +233,17 @@ class BorrowedTime:
         if borrower is not None:
             self._drop_rest(borrower)
 
-    def started(self, jobid: int) -> Borrower | None:
-        """A job starts: what it is as a borrower, if it starts on what it was offered."""
+    def started(self, jobid: int) -> None:
+        """A job starts. It may be a borrower from now on, or have been promised the time of some."""
         borrower = self._offered.pop(jobid, None)
         if borrower is not None:
             self.borrowers[jobid] = borrower
             self._needed_in.pop(borrower.taker, None)
             self._store(borrower)
             self._next_step(borrower)
-        return borrower
+            self._counts.borrows(borrower.victim)
+        if self and self._taker_leaves(jobid, "the job of that time has started without that"):
+            self._counts.takers += 1
 
     def _store(self, borrower: Borrower) -> None:
         def stored() -> None:
@@ -362,13 +251,13 @@ class BorrowedTime:
             if borrower.timer is None and self.borrowers.get(borrower.victim.jobid) is borrower:
                 self._next_step(borrower)  # its time came before it was recorded
 
-        self._rule.store_record(stored)
+        self._record.store(stored)
 
     # -- ending ------------------------------------------------------------------------------------
 
     def deadline(self, borrower: Borrower) -> float:
         """When a borrower is ended, seconds since the epoch."""
-        return borrower.until - self._rule.kill_time()
+        return borrower.until - self._running.kill_time()
 
     def _next_step(self, borrower: Borrower) -> None:
         """Have a borrower warned, or ended, when it is time."""
@@ -379,7 +268,7 @@ class BorrowedTime:
             return
         when = self.deadline(borrower)
         if borrower.state == RUNS:
-            when = borrower.until - self.margin(self._rule.class_of(borrower.victim.cls))
+            when = borrower.until - self.margin(self._classes.entries.get(borrower.victim.cls))
         when = max(when, self._host.now())
         borrower.timer = self._host.call_at(when, lambda: self._step(borrower))
 
@@ -394,8 +283,8 @@ class BorrowedTime:
         elif borrower.state == RUNS:
             borrower.state = WARNED
             deadline = max(self.deadline(borrower), self._host.now())
-            self._rule.warn(borrower.victim, deadline, borrower.queue)
-            self._rule.store_record(lambda: None)
+            self._messenger.warn(borrower.victim, deadline, borrower.queue)
+            self._record.store()
             self._next_step(borrower)
         else:
             self._end(borrower)
@@ -403,7 +292,7 @@ class BorrowedTime:
     def _may_end(self, borrower: Borrower, plan: Plan) -> bool:
         """Whether the job that was promised the time is there, and needs what a borrower holds."""
         job = self._host.pending(borrower.taker)
-        cls = self._rule.class_of(borrower.victim.cls)
+        cls = self._classes.entries.get(borrower.victim.cls)
         if job is None or cls is None or cls.log_only or not plan.has(borrower.taker):
             return False
         if self._host.admission.is_deferred(borrower.taker):
@@ -427,7 +316,7 @@ class BorrowedTime:
                 borrower.state = WARNED
                 self.give_back(borrower, "it cannot be ended")
 
-        self._rule.end_one(borrower.victim, borrower.taker, borrower.queue, refused)
+        self._messenger.end(borrower.victim, borrower.taker, borrower.queue, refused)
 
     def _is_needed(self, borrowers: list[Borrower], plan: Plan) -> bool:
         """Whether a promise that can be kept now could not be if some borrowers ran to their limits:
@@ -456,7 +345,7 @@ class BorrowedTime:
         pool = self._host.resources
         pool.update_expiration(borrower.victim.jobid, _as_end(borrower.limit))
         if borrower.state == WARNED:
-            self._rule.spare(borrower.victim.jobid, why)
+            self._messenger.spare(borrower.victim.jobid, why)
 
     def give_back_all(self, taker: int, why: str) -> None:
         """All borrowers of the time of a job run on."""
@@ -471,19 +360,18 @@ class BorrowedTime:
         if borrower.timer is not None:
             borrower.timer.cancel()
             borrower.timer = None
-        self._rule.store_record(lambda: None)
+        self._record.store()
 
     # -- what happens to jobs ----------------------------------------------------------------------
 
-    def freed(self, jobid: int, R: Any) -> float | None:
-        """A running job has given back R, the last that it held. Returns when it was ended here; None: it
-        was not."""
+    def freed(self, jobid: int, R: Any) -> None:
+        """A running job has given back R, the last that it held."""
         borrower = self.borrowers.get(jobid)
         if borrower is None:
-            return None
+            return
         self._over(borrower)
         if borrower.state != ENDED:
-            return None
+            return
         if self._host.pending(borrower.taker) is not None:
             self._gone.setdefault(borrower.taker, []).append(borrower)
             part = part_of(R, self._host.resources.eligible_ranks())
@@ -491,11 +379,11 @@ class BorrowedTime:
                 self._keep(borrower, part)
                 when = max(borrower.until, self._host.now()) + KEPT_S
                 self._host.call_at(when, lambda: self._kept_long_enough(borrower.taker))
-        return borrower.began
+        self._running.was_cleaned_up(borrower.began)
 
     def _keep(self, borrower: Borrower, R: dict[str, Any]) -> None:
         """Keep for the taker what its borrower has given back."""
-        placeholder = self._rule.hold_R(R, max(borrower.until, self._host.now()))
+        placeholder = self._placeholders.hold(R, max(borrower.until, self._host.now()))
         borrower.kept = None if placeholder is None else (placeholder, R)
 
     def waited_for(self) -> list[int]:
@@ -537,7 +425,13 @@ class BorrowedTime:
         self._over(borrower)
         return False
 
-    def taker_leaves(self, taker: int, why: str) -> list[Victim]:
+    def gone(self, taker: int) -> None:
+        """A job that waited will not start."""
+        if self:
+            ended = self._taker_leaves(taker, "the job of that time is gone")
+            self._counts.ended_uselessly(ended, "gone")
+
+    def _taker_leaves(self, taker: int, why: str) -> list[Victim]:
         """A job that was promised time starts, or is gone: its borrowers run on. Returns the jobs that
         were ended for it."""
         self.give_back_all(taker, why)
@@ -648,18 +542,13 @@ class BorrowedTime:
 
     # -- over a reload -----------------------------------------------------------------------------
 
-    def restore(self, borrowers: Iterable[Borrower], ended: Container[int]) -> None:
-        """Go on with what was recorded.
-
-        Args:
-            borrowers: of the record, those that run
-            ended: ids of jobs on which an exception was raised that ends them
-        """
-        for one in borrowers:
-            jobid = one.victim.jobid
-            self.borrowers[jobid] = one
-            one.awaits = True
-            if jobid in ended:
+    def restore(self) -> None:
+        """Go on with what was recorded."""
+        for jobid, one in list(self.borrowers.items()):
+            running = self._running.jobs.get(jobid)
+            if running is None or not self._host.decision.keeps_times:
+                del self.borrowers[jobid]
+            elif running.was_ended:
                 one.state, one.began = ENDED, self._host.now()
                 one.ranks = self._host.resources.held_ranks(jobid)
             else:
@@ -670,10 +559,6 @@ class BorrowedTime:
         for one in list(self.borrowers.values()):
             if one.awaits:
                 self.give_back(one, f"{name_of(one.taker)} is gone")
-
-    def to_dict(self) -> list[dict[str, Any]]:
-        """As they are stored."""
-        return [one.to_dict() for one in self.borrowers.values()]
 
 
 def _as_end(limit: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount
@@ -16,8 +16,8 @@ from flux.scheduler.site_policy.preemption.victims import Candidate, choose, in_
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.state import PreemptionState
 
 #: The id under which it is tried where a job would be: no job has it.
 TRIED = -(1 << 41)
@@ -25,22 +25,6 @@ TRIED = -(1 << 41)
 
 #: Jobs that could have been chosen, of which it is asked whether they are ending by themselves.
 MAX_OTHERS = 32
-
-
-class Running(NamedTuple):
-    """A running job.
-
-    Attributes:
-        jobid: its id
-        standing: what its class means for it
-        start: when it started, seconds since the epoch
-        userid: whose it is; None: not known
-    """
-
-    jobid: int
-    standing: Standing
-    start: float
-    userid: int | None
 
 
 class Choice(NamedTuple):
@@ -74,37 +58,18 @@ def jobs_of_classes(victims: Iterable[Victim]) -> str:
     return " and ".join(f"{counted(number, 'job')} of {cls}" for cls, number in counts.items())
 
 
-class Grounds(Protocol):
-    """What is known of running jobs."""
-
-    def running(self) -> Iterable[Running]: ...
-
-    def about_to_end(self) -> list[int]: ...
-
-    def is_spared(self, jobid: int) -> bool: ...
-
-    def is_borrowing_from_another(self, jobid: int, taker: int) -> bool: ...
-
-    def clean_up(self) -> float: ...
-
-
 class Chooser:
     """Finds out what a job would have to take.
 
     Args:
-        host (RuleHost): the scheduler
-        grounds (Grounds): what is known of running jobs
+        state (PreemptionState): what is known
     """
 
-    def __init__(self, host: RuleHost, grounds: Grounds) -> None:
-        self._host = host
-        self._grounds = grounds
-        self.kill_timeout = 0.0
+    def __init__(self, state: PreemptionState) -> None:
+        self._host, self._running, self._record = state.host, state.running, state.record
 
-    def candidates(
-        self, job: PendingJob, standing: Standing, waited: float
-    ) -> dict[int, tuple[Candidate, Running]]:
-        """The running jobs from which a job may take, by id.
+    def candidates(self, job: PendingJob, standing: Standing, waited: float) -> list[Candidate]:
+        """The running jobs from which a job may take.
 
         Args:
             standing (Standing): of the job
@@ -113,17 +78,18 @@ class Chooser:
         pool, now = self._host.resources, self._host.now()
         request = job.resource_request
         wanted = pool.match_mask(request) & pool.eligible_ranks(request)
-        found = {}
-        for one in self._grounds.running():
+        found = []
+        for one in self._running.jobs.values():
             cls = one.standing.of
+            borrower = self._record.borrowers.get(one.jobid)
             if (
                 cls is None
                 or not cls.rank < standing.rank
                 or one.standing.in_reservation
                 or now - one.start < one.standing.after
                 or waited < cls.wait
-                or self._grounds.is_spared(one.jobid)
-                or self._grounds.is_borrowing_from_another(one.jobid, job.jobid)
+                or one.is_spared
+                or (borrower is not None and borrower.taker != job.jobid)
             ):
                 continue
             try:
@@ -131,7 +97,7 @@ class Chooser:
             except KeyError:
                 continue
             if held & wanted:
-                found[one.jobid] = (Candidate(one.jobid, cls.rank, popcount(held), one.start), one)
+                found.append(Candidate(one.jobid, cls.rank, popcount(held), one.start))
         return found
 
     def consider(self, job: PendingJob, standing: Standing, waited: float = inf) -> Choice:
@@ -163,53 +129,49 @@ class Chooser:
         found = self.candidates(job, standing, waited)
         if not found:
             return nothing("no job of a lower rank runs where it could")
-        classes: dict[str, PreemptionClass] = {}
-        for _, one in found.values():
-            assert one.standing.of is not None, "candidates have a class"
-            classes[one.standing.of.name] = one.standing.of
-        return self._try(job, found, classes)
+        return self._try(job, found)
 
-    def _try(
-        self,
-        job: PendingJob,
-        found: dict[int, tuple[Candidate, Running]],
-        classes: dict[str, PreemptionClass],
-    ) -> Choice:
+    def _class_of(self, jobid: int) -> PreemptionClass:
+        cls = self._running.jobs[jobid].standing.of
+        assert cls is not None, "candidates have a class"
+        return cls
+
+    def _try(self, job: PendingJob, found: list[Candidate]) -> Choice:
         host, now = self._host, self._host.now()
+        classes = {cls.name: cls for cls in [self._class_of(one.jobid) for one in found]}
         plan = host.planning.current()
         assert plan is not None, "the pool can plan"
         grace = max(one.grace for one in classes.values())
         start = plan.promises().get(job.jobid, (None, inf))[0]
         if start is None:
             start = plan.copy().earliest(job.resource_request)
-        if start is not None and now < start <= now + grace + self.kill_timeout:
+        if start is not None and now < start <= now + grace + self._running.kill_timeout:
             return nothing("it starts soon without that")
         trial = PoolTrial(
             plan,
             TRIED,
             job.resource_request,
-            grace + self._grounds.clean_up(),
+            grace + self._running.clean_up(),
             {job.jobid},
         )
         if trial.fits():
             return nothing("it can start without that")
-        ending = self._grounds.about_to_end()
+        ending = self._running.about_to_end()
         for jobid in ending:
             trial.take_out(jobid)
         if ending and trial.fits():
             return nothing("jobs that are ending make room for it")
         for jobid in ending:
             trial.put_back(jobid)
-        chosen = choose([candidate for candidate, _ in found.values()], trial, now)
+        chosen = choose(found, trial, now)
         if chosen is None:
             several = counted(len(found), "job")
             return nothing(f"it would not fit even if {several} of a lower rank ended")
         victims = []
         for candidate in chosen:
-            one = found[candidate.jobid][1]
-            assert one.standing.of is not None, "candidates have a class"
-            cls = one.standing.of.name
-            victims.append(Victim(one.jobid, cls, candidate.nodes, one.start, one.userid))
+            jobid = candidate.jobid
+            cls, userid = self._class_of(jobid).name, self._running.jobs[jobid].userid
+            victims.append(Victim(jobid, cls, candidate.nodes, candidate.start, userid))
         reason = self._beyond(victims, classes, now)
         lost = sum(one.node_hours(now) for one in victims)
         objections: list[str | None] = []
@@ -220,8 +182,7 @@ class Chooser:
         offer = trial.offer(ask)
         assert offer is not None, "it was chosen so that it fits"
         reason = reason or objections[0]
-        first = in_order([candidate for candidate, _ in found.values()], now)[:MAX_OTHERS]
-        others = tuple(one.jobid for one in first)
+        others = tuple(one.jobid for one in in_order(found, now)[:MAX_OTHERS])
         return Choice(tuple(victims), offer, reason, lost, others)
 
     def _beyond(

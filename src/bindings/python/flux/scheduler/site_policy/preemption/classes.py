@@ -5,6 +5,7 @@ is of which class."""
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.queue_names import QueueNames
 
 #: The system attribute by which a job offers itself: seconds of run time after which it may be
@@ -159,12 +161,14 @@ class Classes:
     """The classes in force.
 
     Args:
-        entries (dict): by name, the classes
         names (QueueNames): which queues a name covers
+
+    Attributes:
+        entries (dict): by name, the classes
     """
 
-    def __init__(self, entries: dict[str, PreemptionClass], names: QueueNames) -> None:
-        self.entries = entries
+    def __init__(self, names: QueueNames) -> None:
+        self.entries: dict[str, PreemptionClass] = {}
         self._names = names
 
     def of_queue(self, queue: str | None) -> PreemptionClass | None:
@@ -193,9 +197,15 @@ class Classes:
             return Standing(None, HIGHEST, inf, queue, inside)
         return Standing(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
 
-    def lowest(self) -> float:
-        """The lowest rank there is."""
-        return min([one.rank for one in self.entries.values()], default=HIGHEST)
+    def may_take(self, standing: Standing) -> bool:
+        """Whether there is a class from whose jobs such a job may take."""
+        lowest = min([one.rank for one in self.entries.values()], default=HIGHEST)
+        return standing.rank > lowest and not standing.in_reservation
+
+    def grace(self, victims: Iterable[Victim]) -> float:
+        """Seconds between the warning and the end of some jobs: the longest of their classes."""
+        entries = self.entries
+        return max([entries[one.cls].grace for one in victims if one.cls in entries], default=0.0)
 
 
 def _seconds(value: Any) -> float | None:

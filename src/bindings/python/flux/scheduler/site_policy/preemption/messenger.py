@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the job manager is asked to do with jobs that give way: exceptions, signals, marks.
+"""What the job manager is asked to do with jobs that give way, and what they are told.
 
 Nothing here waits for an answer: the job manager may have a request of its own open with the
 scheduler, and then both would wait for ever.
@@ -8,12 +8,15 @@ scheduler, and then both would wait for ever.
 from __future__ import annotations
 
 import errno
+import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.host import name_of
+from flux.scheduler.reservations.times import duration_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.site_policy.preemption.record import Victim
+    from flux.scheduler.site_policy.preemption.state import PreemptionState
 
 #: The type of the exceptions (RFC 21 leaves the list of types open).
 EXCEPTION = "preempt"
@@ -26,37 +29,71 @@ class Messenger:
     """Sends such requests.
 
     Args:
-        handle: the Flux handle
-        errors (ErrorReporter): where refusals are reported
+        state (PreemptionState): what is known
+
+    Attributes:
+        is_private (bool): whether users are named no jobs of others
     """
 
-    def __init__(self, handle: Any, errors: ErrorReporter) -> None:
-        self._handle = handle
-        self._errors = errors
+    def __init__(self, state: PreemptionState) -> None:
+        self._host, self._errors = state.host, state.errors
+        self._classes, self._running, self._counts = state.classes, state.running, state.counts
+        self.is_private = False
 
-    def warn(self, jobid: int, note: str) -> None:
-        """Have a job's log say something; it runs on."""
-        self._raise(jobid, 1, note, None)
+    def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
+        """Tell a job that it will be ended (seconds since the epoch), for a job of a queue."""
+        when = time.strftime("%H:%M:%S", time.localtime(deadline))
+        self._raise(victim.jobid, 1, f"will end at {when} for a job{_of(queue)}")
+        cls = self._classes.entries.get(victim.cls)
+        if cls is not None and cls.signal:
+            self._send("kill", victim.jobid, {"id": victim.jobid, "signum": cls.signal})
 
-    def end(self, jobid: int, note: str, done: Callable[[int], Any]) -> None:
-        """End a job.
+    def spare(self, jobid: int, why: str) -> None:
+        """Tell a job that was warned that it runs on."""
+        self._raise(jobid, 1, f"will not be ended now: {why}")
+
+    def end(
+        self,
+        victim: Victim,
+        taker: int,
+        queue: str | None,
+        refused: Callable[[], None],
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """End a job for another, and count it.
 
         Args:
-            done: called with 0, ``errno.ENOENT`` if the job has ended already, or the error number
-                of a refusal, which is reported
+            taker: id of the job for which
+            queue: of that job
+            refused: called if the job manager refuses, and the job runs on
+            failed: called before, also if the job has ended by itself meanwhile
         """
-        self._raise(jobid, 0, note, done)
+        jobid, now = victim.jobid, self._host.now()
+        ran = duration_text(max(0.0, now - victim.start), 2)
+        for_whom = self.name_for_users(taker, queue)
+        of_queue = f" ({queue})" if queue and not self.is_private else ""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+        mark = f"{stamp} for {for_whom}, class {victim.cls}"  # {user.preempted} of flux jobs -o
+        self._send("memo", jobid, {"id": jobid, "memo": {"preempted": mark}})
 
-    def signal(self, jobid: int, signum: int) -> None:
-        """Send a signal to the tasks of a job."""
-        self._send("kill", jobid, {"id": jobid, "signum": signum}, None)
+        def done(error: int) -> None:
+            if error == 0:
+                self._counts.ended(victim, now)
+                return
+            failed()
+            one = self._running.jobs.get(jobid)
+            if one is not None and error != errno.ENOENT:
+                one.left_alone = True
+                refused()
 
-    def mark(self, jobid: int, text: str) -> None:
-        """Leave a mark on a job, ``{user.preempted}`` of ``flux jobs -o``."""
-        self._send("memo", jobid, {"id": jobid, "memo": {"preempted": text}}, None)
+        self._raise(jobid, 0, f"preempted for {for_whom}{of_queue}; ran {ran}", done)
+
+    def name_for_users(self, jobid: int, queue: str | None) -> str:
+        """How a job of a queue is named to the users of others."""
+        return f"a job{_of(queue)}" if self.is_private else name_of(jobid)
 
     def _raise(
-        self, jobid: int, severity: int, note: str, done: Callable[[int], Any] | None
+        self, jobid: int, severity: int, note: str, done: Callable[[int], Any] | None = None
     ) -> None:
         payload = {"id": jobid, "type": EXCEPTION, "severity": severity, "note": note}
         self._send("raise", jobid, payload, done)
@@ -66,8 +103,11 @@ class Messenger:
         method: str,
         jobid: int,
         payload: dict[str, Any],
-        done: Callable[[int], Any] | None,
+        done: Callable[[int], Any] | None = None,
     ) -> None:
+        """Send a request; ``done`` is called with 0, ``errno.ENOENT`` if the job has ended already,
+        or the error number of a refusal, which is reported."""
+
         def answered(future: Any) -> None:
             error = 0
             try:
@@ -82,6 +122,10 @@ class Messenger:
                 self._errors.guard(f"preemption: {method} of {name_of(jobid)}", done, error)
 
         try:
-            self._handle.rpc(f"job-manager.{method}", payload).then(answered)
+            self._host.handle.rpc(f"job-manager.{method}", payload).then(answered)
         except OSError as exc:
             self._errors.report(f"preemption: {method} of {name_of(jobid)}: {exc}")
+
+
+def _of(queue: str | None) -> str:
+    return "" if queue is None else f" of {queue}"

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""One preemption under way: who takes, who gives way, and how far it is; and how it is stored."""
+"""What is under way: the preemptions, the jobs that run in promised time, and how both are stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+import json
+from collections.abc import Hashable, Iterable
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import idset_text, parse_idset
+from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.states import StateTable
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
+    from flux.scheduler.rule_host import RuleHost
 
-#: Where preemptions under way are stored, and the version of what is there.
+#: Where it is stored, and the version of what is there.
 KEY = "checkpoint.sched-preemptions"
 VERSION = 1
 
@@ -39,6 +43,10 @@ PREEMPTION = StateTable(
     },
 )
 
+# How far a borrower is, which may be `WARNED` as well.
+RUNS = "runs"
+ENDED = "ended"
+
 
 class Victim(NamedTuple):
     """A job that gives way.
@@ -60,6 +68,27 @@ class Victim(NamedTuple):
     def node_hours(self, now: float) -> float:
         """What is lost if it ends now."""
         return self.nodes * max(0.0, now - self.start) / 3600.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is stored."""
+        return {
+            "id": self.jobid,
+            "class": self.cls,
+            "nodes": self.nodes,
+            "start": self.start,
+            "userid": self.userid,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> Victim:
+        """One that was stored; raises as `Preemption.from_dict`."""
+        return cls(
+            int(stored["id"]),
+            str(stored["class"]),
+            int(stored["nodes"]),
+            float(stored["start"]),
+            stored["userid"],
+        )
 
 
 class Preemption:
@@ -120,13 +149,6 @@ class Preemption:
         """
         self.state = PREEMPTION.after(self.state, event)
 
-    def classes(self) -> dict[str, int]:
-        """How many jobs give way, by class."""
-        counts: dict[str, int] = {}
-        for one in self.victims.values():
-            counts[one.cls] = counts.get(one.cls, 0) + 1
-        return counts
-
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""
         return {
@@ -137,16 +159,7 @@ class Preemption:
             "decided": self.decided,
             "deadline": self.deadline,
             "expected": self.expected,
-            "victims": [
-                {
-                    "id": one.jobid,
-                    "class": one.cls,
-                    "nodes": one.nodes,
-                    "start": one.start,
-                    "userid": one.userid,
-                }
-                for one in self.victims.values()
-            ],
+            "victims": [one.to_dict() for one in self.victims.values()],
         }
 
     @classmethod
@@ -156,23 +169,133 @@ class Preemption:
         Raises:
             ValueError, KeyError, TypeError: it cannot be read
         """
-        victims = [
-            Victim(
-                int(one["id"]),
-                str(one["class"]),
-                int(one["nodes"]),
-                float(one["start"]),
-                one["userid"],
-            )
-            for one in stored["victims"]
-        ]
         return cls(
             int(stored["taker"]),
             stored["queue"],
             stored["userid"],
-            victims,
+            [Victim.from_dict(one) for one in stored["victims"]],
             parse_idset(stored["ranks"]),
             float(stored["decided"]),
             float(stored["deadline"]),
             float(stored["expected"]),
         )
+
+
+class Borrower:
+    """A running job that is ended before a promised time, unless it ends by itself.
+
+    Times are in seconds since the epoch.
+
+    Attributes:
+        victim (Victim): the job
+        taker (int): id of the job that was promised the time
+        queue (str or None): of the taker
+        until (float): when the promised time begins
+        limit (float): when the borrower ends by its own limit; infinite: it has none
+        units (Hashable and int, or None): what it holds, as the plan counts it; None: not known, since
+            it was started before a reload
+        request: what it asked for, likewise
+        rest (tuple or None): what the plan keeps of what it would hold after the promised time: the id
+            there, the request, and from when on
+        awaits (bool): whether the taker has to come back first, after a reload
+        state (str): `RUNS`, `WARNED` or `ENDED`
+        stored (bool): whether it is recorded in the KVS, without which it is not ended
+        timer (Timer or None): for the next step
+        began (float): when it was ended
+        ranks (int): mask of the ranks it held when it was ended
+        kept (tuple or None): what it has given back since, and is kept for the taker: the id in the pool,
+            and R
+    """
+
+    def __init__(
+        self,
+        victim: Victim,
+        taker: int,
+        queue: str | None,
+        until: float,
+        limit: float,
+        units: tuple[Hashable, int] | None = None,
+        request: Any = None,
+    ) -> None:
+        self.victim = victim
+        self.taker = taker
+        self.queue = queue
+        self.until = until
+        self.limit = limit
+        self.units = units
+        self.request = request
+        self.rest: tuple[int, Any, float] | None = None
+        self.awaits = False
+        self.state = RUNS
+        self.stored = False
+        self.timer: Timer | None = None
+        self.began = 0.0
+        self.ranks = 0
+        self.kept: tuple[int, dict[str, Any]] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is stored."""
+        return {
+            **self.victim.to_dict(),
+            "taker": self.taker,
+            "queue": self.queue,
+            "until": self.until,
+            "limit": self.limit if isfinite(self.limit) else 0.0,
+            "warned": self.state != RUNS,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> Borrower:
+        """One that was stored; raises as `Preemption.from_dict`."""
+        limit = float(stored["limit"]) or inf
+        taker, until = int(stored["taker"]), float(stored["until"])
+        found = cls(Victim.from_dict(stored), taker, stored["queue"], until, limit)
+        found.stored = found.awaits = True
+        found.state = WARNED if stored["warned"] else RUNS
+        return found
+
+
+class Record:
+    """What is under way. It is recorded in the KVS before any job is warned or ended.
+
+    Args:
+        host (RuleHost): the scheduler
+
+    Attributes:
+        active (dict): by the id of the job that takes, the preemptions
+        borrowers (dict): by id, the jobs that run in time which was promised to others
+    """
+
+    def __init__(self, host: RuleHost) -> None:
+        self._host = host
+        self.active: dict[int, Preemption] = {}
+        self.borrowers: dict[int, Borrower] = {}
+
+    def store(self, stored: Callable[[], None] = lambda: None) -> None:
+        """Store it, then call ``stored()``."""
+        entries = [one.to_dict() for one in self.active.values()]
+        record: dict[str, Any] = {"version": VERSION, "preemptions": entries}
+        if self.borrowers:
+            record["borrowers"] = [one.to_dict() for one in self.borrowers.values()]
+        self._host.store(KEY, json.dumps(record), stored)
+
+    def load(self) -> None:
+        """Take what the last scheduler has stored, if there is something.
+
+        Raises:
+            ValueError: it cannot be read; nothing is under way then
+        """
+
+        def parse(stored: Any) -> tuple[list[Preemption], list[Borrower]]:
+            if stored["version"] != VERSION:
+                raise ValueError(f"version {stored['version']!r}")
+            preemptions = [Preemption.from_dict(one) for one in stored["preemptions"]]
+            return preemptions, [Borrower.from_dict(one) for one in stored.get("borrowers", ())]
+
+        try:
+            found = read_stored(self._host.handle, KEY, parse)
+        except OSError:
+            return
+        if found is not None:
+            self.active = {one.taker: one for one in found[0]}
+            self.borrowers = {one.victim.jobid: one for one in found[1]}

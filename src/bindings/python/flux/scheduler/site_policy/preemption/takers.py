@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The jobs that wait, and the look for those that may take from others."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.scheduler.host import ask_job_attributes, name_of
+from flux.scheduler.site_policy.preemption.running import has_ended
+
+if TYPE_CHECKING:
+    from flux.scheduler.host import Timer
+    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.preemption.chooser import Choice, Chooser
+    from flux.scheduler.site_policy.preemption.classes import Standing
+    from flux.scheduler.site_policy.preemption.state import PreemptionState
+
+#: Seconds between two looks: what happens meanwhile is looked at together, after the pass that may
+#: start jobs without ending others.
+LOOK_INTERVAL_S = 1.0
+
+#: Jobs that different requests make in one look, each of which costs a copy of the pool.
+JOBS_PER_LOOK = 8
+
+#: How often a job takes: once, and again twice if its ranks are lost or a victim cannot be ended.
+MOST_TRIES = 3
+
+
+class Waiting:
+    """A job that waits.
+
+    Attributes:
+        job (PendingJob): the job
+        standing (Standing): what its class means for it
+        tries (int): how often jobs were chosen to end for it
+        logged (tuple): ids of the jobs that would have ended, as the log says
+    """
+
+    __slots__ = ("job", "logged", "standing", "tries")
+
+    def __init__(self, job: PendingJob, standing: Standing) -> None:
+        self.job = job
+        self.standing = standing
+        self.tries = 0
+        self.logged: tuple[int, ...] = ()
+
+
+class Takers:
+    """Finds the waiting jobs that may take from others, and whom they would take from.
+
+    Args:
+        state (PreemptionState): what is known
+        chooser (Chooser): finds whom a job would take from
+        decide: called with a `Waiting` job and its `Choice` of jobs, which are known to run
+
+    Attributes:
+        waiting (dict): by id, the jobs that wait
+    """
+
+    def __init__(
+        self, state: PreemptionState, chooser: Chooser, decide: Callable[[Waiting, Choice], None]
+    ) -> None:
+        self._host, self._errors, self._classes = state.host, state.errors, state.classes
+        self._running, self._record, self._counts = state.running, state.record, state.counts
+        self._chooser = chooser
+        self._decide = decide
+        self.waiting: dict[int, Waiting] = {}
+        self._timer: Timer | None = None
+        self._looked_at = -inf
+        #: jobs still to be considered in the look under way
+        self._left: list[Waiting] = []
+
+    def standing_of(self, jobid: int) -> Standing | None:
+        """What the class of a waiting job means for it; None: it does not wait."""
+        found = self.waiting.get(jobid)
+        return None if found is None else found.standing
+
+    def enter(self, job: PendingJob, standing: Standing) -> Waiting:
+        """A job waits, or the classes have changed."""
+        one = self.waiting.setdefault(job.jobid, Waiting(job, standing))
+        one.standing = standing
+        return one
+
+    def look_soon(self) -> None:
+        """Something has changed: look for jobs that may take."""
+        self._look_at(max(self._host.now(), self._looked_at) + LOOK_INTERVAL_S)
+
+    def _look_at(self, when: float) -> None:
+        timer = self._timer
+        if timer is not None:
+            if timer.when <= when:
+                return
+            timer.cancel()
+        self._timer = self._host.call_at(when, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._classes.entries:
+            return
+        self._looked_at = now = self._host.now()
+        classes, next_look = self._running.classes(now)
+        if not classes and next_look == inf:
+            return  # nobody could give way, whoever waits
+        takers = []
+        for one in self._who_could_start():
+            if not self._is_free_to_take(one):
+                continue
+            waits = [cls.wait for cls in classes.values() if cls.rank < one.standing.rank]
+            if not waits:
+                continue
+            job = one.job
+            if now >= job.came + min(waits):
+                takers.append((job.order, job.jobid, one))
+            later = [job.came + wait for wait in waits if job.came + wait > now]
+            next_look = min([next_look, *later])
+        if next_look < inf:
+            self._look_at(max(next_look, now + LOOK_INTERVAL_S))
+        first = heapq.nsmallest(16 * JOBS_PER_LOOK, takers)
+        self._left = _different([one for _, _, one in first])
+        self._consider_next()
+
+    def _who_could_start(self) -> Iterable[Waiting]:
+        """The waiting jobs that would start if there were room: where nobody goes ahead of those
+        that wait, the first."""
+        if self._host.decision.looks_past_heads:
+            return list(self.waiting.values())
+        heads = [self.waiting.get(job.jobid) for job, _ in self._host.queue_order.heads()]
+        return [one for one in heads if one is not None]
+
+    def _is_free_to_take(self, one: Waiting) -> bool:
+        jobid = one.job.jobid
+        return (
+            self._classes.may_take(one.standing)
+            and jobid not in self._record.active
+            and not one.job.request.finalized
+            and one.tries < MOST_TRIES
+            and not self._host.admission.is_deferred(jobid)
+        )
+
+    def _consider_next(self) -> None:
+        """Consider one job; the next one in another turn of the reactor."""
+        if not self._left:
+            return
+        jobid = self._left.pop(0).job.jobid
+        if self._left:
+            self._host.call_at(self._host.now(), self._consider_next)
+        self.consider(jobid)
+
+    def consider(self, jobid: int, alive: frozenset[int] = frozenset()) -> None:
+        """Find out whom a job has to take from, if it may, and do it once it is known that they run.
+
+        Args:
+            alive: ids of jobs that run, as the job manager has just said
+        """
+        one, now = self.waiting.get(jobid), self._host.now()
+        if one is None or not self._is_free_to_take(one):
+            return
+        choice = self._chooser.consider(one.job, one.standing, now - one.job.came)
+        if choice.reason is not None:
+            return
+        if any(self._classes.entries[victim.cls].log_only for victim in choice.victims):
+            self._log_only(one, choice)
+            return
+        # Of jobs that could as well have been chosen one may be about to make room by itself.
+        wanted = dict.fromkeys([*(victim.jobid for victim in choice.victims), *choice.others])
+        unknown = [victim for victim in wanted if victim not in alive]
+        if not unknown:
+            self._decide(one, choice)
+            return
+
+        def told(found: dict[int, dict[str, Any] | None]) -> None:
+            known = alive
+            for victim, answer in found.items():
+                running = self._running.jobs.get(victim)
+                if answer is None:
+                    if running is not None:
+                        running.left_alone = True
+                elif has_ended(answer["eventlog"]):
+                    self._running.ends(victim)
+                else:
+                    known |= {victim}
+            self._errors.guard(f"preemption for {name_of(jobid)}", self.consider, jobid, known)
+
+        ask_job_attributes(self._host.handle, unknown, ("eventlog",), self._host.log, told)
+
+    def _log_only(self, one: Waiting, choice: Choice) -> None:
+        victims = tuple(victim.jobid for victim in choice.victims)
+        if one.logged == victims:
+            return
+        one.logged = victims
+        self._counts.only_logged(choice.victims)
+        names = ", ".join(name_of(jobid) for jobid in victims)
+        self._host.log.info(
+            f"preemption (mode=log): {one.job.name} could start by ending {names}: {choice.text()}"
+        )
+
+
+def _different(takers: list[Waiting]) -> list[Waiting]:
+    """Of jobs in their order, the first of each request: what is found of it holds for the
+    others."""
+    seen = set()
+    different = []
+    for one in takers:
+        key = (one.job.signature, one.job.limit)
+        if one.job.signature is None or key not in seen:
+            seen.add(key)
+            different.append(one)
+    return different[:JOBS_PER_LOOK]

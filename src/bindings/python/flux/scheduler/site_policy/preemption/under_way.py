@@ -1,0 +1,577 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""The preemptions under way, from the decision to the start of the job for which others end."""
+
+from __future__ import annotations
+
+import time
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.scheduler.admission import Deferral, JobDeferred
+from flux.scheduler.disclosure import Reason
+from flux.scheduler.host import name_of
+from flux.scheduler.site_policy.holdings import part_of
+from flux.scheduler.site_policy.preemption.chooser import jobs_of_classes
+from flux.scheduler.site_policy.preemption.record import DECIDED, ENDING, WARNED, Preemption
+from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
+from flux.scheduler.site_policy.preemption.trial import KeptTrial
+from flux.scheduler.site_policy.preemption.victims import needed
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.admission import AdmissionRule
+    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.site_policy.preemption.borrowed_time import BorrowedTime
+    from flux.scheduler.site_policy.preemption.chooser import Choice
+    from flux.scheduler.site_policy.preemption.messenger import Messenger
+    from flux.scheduler.site_policy.preemption.record import Victim
+    from flux.scheduler.site_policy.preemption.running import Running
+    from flux.scheduler.site_policy.preemption.state import PreemptionState
+    from flux.scheduler.site_policy.preemption.takers import Takers, Waiting
+
+
+class PreemptionsUnderWay:
+    """Has jobs end for others, and keeps for these what comes back.
+
+    Args:
+        state (PreemptionState): what is known
+        rule (AdmissionRule): by which the jobs are deferred for which others end
+        messenger (Messenger): tells victims, and ends them
+        takers (Takers): the jobs that wait
+        borrowed (BorrowedTime): the jobs that run in promised time
+    """
+
+    def __init__(
+        self,
+        state: PreemptionState,
+        rule: AdmissionRule,
+        messenger: Messenger,
+        takers: Takers,
+        borrowed: BorrowedTime,
+    ) -> None:
+        self._host, self._classes, self._running = state.host, state.classes, state.running
+        self._placeholders, self._counts = state.placeholders, state.counts
+        self._record = state.record
+        self._rule = rule
+        self._messenger = messenger
+        self._takers = takers
+        self._borrowed = borrowed
+        #: whether it is tried to start a job that need not be the next to start
+        self._out_of_turn = False
+
+    def _is_active(self, preemption: Preemption) -> bool:
+        return self._record.active.get(preemption.taker) is preemption
+
+    def _all(self) -> list[Preemption]:
+        return list(self._record.active.values())
+
+    # -- deciding ----------------------------------------------------------------------------------
+
+    def decide(self, one: Waiting, choice: Choice) -> None:
+        """Jobs are going to give way."""
+        host, now, job = self._host, self._host.now(), one.job
+        deadline = now + self._classes.grace(choice.victims)
+        preemption = Preemption(
+            job.jobid,
+            one.standing.queue,
+            job.userid,
+            choice.victims,
+            choice.ranks,
+            now,
+            deadline,
+            deadline + self._running.clean_up(),
+        )
+        preemption.request = job.resource_request
+        if not self._keeps_promises(preemption, job):
+            return
+        one.tries += 1
+        self._borrowed.give_back_all(job.jobid, "the job of that time starts earlier")
+        self._enter(preemption)
+        # What the plan has of this job is another time from now on.
+        self.set_apart(preemption)
+        names = ", ".join(name_of(victim.jobid) for victim in choice.victims)
+        host.log.info(f"preemption: {names} are to end for {job.name}: {choice.text()}")
+        self._record.store(lambda: self._recorded(preemption))
+        host.look_again()
+
+    def _planned_end(self, preemption: Preemption, end: float) -> float:
+        """The end that the plan is told of a victim, whose own is `end` (infinite: it has none); 0:
+        none.
+
+        Where promises are made, they must hold whether the victim ends or not: its resources are in
+        use until it would end by itself or the job would that takes them, whichever is later. In
+        strict order nobody is promised anything, and the estimate of the job is to be right.
+        """
+        if not self._host.decision.looks_past_heads:
+            return min(end, preemption.expected)
+        return _as_end(max(end, self._end_of_taker(preemption)))
+
+    def _end_of_taker(self, preemption: Preemption) -> float:
+        """When the job will end that takes; infinite: nobody knows."""
+        length = getattr(preemption.request, "duration", 0.0)
+        # It may start later than was expected: a clean-up takes its time, and a scheduler its reload.
+        return max(preemption.expected, self._host.now()) + length if length > 0 else inf
+
+    def _kept_until(self, preemption: Preemption) -> float:
+        """The end that the plan is told of what is free and kept for the job; 0: none."""
+        if not self._host.decision.looks_past_heads or preemption.request is None:
+            return max(preemption.expected, self._host.now() + 1.0)
+        return _as_end(max(self._end_of_taker(preemption), self._host.now() + 1.0))
+
+    def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
+        """Whether no promise is broken that would be kept otherwise, if the victims do not end: the
+        decision is tried and taken back."""
+        plan, pool = self._host.planning.current(), self._host.resources
+        if plan is None or not self._host.decision.looks_past_heads:
+            return True
+        promised = plan.promises().get(job.jobid)
+        plan.cancel(job.jobid)
+        borrowers = self._borrowed.of(job.jobid)
+        rests = [self._borrowed.lift_rest(one) for one in borrowers]
+        others = {one.victim.jobid: one.limit for one in borrowers}
+        ends = {jobid: pool.job_end(jobid) for jobid in {*preemption.held, *others}}
+
+        def victims_may_stay() -> None:
+            for jobid, end in ends.items():
+                own = others.get(jobid, end or inf)
+                in_plan = (
+                    self._planned_end(preemption, own) if jobid in preemption.held else _as_end(own)
+                )
+                pool.update_expiration(jobid, in_plan)
+
+        kept = not self._breaks_a_promise(preemption, victims_may_stay)
+        for jobid, end in ends.items():
+            pool.update_expiration(jobid, end)
+        for put_back in rests:
+            put_back()
+        if promised is not None:
+            try:
+                if promised[1] == inf and promised[0] <= self._host.now():
+                    plan.hold(job.jobid, job.resource_request)
+                else:
+                    plan.reserve(job.jobid, job.resource_request, promised[0])
+            except InsufficientResources:
+                self._host.planning.renew()
+        return kept
+
+    def _breaks_a_promise(
+        self, preemption: Preemption, prepare: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Whether a promise that can be kept now cannot be if something is prepared and what is free
+        of a preemption's ranks is kept. What was prepared is not taken back."""
+        plan = self._host.planning.current()
+        if plan is None or not self._host.decision.looks_past_heads:
+            return False
+        held: list[int] = []
+
+        def hold() -> None:
+            prepare()
+            self._hold(preemption, held)
+
+        return plan.would_break(hold, lambda: self._placeholders.free(held))
+
+    def _enter(self, preemption: Preemption) -> None:
+        """A preemption is under way."""
+        self._record.active[preemption.taker] = preemption
+        pool = self._host.resources
+        for jobid in preemption.held:
+            self._running.jobs[jobid].gives_way_to = preemption
+            if preemption.request is not None:
+                end = self._planned_end(preemption, pool.job_end(jobid) or inf)
+                pool.update_expiration(jobid, end)
+        self._keep(preemption)
+
+    # -- what is kept for a job --------------------------------------------------------------------
+
+    def _hold(self, preemption: Preemption, held: list[int]) -> None:
+        """Allocate what is free of a preemption's ranks to nobody; its id goes to a list of ids."""
+        jobid = self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption))
+        if jobid is not None:
+            held.append(jobid)
+
+    def _keep(self, preemption: Preemption) -> None:
+        """Keep what is free of a preemption's ranks for its job."""
+        self._placeholders.free(preemption.placeholders)
+        self._hold(preemption, preemption.placeholders)
+
+    def _keep_from_victim(self, preemption: Preemption, R: Any) -> None:
+        """Keep what a victim gives back, R. Once victims are being ended, what else has become free on
+        their ranks was promised to others, or is withheld (`_keep_again`): with that the job might do
+        without some of them."""
+        if preemption.state != ENDING:
+            self._keep(preemption)
+            return
+        part = part_of(R, preemption.ranks & self._host.resources.eligible_ranks())
+        if part is None:
+            return
+        jobid = self._placeholders.hold(part, self._kept_until(preemption))
+        if jobid is None:
+            self._keep(preemption)
+        else:
+            preemption.placeholders.append(jobid)
+
+    def _keep_again(self, preemption: Preemption) -> None:
+        """Something is free that may not come from a victim: in the grace the job may have it,
+        unless it was promised to others. Later nobody may, so that the job starts on what is kept:
+        otherwise those that were ended for it might not have needed to be."""
+        if self._breaks_a_promise(preemption):
+            return
+        if preemption.state == ENDING:
+            self._hold(preemption, preemption.withheld)
+        else:
+            self._keep(preemption)
+
+    def freed(self, running: Running | None, R: Any, final: bool) -> None:
+        """A running job has given back R. Before anybody looks at that: it is kept for whom it was
+        taken for, and only what is left of it for others that have taken on the same ranks."""
+        preemption = None if running is None else running.gives_way_to
+        if running is not None and preemption is not None:
+            if final:
+                preemption.held.discard(running.jobid)
+                if running.jobid in preemption.ended:
+                    self._running.was_cleaned_up(preemption.deadline)
+            self._keep_from_victim(preemption, R)
+        for one in self._all():
+            if one is not preemption:
+                self._keep_again(one)
+        for one in self._all():
+            self._try_to_start(one)
+
+    def extended(self, jobid: int, expiration: float) -> bool:
+        """The end of a running job moves; whether it is a victim, of which the pool was told."""
+        running = self._running.jobs.get(jobid)
+        if running is None or running.gives_way_to is None:
+            return False
+        end = self._planned_end(running.gives_way_to, expiration or inf)
+        self._host.resources.update_expiration(jobid, end)
+        return True
+
+    def ranks_changed(self) -> None:
+        """Ranks came up or went down."""
+        for preemption in self._all():
+            if preemption.request is not None and not self._lost_a_node(preemption):
+                self._keep_again(preemption)
+
+    def _lost_a_node(self, preemption: Preemption) -> bool:
+        """Whether a node that is kept for a job went down: then the job looks again."""
+        lost = preemption.ranks & ~self._host.resources.eligible_ranks(preemption.request)
+        if lost:
+            self._again(preemption, "a node kept for it went down", "node")
+        return bool(lost)
+
+    # -- warning and ending ------------------------------------------------------------------------
+
+    def _recorded(self, preemption: Preemption) -> None:
+        """The record is stored: from now on something may be done."""
+        if preemption.state != DECIDED:
+            return
+        now = self._host.now()
+        grace = self._classes.grace(preemption.victims.values())
+        if now - preemption.decided > LOOK_INTERVAL_S and grace > 0:
+            # Storing it took long, and the grace was promised in full.
+            preemption.expected += now - preemption.decided
+            preemption.decided, preemption.deadline = now, now + grace
+            self._record.store(lambda: self._recorded(preemption))
+            return
+        preemption.move("stored")
+        if preemption.deadline > now:
+            for jobid in sorted(preemption.held):
+                victim = preemption.victims[jobid]
+                self._messenger.warn(victim, preemption.deadline, preemption.queue)
+            self._await_deadline(preemption)
+        else:
+            self._deadline(preemption)
+
+    def _await_deadline(self, preemption: Preemption) -> None:
+        when = max(preemption.deadline, self._host.now())
+        preemption.timer = self._host.call_at(when, lambda: self._deadline(preemption))
+
+    def _deadline(self, preemption: Preemption) -> None:
+        """The grace is over."""
+        if preemption.state != WARNED or not self._is_active(preemption):
+            return
+        if preemption.request is None:
+            return  # after a reload, the job itself has not come back yet
+        job = self._host.pending(preemption.taker)
+        if job is None:
+            self.taker_is_gone(preemption)
+            return
+        try:
+            self._host.admission.check(job)
+        except (InsufficientResources, InfeasibleRequest) as why:  # the first, if it is deferred
+            self.give_up(preemption, str(why), "rule")
+            return
+        # Something may have become free of which nobody has told this rule, such as a node.
+        self._try_to_start(preemption)
+        if not self._is_active(preemption):
+            return
+        if not self._spare(preemption):
+            self._again(preemption, "it would not fit there any more", "node")
+            return
+        if not preemption.held:
+            self._again(preemption, "nobody has to end for it, and it does not start", "node")
+            return
+        preemption.move("deadline")
+        for jobid in sorted(preemption.held - preemption.ended):
+            self._end(preemption, preemption.victims[jobid])
+
+    def _spare(self, preemption: Preemption) -> bool:
+        """Leave alone those that need not end, since others have made room in the grace.
+
+        Returns:
+            False: the job would not fit even if all ended
+        """
+        plan = self._host.planning.current()
+        if plan is None:
+            return True
+        victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
+        pool = plan.pool.copy()
+        if self._breaks_a_promise(preemption):
+            # What else is free there the job will not get.
+            self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption), pool)
+        kept, ranks = preemption.placeholders, preemption.ranks
+        trial = KeptTrial(pool, preemption.request, ranks, kept, plan.claims)
+        for jobid in victims:
+            trial.take_out(jobid)
+        if not trial.fits():
+            return False
+        spared = set(victims) - needed(victims, trial)
+        for jobid in sorted(spared):
+            self._runs_on(jobid)
+            self._messenger.spare(jobid, "others have made room")
+            preemption.held.discard(jobid)
+            del preemption.victims[jobid]
+        if spared:
+            self._record.store()
+        return True
+
+    def _runs_on(self, jobid: int) -> None:
+        """A victim does not give way any more: the plan is told its own end again."""
+        self._running.jobs[jobid].gives_way_to = None
+        running = self._host.running.get(jobid)
+        if running is not None:
+            self._host.resources.update_expiration(jobid, _as_end(running.end))
+
+    def _end(self, preemption: Preemption, victim: Victim) -> None:
+        preemption.ended.add(victim.jobid)
+
+        def refused() -> None:
+            if self._is_active(preemption):
+                self._again(preemption, f"{name_of(victim.jobid)} cannot be ended", "refused")
+
+        def failed() -> None:
+            preemption.ended.discard(victim.jobid)
+
+        self._messenger.end(victim, preemption.taker, preemption.queue, refused, failed)
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    def taker_starts(self, preemption: Preemption) -> None:
+        """The job for whom it is starts."""
+        self._counts.served(preemption)
+        self._over(preemption, f"{self._taker_text(preemption)} has started without that")
+        # Where it started later than the plan was told, it ends later, too.
+        plan = self._host.planning.current() if self._host.decision.looks_past_heads else None
+        if plan is not None and plan.breaks_a_promise():
+            self._host.planning.renew()
+
+    def taker_is_gone(self, preemption: Preemption) -> None:
+        """The job for whom it is will not start."""
+        self.give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
+
+    def give_up_all(self, why: str, cause: str) -> None:
+        """No job is to be ended any more."""
+        for preemption in self._all():
+            self.give_up(preemption, why, cause)
+
+    def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
+        """The job does not start on what was kept for it."""
+        self._counts.useless(preemption, cause)
+        self._host.log.info(f"preemption for {name_of(preemption.taker)} is given up: {why}")
+        self._over(preemption, why)
+
+    def _over(self, preemption: Preemption, why: str) -> None:
+        """A preemption is over; victims that were warned and not ended are told so."""
+        was = preemption.state
+        preemption.move("withdraw")
+        if preemption.timer is not None:
+            preemption.timer.cancel()
+        del self._record.active[preemption.taker]
+        kept = bool(preemption.placeholders or preemption.withheld)
+        self._placeholders.free(preemption.placeholders)
+        self._placeholders.free(preemption.withheld)
+        for other in self._all():
+            if other.state == ENDING:
+                self._keep_again(other)
+        if kept:
+            self._host.look_again()  # no message need have led to this, after which a pass would follow
+        for jobid in sorted(preemption.held):
+            self._runs_on(jobid)
+            if jobid in preemption.ended:
+                self._running.ends(jobid)
+            elif was == WARNED:
+                self._messenger.spare(jobid, why)
+        self._record.store()
+        if self._classes.entries:
+            self._host.readmit(self._rule, preemption.taker)
+            self._takers.look_soon()
+
+    def _again(self, preemption: Preemption, why: str, cause: str) -> None:
+        """What was kept for a job is lost: it looks again, unless it has done so too often; at once,
+        before another has what was kept."""
+        self.give_up(preemption, why, cause)
+        self._takers.consider(preemption.taker)
+
+    def _taker_text(self, preemption: Preemption) -> str:
+        return self._messenger.name_for_users(preemption.taker, preemption.queue)
+
+    # -- the job that takes ------------------------------------------------------------------------
+
+    def allocate(self, job: PendingJob, plan: Plan, preemption: Preemption) -> ResourcePool:
+        """As `AdmissionRule.allocate`, for a job for which others end."""
+        looks_past_heads = self._host.decision.looks_past_heads
+        withheld: list[int] = []
+        if preemption.state == ENDING or self._breaks_a_promise(preemption):
+            self._hold(preemption, withheld)
+        self._placeholders.free(preemption.placeholders)
+        elsewhere = preemption.state != ENDING and (looks_past_heads or not self._out_of_turn)
+        alloc = self._alloc(job, plan, preemption.ranks, elsewhere)
+        if alloc is not None:
+            preemption.withheld += withheld
+            return alloc
+        self._keep(preemption)
+        if withheld:
+            self._placeholders.free(withheld)
+            self._keep_again(preemption)
+        deferral = self._deferral(preemption)
+        if looks_past_heads:
+            raise JobDeferred(self._rule, deferral)
+        # In strict order the jobs behind it wait for it, as before.
+        raise InsufficientResources(deferral.reason)
+
+    def _alloc(
+        self, job: PendingJob, plan: Plan, ranks: int, elsewhere: bool
+    ) -> ResourcePool | None:
+        """Allocate to a job on some ranks (a mask), else elsewhere, if it may start there; None: it
+        does not fit."""
+        jobid, request = job.jobid, job.resource_request
+        try:
+            alloc = self._host.resources.alloc_on(
+                jobid, request, ranks & ~plan.closed_now(jobid, request)
+            )
+            plan.note_started(jobid)
+            return alloc
+        except InsufficientResources:
+            pass
+        try:
+            return plan.alloc(jobid, request) if elsewhere else None
+        except InsufficientResources:
+            return None
+
+    def taken_back(self, preemption: Preemption) -> None:
+        """Another rule does not let the job start on what it was given."""
+        self._keep(preemption)
+
+    def set_apart_all(self) -> None:
+        """The jobs for which others end are among those that wait again."""
+        for preemption in self._all():
+            self.set_apart(preemption)
+
+    def set_apart(self, preemption: Preemption) -> None:
+        """A job for which others end waits apart from the queue, unless jobs start in strict order:
+        there those behind it wait for it, as before."""
+        host, job = self._host, self._host.pending(preemption.taker)
+        if (
+            job is not None
+            and host.decision.looks_past_heads
+            and not host.admission.is_deferred(job.jobid)
+        ):
+            host.set_apart(job, JobDeferred(self._rule, self._deferral(preemption)))
+
+    def _try_to_start(self, preemption: Preemption) -> None:
+        """Start the job if it fits now; one that waits in the queue is started from there."""
+        job = self._host.pending(preemption.taker)
+        if job is None or not self._is_active(preemption) or preemption.request is None:
+            return
+        self.set_apart(preemption)
+        why = self.start_out_of_turn(job)
+        if why is not None and why.rule is not self._rule:
+            self.give_up(preemption, str(why), "rule")
+
+    def start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
+        """Start a job if it fits now, be others before it in the queue or not. Returns why it is
+        deferred, if it is."""
+        host, rule = self._host, self._rule
+        self._out_of_turn = True
+        try:
+            alloc = host.allocate(job, host.planning.current())
+        except InfeasibleRequest as exc:
+            host.refuse(job, exc)
+        except JobDeferred as why:
+            return why
+        except InsufficientResources:
+            pass  # it is tried again at the next event
+        else:
+            if host.decision.keeps_times and not host.admission.is_deferred(job.jobid):
+                # So that it gives up what it was promised.
+                host.set_apart(job, JobDeferred(rule, Deferral("it starts", key=job.jobid)))
+            host.start_set_apart(rule, job, alloc, selection_type="reserved")
+        finally:
+            self._out_of_turn = False
+        return None
+
+    def _deferral(self, preemption: Preemption) -> Deferral:
+        return Deferral(self.reason(preemption), preemption.expected, preemption.taker)
+
+    def reason(self, preemption: Preemption) -> Reason:
+        """What the job waits for, in a sentence."""
+        classes = jobs_of_classes(preemption.victims.values())
+        if preemption.state == ENDING:
+            return Reason(f"waits for {classes} to end", "waits for resources that are given back")
+        when = time.strftime("%H:%M:%S", time.localtime(preemption.deadline))
+        return Reason(
+            f"{classes} end for it at {when}", f"resources are given back for it at {when}"
+        )
+
+    # -- over a reload -----------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Go on with what was recorded."""
+        for preemption in self._all():
+            running = self._running.jobs
+            preemption.held &= set(running)
+            preemption.ended = {jobid for jobid in preemption.held if running[jobid].was_ended}
+            preemption.move("stored")
+            if preemption.held <= preemption.ended:
+                preemption.move("deadline")
+            for jobid in preemption.ended:
+                running[jobid].ending = None
+            self._enter(preemption)
+
+    def came_back(self, preemption: Preemption, one: Waiting) -> None:
+        """The job that takes is here again after a reload."""
+        preemption.request = one.job.resource_request
+        one.tries = 1
+        self._enter(preemption)  # it is known now for how long it will have what is kept
+        # In a turn of its own, when it is in the queue.
+        self._host.call_at(self._host.now(), lambda: self._take_up(preemption))
+        if preemption.state == WARNED:
+            self._await_deadline(preemption)
+
+    def _take_up(self, preemption: Preemption) -> None:
+        """Go on after a reload, in which a node that is kept for the job may have gone down."""
+        if self._is_active(preemption) and not self._lost_a_node(preemption):
+            self._try_to_start(preemption)
+
+    def not_come_back(self) -> None:
+        """The jobs that have not come back since will not."""
+        for preemption in self._all():
+            if preemption.request is None:
+                self.taker_is_gone(preemption)
+
+
+def _as_end(end: float) -> float:
+    """An end as the pool is told of it: 0 for none."""
+    return end if isfinite(end) else 0.0
