@@ -10,7 +10,7 @@ from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import ID_MAX
 from flux.scheduler.query.answering import Caller, Steps, read
-from flux.scheduler.site_policy.preemption.chooser import jobs_of_classes
+from flux.scheduler.site_policy.preemption.record import jobs_of_classes
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob

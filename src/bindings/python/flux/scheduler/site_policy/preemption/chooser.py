@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import counted
-from flux.scheduler.site_policy.preemption.record import Victim
+from flux.scheduler.site_policy.preemption.record import Victim, jobs_of_classes
 from flux.scheduler.site_policy.preemption.trial import PoolTrial
 from flux.scheduler.site_policy.preemption.victims import Candidate, choose, in_order
 
@@ -48,14 +47,6 @@ class Choice(NamedTuple):
     def text(self) -> str:
         """``2 jobs of standby (3.4 node-hours)``."""
         return f"{jobs_of_classes(self.victims)} ({self.node_hours:.1f} node-hours)"
-
-
-def jobs_of_classes(victims: Iterable[Victim]) -> str:
-    """``2 jobs of standby and 1 job of scavenger``."""
-    counts: dict[str, int] = {}
-    for one in victims:
-        counts[one.cls] = counts.get(one.cls, 0) + 1
-    return " and ".join(f"{counted(number, 'job')} of {cls}" for cls, number in counts.items())
 
 
 class Chooser:

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler.checkpoint import read_stored
+from flux.scheduler.disclosure import Reason
+from flux.scheduler.host import counted
 from flux.scheduler.states import StateTable
 
 if TYPE_CHECKING:
@@ -91,6 +95,12 @@ class Victim(NamedTuple):
         )
 
 
+def jobs_of_classes(victims: Iterable[Victim]) -> str:
+    """``2 jobs of standby and 1 job of scavenger``."""
+    counts = Counter(one.cls for one in victims)
+    return " and ".join(f"{counted(number, 'job')} of {cls}" for cls, number in counts.items())
+
+
 class Preemption:
     """One preemption.
 
@@ -148,6 +158,16 @@ class Preemption:
             IllegalMove: it cannot happen in its state
         """
         self.state = PREEMPTION.after(self.state, event)
+
+    def reason(self) -> Reason:
+        """What the taker waits for, in a sentence."""
+        classes = jobs_of_classes(self.victims.values())
+        if self.state == ENDING:
+            return Reason(f"waits for {classes} to end", "waits for resources that are given back")
+        when = time.strftime("%H:%M:%S", time.localtime(self.deadline))
+        return Reason(
+            f"{classes} end for it at {when}", f"resources are given back for it at {when}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""

@@ -119,13 +119,15 @@ class PreemptionRule(TableRule):
         self.classes.entries = entries
         self.config_changed(self.host.configuration())
         if not entries:
-            self._under_way.give_up_all("the table was removed", "configuration")
+            for preemption in list(self._record.active.values()):
+                self._under_way.give_up(preemption, "the table was removed", "configuration")
             self.borrowed.void("the table was removed")
             self._takers.waiting.clear()
             self._running.jobs.clear()
 
     def configured(self) -> None:
-        self._under_way.set_apart_all()
+        for preemption in self._record.active.values():
+            self._under_way.set_apart(preemption)  # it is among those that wait again
         self._takers.look_soon()
 
     def config_changed(self, config: dict[str, Any]) -> None:
@@ -186,7 +188,7 @@ class PreemptionRule(TableRule):
         self.borrowed.taken_back(jobid)
         preemption = self._record.active.get(jobid)
         if preemption is not None:
-            self._under_way.taken_back(preemption)
+            self._under_way.keep(preemption)
 
     def pins_promises(self) -> bool:
         return bool(self.borrowed)
@@ -200,7 +202,7 @@ class PreemptionRule(TableRule):
 
     def why(self, job: PendingJob) -> str | None:
         preemption = self._record.active.get(job.jobid)
-        return None if preemption is None else self._under_way.reason(preemption)
+        return None if preemption is None else preemption.reason()
 
     # -- a job that runs ---------------------------------------------------------------------------
 

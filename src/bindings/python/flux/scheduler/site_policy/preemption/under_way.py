@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import time
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
-from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import part_of
-from flux.scheduler.site_policy.preemption.chooser import jobs_of_classes
 from flux.scheduler.site_policy.preemption.record import DECIDED, ENDING, WARNED, Preemption
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
 from flux.scheduler.site_policy.preemption.trial import KeptTrial
@@ -181,7 +178,7 @@ class PreemptionsUnderWay:
             if preemption.request is not None:
                 end = self._planned_end(preemption, pool.job_end(jobid) or inf)
                 pool.update_expiration(jobid, end)
-        self._keep(preemption)
+        self.keep(preemption)
 
     # -- what is kept for a job --------------------------------------------------------------------
 
@@ -191,7 +188,7 @@ class PreemptionsUnderWay:
         if jobid is not None:
             held.append(jobid)
 
-    def _keep(self, preemption: Preemption) -> None:
+    def keep(self, preemption: Preemption) -> None:
         """Keep what is free of a preemption's ranks for its job."""
         self._placeholders.free(preemption.placeholders)
         self._hold(preemption, preemption.placeholders)
@@ -201,14 +198,14 @@ class PreemptionsUnderWay:
         their ranks was promised to others, or is withheld (`_keep_again`): with that the job might do
         without some of them."""
         if preemption.state != ENDING:
-            self._keep(preemption)
+            self.keep(preemption)
             return
         part = part_of(R, preemption.ranks & self._host.resources.eligible_ranks())
         if part is None:
             return
         jobid = self._placeholders.hold(part, self._kept_until(preemption))
         if jobid is None:
-            self._keep(preemption)
+            self.keep(preemption)
         else:
             preemption.placeholders.append(jobid)
 
@@ -221,7 +218,7 @@ class PreemptionsUnderWay:
         if preemption.state == ENDING:
             self._hold(preemption, preemption.withheld)
         else:
-            self._keep(preemption)
+            self.keep(preemption)
 
     def freed(self, running: Running | None, R: Any, final: bool) -> None:
         """A running job has given back R. Before anybody looks at that: it is kept for whom it was
@@ -381,11 +378,6 @@ class PreemptionsUnderWay:
         """The job for whom it is will not start."""
         self.give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
 
-    def give_up_all(self, why: str, cause: str) -> None:
-        """No job is to be ended any more."""
-        for preemption in self._all():
-            self.give_up(preemption, why, cause)
-
     def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
         """The job does not start on what was kept for it."""
         self._counts.useless(preemption, cause)
@@ -441,7 +433,7 @@ class PreemptionsUnderWay:
         if alloc is not None:
             preemption.withheld += withheld
             return alloc
-        self._keep(preemption)
+        self.keep(preemption)
         if withheld:
             self._placeholders.free(withheld)
             self._keep_again(preemption)
@@ -469,15 +461,6 @@ class PreemptionsUnderWay:
             return plan.alloc(jobid, request) if elsewhere else None
         except InsufficientResources:
             return None
-
-    def taken_back(self, preemption: Preemption) -> None:
-        """Another rule does not let the job start on what it was given."""
-        self._keep(preemption)
-
-    def set_apart_all(self) -> None:
-        """The jobs for which others end are among those that wait again."""
-        for preemption in self._all():
-            self.set_apart(preemption)
 
     def set_apart(self, preemption: Preemption) -> None:
         """A job for which others end waits apart from the queue, unless jobs start in strict order:
@@ -523,17 +506,7 @@ class PreemptionsUnderWay:
         return None
 
     def _deferral(self, preemption: Preemption) -> Deferral:
-        return Deferral(self.reason(preemption), preemption.expected, preemption.taker)
-
-    def reason(self, preemption: Preemption) -> Reason:
-        """What the job waits for, in a sentence."""
-        classes = jobs_of_classes(preemption.victims.values())
-        if preemption.state == ENDING:
-            return Reason(f"waits for {classes} to end", "waits for resources that are given back")
-        when = time.strftime("%H:%M:%S", time.localtime(preemption.deadline))
-        return Reason(
-            f"{classes} end for it at {when}", f"resources are given back for it at {when}"
-        )
+        return Deferral(preemption.reason(), preemption.expected, preemption.taker)
 
     # -- over a reload -----------------------------------------------------------------------------
 
