@@ -20,6 +20,7 @@ from flux.resource.pool.masks import members, popcount, take
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
 from flux.scheduler.definition import RANKS, Counter, Job, State, decide
+from flux.scheduler.history import expected_run
 from flux.scheduler.policies.in_order import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
@@ -275,12 +276,12 @@ class Player:
             claim=arrival.userid if "sharing" in self.case.features else None,
             latest=inf if wait is None else submit + wait,
             rank=lambda now: (
-                FORMULAS["area"](now - submit, limit, size, 1.0)
+                FORMULAS["area"](now - submit, expected_run(None, limit), size, 1.0)
                 if self.case.policy == "rank"
                 else 0.0
             ),
             candidate_rank=lambda now: (
-                FORMULAS["shortest"](now - submit, limit, size, 1.0)
+                FORMULAS["shortest"](now - submit, expected_run(None, limit), size, 1.0)
                 if self.case.policy == "candidates"
                 else 0.0
             ),

@@ -126,6 +126,9 @@ FEATURES = (
     "no-limit",
 )
 
+#: What is compared where some jobs have no limit.
+NO_LIMIT_WITH = {"no-limit", "constraints", "gpus", "max-wait"}
+
 
 def is_compared(case):
     """Whether the starts have to be equal; doc/reference/definition.rst says why others may differ."""
@@ -134,7 +137,9 @@ def is_compared(case):
         return False  # jobs ask for parts of nodes then
     if has >= {"licenses", "planned"}:
         return False  # one table
-    if "no-limit" in has and (case.policy not in ("fifo", "easy") or len(has) > 1):
+    if "no-limit" in has and not has <= NO_LIMIT_WITH:
+        return False
+    if "no-limit" in has and case.policy == "all" and case.whole:
         return False
     if case.policy == "all":
         return not has & {"limits", "licenses", "planned", "priorities", "sharing"}
@@ -180,6 +185,16 @@ FOUND = (
     # With rank=, jobs waited for one whose licences were in use; and of those that came back, the first
     # in the order of the queue did.
     (Case("rank", True, ("licenses",)), 2),
+    # With guarantee=none, a job whose licences others took meanwhile kept its promise when one came.
+    (Case("none", False, ("licenses",)), 4),
+    # There a timer for a promise whose job had started made a pass, in which others found other ranks.
+    (Case("none", False), 30),
+    # For licences that are not there at a time, tries to move promises were used up.
+    (Case("unlimited", False, ("planned",), tree=True), 24),
+    # What is kept of ranks for a job behind one without a limit was as of an earlier pass; and for
+    # slots it did not matter where that one is.
+    (Case("easy", False, ("no-limit",)), 7),
+    (Case("easy", False, ("no-limit",), tree=True), 7),
 )
 
 

@@ -168,25 +168,32 @@ class Pass:
     def room(self, job: Job) -> Availability:
         return Availability(self.state.totals, [use for _, use in self.others(job)])
 
+    def beside(self, job: Job, start: float) -> list[tuple[Job, Use]]:
+        """What runs and is promised while a job would run that starts at a time."""
+        end = start + job.limit
+        return [(o, use) for o, use in self.others(job) if use.start < end and start < use.end]
+
+    def has_licences(self, job: Job, start: float) -> bool:
+        """Whether the planned licences of a job are there for it, if it started at a time."""
+        beside = self.beside(job, start)
+        for name in job.takes:
+            most, _, planned = self.state.counters[name]
+            for time in {start, *(use.start for _, use in beside if use.start > start)}:
+                there = [o for o, use in beside if use.start <= time < use.end]
+                if planned and sum(one.takes.get(name, 0) for one in [job, *there]) > most:
+                    return False
+        return True
+
     def demands(self, job: Job, start: float) -> list[Demand]:
         """What a job could have of which ranks, if it started at a time."""
-        end, ranks = start + job.limit, -1
-        beside = [(o, use) for o, use in self.others(job) if use.start < end and start < use.end]
-        for name in job.takes:
-            if self.state.counters[name].planned:
-                for time in {start, *(use.start for _, use in beside if use.start > start)}:
-                    there = [other for other, use in beside if use.start <= time < use.end]
-                    if (
-                        sum(one.takes.get(name, 0) for one in [job, *there])
-                        > self.state.counters[name].most
-                    ):
-                        return []
-        for other, use in beside:
+        ranks = -1
+        for other, use in self.beside(job, start):
             if other.claim != job.claim:
                 ranks &= ~mask(use.where)
         if job.window is not None:
             window = self.state.running.get(job.window)
-            ranks &= 0 if window is None or window.end < end else mask(window.where)
+            lasts = window is not None and window.end >= start + job.limit
+            ranks &= mask(window.where) if window is not None and lasts else 0
         return [demand._replace(ranks=demand.ranks & ranks) for demand in job.demands]
 
     def place(
@@ -194,6 +201,8 @@ class Pass:
     ) -> tuple[Where, list[tuple[Use, Where]]] | None:
         """Where a job can be from now until a time, and the promises that get other ranks for it."""
         room, now = self.room(job), self.now
+        if not self.has_licences(job, now):
+            return None
         demands = [d._replace(ranks=d.ranks & within) for d in self.demands(job, now)]
         clear = [d for d in demands if room.room(d, now, end)[0] >= d.count]
         if clear and self.state.choose is not None:
@@ -232,11 +241,17 @@ class Pass:
         return False
 
     def earliest(self, job: Job, after: float) -> float:
-        """The first time from one on at which a job fits beside all promises but its own."""
-        may_move = len(self.state.promises) <= MAX_PROMISES
-        return self.room(job).first(
-            lambda time: self.demands(job, time), job.limit, after, self.now, may_move
-        )
+        """The first time from one on at which a job fits beside all promises but its own. Ranks and
+        licences are looked for in turns, each from where the other is there."""
+        room, may_move = self.room(job), len(self.state.promises) <= MAX_PROMISES
+        while True:
+            times = sorted({after, *(use.end for use in room.uses if after < use.end < inf)})
+            there = next((time for time in times if self.has_licences(job, time)), inf)
+            after = room.first(
+                lambda time: self.demands(job, time), job.limit, there, self.now, may_move
+            )
+            if after in (there, inf):
+                return after
 
     def start(self, job: Job) -> bool:
         """Start a job if it fits now; returns whether it takes part no more, since it has started or a
@@ -314,28 +329,31 @@ class Pass:
 
     def kept_for(self, job: Job) -> Where:
         """What is kept for a job that waits for jobs without a limit: where only one is in its way, that
-        one's ranks and what is missing; else what is free now for ever, then what will be first."""
-        state, demand, room = self.state, job.demands[0], self.room(job)
+        one's ranks; then those that are free for ever, now and when that is enough; then any."""
+        state, demand, room, now = self.state, job.demands[0], self.room(job), self.now
         endless = [u.where for u in state.running.values() if u.end == inf]
         endless = [where for where in endless if mask(where) & demand.ranks]
+        one = endless[0] if len(endless) == 1 else {}
         if state.lines:
             line = demand.ranks.bit_length() - 1
-            given = endless[0][line][0] if len(endless) == 1 else 0
-            return {line: (max(0, demand.count - given),)}
-
-        def when(rank: int) -> float:
-            one = demand._replace(count=1, ranks=1 << rank)
-            return room.first(lambda time: [one], inf, self.now, self.now, False)
-
-        order = [rank for rank in members(demand.ranks) if rank in state.totals]
-        order.sort(key=lambda rank: (len(endless) != 1 or rank not in endless[0], when(rank)))
+            return {line: (max(0, demand.count - sum(one.get(line, ()))),)}
+        idle = Availability(state.totals)
         kept: Where = {}
-        left = demand.count
-        for rank in order:
-            idle = Availability(state.totals).units_on(rank, demand, self.now, inf, [])
-            if min(idle, left):
-                kept[rank] = room.amounts(rank, demand, min(idle, left))
-                left -= min(idle, left)
+
+        def keep(demand: Demand, ranks: int) -> Demand:
+            for rank in members(demand.ranks & ranks):
+                units = idle.room(demand._replace(ranks=1 << rank), now, inf)[0]
+                if units:
+                    kept[rank] = room.amounts(rank, demand, min(units, demand.count))
+                    demand = demand._replace(count=max(0, demand.count - units))
+            return demand._replace(ranks=demand.ranks & ~mask(kept))
+
+        demand = keep(demand, mask(one))
+        last = max([use.end for use in room.uses if use.end < inf], default=now)
+        enough = room.first(lambda time: [demand], inf, now, now, False)
+        for time in (now, min(enough, last)):
+            demand = keep(demand, room.room(demand, time, inf)[1])
+        keep(demand, -1)
         return kept
 
     def is_kept(self, job: Job) -> bool:
@@ -345,7 +363,7 @@ class Pass:
         beside = [one for _, one in self.others(job)]
         room = Availability(self.state.totals, beside)
         moments = {start, *(one.start for one in beside if start < one.start < use.end)}
-        if start >= use.end or not self.demands(job, use.start):
+        if start >= use.end or not self.has_licences(job, use.start):
             return False
         if all(
             have >= need

@@ -413,59 +413,48 @@ class BoundStrategy(Strategy):
         """What to keep of ranks that are up for a job of which nobody knows when it starts; None: it does
         not fit there even if they are idle.
 
-        Ranks without other promises come first, then those that come free soonest. Where only one job
-        without an end is in its way, its ranks come before all others: with them, less has to be kept of
-        what is free now.
+        Where only one job without an end is in its way, its ranks come before all others: with them, less
+        has to be kept of what is free now. Then come those that are free for ever, now and by the time
+        at which that is enough (or the last end), then any.
         """
-        pool, shape = self._pool, request.shape
-        unused, up = self._inventory.unused(), pool.eligible(shape.match)
-        apart = up & ~self._room.booked(-inf, inf)
-        for eligible in (apart, up):
-            placed = pool.place_request(request, unused, eligible)
-            if placed is not None:
-                break
-        else:
-            return None
+        pool, shape, room, now = self._pool, request.shape, self._room, self._pool.clock()
         if not pool.countable(shape):
-            return self._all_of(selected_ranks(placed[0]))
-        inventory = self._inventory
-        if shape.node_count is None:
-            return [
-                (rank, inventory.counts_of(units))
-                for mask, units in pairs(placed[0])
-                for rank in members(mask)
-            ]
-        left = pool.match_mask(request) & eligible
-        chosen = self._ranks_of_endless(left, shape.node_count.min)
-        now = pool.clock()
-        missing = shape.node_count.min - popcount(chosen)
-        demand = self._demand(shape, left & ~chosen)._replace(count=missing)
-        soonest = self._room.earliest(demand, inf, now, now, False) if missing else now
-        last = max([end for end, _ in pool.jobs_by_end()[-1:]], default=now)
-        for time in (now, min(soonest, max(last, now))):
-            ranks = self._room.room(demand, time, inf)[1] & ~chosen
-            chosen |= take(ranks, min(missing, popcount(ranks)))
-            missing = shape.node_count.min - popcount(chosen)
-        ranks = left & ~chosen
-        chosen |= take(ranks, min(missing, popcount(ranks)))
-        if shape.exclusive:
-            return self._all_of(chosen)
-        return [(rank, demand.each) for rank in members(chosen)]
+            unused, up = self._inventory.unused(), pool.eligible(shape.match)
+            for eligible in (up & ~room.booked(-inf, inf), up):
+                placed = pool.place_request(request, unused, eligible)
+                if placed is not None:
+                    return self._all_of(selected_ranks(placed[0]))
+            return None
+        demand = self._demand(shape, pool.match_mask(request))
+        kept: list[tuple[int, Amounts]] = []
 
-    def _ranks_of_endless(self, large: int, most: int) -> int:
-        """At most so many of some ranks (a mask), of those of the only job without an end."""
+        def keep(ranks: int) -> None:
+            nonlocal demand
+            chosen = take(ranks & demand.ranks, min(demand.count, popcount(ranks & demand.ranks)))
+            for rank, total in sorted(self._all_of(chosen)):
+                units = [have // need for have, need in zip(total, demand.each) if need]
+                count = min(demand.count, 1 if demand.per_node or demand.whole else min(units))
+                if count:
+                    each = tuple(count * need for need in demand.each)
+                    kept.append((rank, total if demand.whole else each))
+                demand = demand._replace(count=demand.count - count)
+            demand = demand._replace(ranks=demand.ranks & ~chosen)
+
+        keep(self._ranks_of_endless(demand.ranks))
+        ends = [end for end, _ in pool.jobs_by_end()[-1:]]
+        ends += [one.end for one in self.promises.values() if one.end < inf]
+        enough = room.earliest(demand, inf, now, now, False) if demand.count else now
+        keep(room.room(demand, now, inf)[1])
+        keep(room.room(demand, min(enough, max([now, *ends])), inf)[1])
+        keep(demand.ranks)
+        return None if demand.count else kept
+
+    def _ranks_of_endless(self, ranks: int) -> int:
+        """Those of some ranks (a mask) on which the only job without an end is; 0: there are several."""
         pool = self._pool
-        endless = busy = 0
-        for jobid, end in pool.job_end_times():
-            ranks = selected_ranks(pool.held(jobid)) & large
-            if end:
-                busy |= ranks
-            elif ranks and endless:
-                return 0
-            else:
-                endless |= ranks
-        ranks = endless & ~busy
-        return take(ranks, min(most, popcount(ranks)))
+        held = [pool.held(jobid) for jobid, end in pool.job_end_times() if not end]
+        found = [one for one in (selected_ranks(one) & ranks for one in held) if one]
+        return found[0] if len(found) == 1 else 0
 
     def keeps(self, jobid: int, now: float) -> bool:
         promise, up = self.promises[jobid], self._up

@@ -212,17 +212,17 @@ class Plan:
         """As ``earliest()``, if nothing is claimed; infinity: it does not fit, or, it may be, not
         before ``until``."""
         strategy = self._strategy_for(request)
-        found = strategy.earliest(request, start, now, until)
-        if self.tokens is not None and request.tokens:
-            # Nodes and tokens at the same time: each is asked from where the other one is.
-            while found != inf:
-                there = self.tokens.earliest(request.tokens, found, length_of(request), now)
-                if there == found:
-                    break
-                if there >= until:
-                    return inf
-                found = strategy.earliest(request, there, now, until)
-        return found
+        if self.tokens is None or not request.tokens:
+            return strategy.earliest(request, start, now, until)
+        # Resources and tokens at the same time: each is asked from where the other one is.
+        length, found = length_of(request), start
+        while True:
+            there = self.tokens.earliest(request.tokens, found, length, now)
+            if there == inf or there >= until:
+                return inf
+            found = strategy.earliest(request, there, now, until)
+            if found in (there, inf):
+                return found
 
     def fits(
         self, request: ResourceRequest, duration: float | None = None, jobid: int | None = None

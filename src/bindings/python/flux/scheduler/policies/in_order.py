@@ -59,6 +59,8 @@ class BackfillInOrder(Backfilling):
     def schedule(self) -> Iterator[float | None]:
         if not self.begin_pass():
             return
+        if self.made_anew:
+            self.backlog.wake(self.policy.now())
         for job in self.backlog.to_examine(self.policy.now, self):
             if job is None:
                 yield None
@@ -381,7 +383,10 @@ class BackfillInOrder(Backfilling):
 
     def _is_due(self) -> None:
         self._timer = None
-        self.policy.look_again()
+        if self.promises.has_due(self.policy.now()):
+            self.policy.look_again()
+        else:
+            self.wake_when_due()  # that job has started
 
     # -- what is asked -----------------------------------------------------------------------------
 

@@ -208,14 +208,18 @@ class PromiseBook:
         when = self.plan.next_start(now)
         return None if when == math.inf else when
 
+    def has_due(self, now: float) -> bool:
+        """Whether the promised time of a job has come. O(promises)."""
+        return bool(self._jobs) and any(id in self._by_id for id in self.plan.due(now))
+
     def due(self, now: float) -> list[PendingJob]:
-        """The jobs whose promised time has come, in order, if one has since this was asked last.
-        O(promises) then."""
-        if self._first > now:
-            return []
-        self._first = self.plan.next_start(now)
-        jobs = self._by_id
-        return sorted([jobs[jobid] for jobid in self.plan.due(now) if jobid in jobs])
+        """The jobs whose promised time has come, in order, if one has since this was asked last; and those
+        whose promises are open. O(promises) then."""
+        jobs, found = self._by_id, self.open_ids.copy()
+        if self._first <= now:
+            self._first = self.plan.next_start(now)
+            found.update(self.plan.due(now))
+        return sorted([jobs[jobid] for jobid in found if jobid in jobs])
 
 
 class LatestStarts:
