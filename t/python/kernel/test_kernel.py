@@ -4,14 +4,17 @@
 import errno
 import os
 import selectors
+import signal
 import threading
+import time
 
 import pytest
 
-from flux_engine.kernel import Kernel, Task, VirtualClock, message, watchers
+from flux_engine.kernel import Kernel, RealClock, Task, VirtualClock, message, watchers
 from flux_engine.kernel.future import Future
 from flux_engine.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
 from flux_engine.kernel.service import Service, request
+from flux_engine.kernel.watchdog import Watchdog, place
 
 
 class Context:
@@ -568,3 +571,21 @@ def test_timers_beyond_the_end_of_time(seconds):
     os.close(reader)
     os.close(writer)
     assert fired == ["soon", b"x"]
+
+
+def test_what_holds_the_loop_is_reported_and_a_loop_that_waits_is_not():
+    kernel = Kernel(RealClock())
+    reports, seen = [], []
+
+    def report(frame, seconds):
+        reports.append(place(frame, __file__))
+
+    def sleepy():
+        seen.append(len(reports))
+        while not reports:
+            time.sleep(0.01)
+
+    with Watchdog(kernel.turn_under_way, report, signal.ITIMER_REAL, 0.05):
+        kernel.call_later(0.3, sleepy)
+        kernel.run(until=lambda: bool(reports))
+    assert seen == [0] and reports[0].endswith("(sleepy)")

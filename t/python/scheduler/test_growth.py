@@ -4,8 +4,9 @@
 import gc
 
 import pytest
-from flux.resource.pool import remembered
 from peers import R, Rig, jobspec
+
+from flux.resource.pool import remembered
 
 
 def play(rig, first, count):

@@ -9,7 +9,8 @@ import pytest
 from flux.scheduler import Scheduler
 from flux.scheduler.misspelled import OVERRIDABLE
 from flux.scheduler.policies import Backfill
-from flux.scheduler.testing import FakeInstance, SchedulerErrors, make_R
+from flux.scheduler.testing import EndlessLoop, FakeInstance, SchedulerErrors, make_R
+from flux_engine.kernel import watchdog
 
 
 class Gives(Scheduler):
@@ -68,8 +69,6 @@ def test_a_rank_that_is_down():
 
 
 def test_an_endless_loop_says_in_which_line(monkeypatch):
-    from flux.scheduler.testing import watchdog
-
     until = (
         time.process_time() + 30
     )  # a watchdog that is off fails the test, and does not hold it up
@@ -84,14 +83,12 @@ def test_an_endless_loop_says_in_which_line(monkeypatch):
     monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.1)
     instance = loaded(loops)
     instance.submit(1)
-    with pytest.raises(watchdog.EndlessLoop, match=r"test_mistakes\.py:\d+ \(loops\)"):
+    with pytest.raises(EndlessLoop, match=r"test_mistakes\.py:\d+ \(loops\)"):
         instance.run_until_idle()
     assert not instance.is_loaded
 
 
 def test_many_short_turns_are_no_endless_loop(monkeypatch):
-    from flux.scheduler.testing import watchdog
-
     def schedule(self):
         for _ in range(40):
             for _ in range(100000):

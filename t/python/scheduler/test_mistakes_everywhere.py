@@ -11,13 +11,13 @@ import textwrap
 
 import pytest
 
-from flux.scheduler.testing import EndlessLoop, FakeInstance, jobspec, make_R, watchdog
+from flux.scheduler.testing import EndlessLoop, FakeInstance, jobspec, make_R
 from flux.simulate import policy
 from flux.simulate.run import Settings, simulate
 from flux.simulate.workload.build import Options, build
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
-from flux_engine.kernel import VirtualClock, reactor
+from flux_engine.kernel import VirtualClock, reactor, watchdog
 
 MODULE = """
 import sys, time
@@ -242,7 +242,7 @@ def test_it_is_said(mistake, host, tmp_path):
 
 @pytest.mark.parametrize("host", [fake, simulated])
 def test_an_endless_loop_is_named_with_its_line(host, tmp_path, monkeypatch):
-    """In an instance a thread sees to that: t/python/broker/test_watchdog.py."""
+    """In an instance: t/python/broker/test_start.py."""
     monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.1)
     path = tmp_path / "mine.py"
     # A watchdog that is off fails the test, and does not hold it up.

@@ -25,19 +25,22 @@ from flux_embedded.broker.process import (
 )
 from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
-from flux_embedded.broker.watchdog import Watchdog
 from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_engine.kernel import RealClock, Task, VirtualClock, collector
 from flux_engine.kernel.future import Future
 from flux_engine.kernel.handle import RPC_NORESPONSE, Flux
+from flux_engine.kernel.watchdog import LONGEST_TURN, Watchdog, place
 from flux_engine.modules.pymodule import print_traceback
 
 #: Signals that end the instance.
-FATAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
+FATAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 #: Real seconds that a command has to end after SIGTERM, before SIGKILL.
 GRACE = 5.0
+
+#: Real seconds after which it is looked again whether the loop turns.
+WATCH_PERIOD = 1.0
 
 #: Real seconds that jobs have to end at shutdown, before the instance goes on without them.
 CLEANUP_TIMEOUT = 30.0
@@ -73,6 +76,7 @@ class Session:
         self.noted = None  # the first fatal signal: number, and real time
         self.stopping = None  # why the instance ends early: a signal number, or a text
         self.done = False
+        self._report_at = LONGEST_TURN
 
     def run(self):
         """Run it to its end; returns the exit code.
@@ -95,7 +99,10 @@ class Session:
                     self.kernel, self._expires, lambda: self.stop(signal.SIGTERM)
                 )
             collector.settle()
-            with Watchdog(self.ctx, stuck=self._stuck):
+            # Modules share one thread: what sleeps, or runs a program that itself waits for the instance, stops everything.
+            with Watchdog(
+                self.kernel.turn_under_way, self._stuck, signal.ITIMER_REAL, WATCH_PERIOD
+            ):
                 self.kernel.run(until=lambda: self.done)
             self.server.drain(1.0)
         finally:
@@ -146,13 +153,22 @@ class Session:
     def _note_signal(self, number, frame):
         self.noted = self.noted or (number, time.monotonic())
 
-    def _stuck(self, seconds):
-        """Called by the watchdog: a module holds the loop, so that it cannot hear of a signal or end."""
+    def _stuck(self, frame, seconds):
+        """Called by the watchdog, again and again: a module holds the loop, so that it cannot hear of a signal or end."""
+        task = self.kernel.running
+        culprit = task.name if task is not None else "broker"
+        if seconds <= WATCH_PERIOD:
+            self._report_at = LONGEST_TURN
+        if seconds >= self._report_at:
+            self._report_at *= 2
+            where = place(frame, getattr(task, "path", None))
+            self.ctx.log(
+                LOG_ERR, f"{culprit} has blocked the instance for {seconds:.0f}s, at {where}"
+            )
         if self.noted is None or time.monotonic() - self.noted[1] < GRACE:
             return
         if self.stopping is not None and seconds < CLEANUP_TIMEOUT:
             return  # it has heard, and a module may well take its time to end
-        culprit = self.kernel.running.name if self.kernel.running is not None else "something"
         self.ctx.log(
             LOG_CRIT, f"{culprit} blocks the instance, which cannot shut down: ended by force"
         )

@@ -47,6 +47,10 @@ class Kernel(Reactor):
         self._runner = None
         self._polled = 0
 
+    def turn_under_way(self):
+        """The number of the turn, or None while the loop waits."""
+        return None if self.waiting else self.turns
+
     # -- running -------------------------------------------------------------------------------
 
     def run(self, until=None):

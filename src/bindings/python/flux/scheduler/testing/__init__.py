@@ -27,12 +27,10 @@ several brokers or the KVS of a real instance is tested in an instance (doc/guid
 ``handle.py``        the handle that the scheduler is given
 ``reactor.py``       clock and turns
 ``builders.py``      `jobspec` and `make_R`
-``watchdog.py``      tells in which line a scheduler loops without end, in ``flux simulate``, too
 """
 
 from flux.scheduler.testing.builders import jobspec, make_R
-from flux.scheduler.testing.instance import FakeInstance, SchedulerErrors
+from flux.scheduler.testing.instance import EndlessLoop, FakeInstance, SchedulerErrors
 from flux.scheduler.testing.job_manager import FakeJob
-from flux.scheduler.testing.watchdog import EndlessLoop
 
 __all__ = ["EndlessLoop", "FakeInstance", "FakeJob", "SchedulerErrors", "jobspec", "make_R"]

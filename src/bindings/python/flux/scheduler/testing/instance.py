@@ -35,8 +35,8 @@ from flux.scheduler.testing.services import (
     KeyValueStore,
     ResourceService,
 )
-from flux.scheduler.testing.watchdog import EndlessLoop, Watchdog
 from flux_engine.job_manager.sched import ANNOTATE
+from flux_engine.kernel.watchdog import Watchdog, place
 
 #: Where the schedulers of flux-scheduler are, in the source tree and where it is installed.
 MODULES = Path(__file__).resolve().parents[5] / "modules"
@@ -45,6 +45,10 @@ MODULES = Path(__file__).resolve().parents[5] / "modules"
 class SchedulerErrors(AssertionError):
     """There are errors in the log: what a policy raises is reported there, and what a job manager has to object to its
     answers."""
+
+
+class EndlessLoop(BaseException):
+    """A scheduler has not come back to its reactor. No ``except Exception`` of a policy holds it up."""
 
 
 class FakeInstance:
@@ -362,11 +366,12 @@ class FakeInstance:
             self._raise_logged_errors()
 
     def _watchdog(self) -> Watchdog:
-        return Watchdog(lambda: self.reactor.calls, self._stuck, self._path)
+        return Watchdog(lambda: self.reactor.calls, self._stuck)
 
-    def _stuck(self, where: str, seconds: float) -> None:
+    def _stuck(self, frame: types.FrameType, seconds: float) -> None:
         raise EndlessLoop(
-            f"the scheduler has not come back to its reactor for {seconds:.0f} s of processor time: it is at {where}"
+            f"the scheduler has not come back to its reactor for {seconds:.0f} s of processor time:"
+            f" it is at {place(frame, self._path)}"
         )
 
     @property

@@ -18,6 +18,7 @@ from flux.simulate.engine.loop import Loop, Scheduler
 from flux.simulate.engine.manager import Manager
 from flux.simulate.job import followers, userids
 from flux_engine.formats import idset, rset, states
+from flux_engine.kernel.watchdog import Watchdog, place
 
 #: When a workload begins if nothing says when: that of the embedded instance's clock.
 EPOCH = 1735689600.0
@@ -158,9 +159,10 @@ class LeanEngine:
     def _place_of_scheduler(self):
         return self.kernel.steps, len(self.task.inbox)
 
-    def _stuck(self, where, seconds):
+    def _stuck(self, frame, seconds):
         print(
-            f"{self.name} has not come back to its reactor for {seconds:.0f} s of processor time: it is at {where}",
+            f"{self.name} has not come back to its reactor for {seconds:.0f} s of processor time:"
+            f" it is at {place(frame, self.path)}",
             file=sys.stderr,
             flush=True,
         )
@@ -171,15 +173,13 @@ class LeanEngine:
         Raises:
             whatever the module raises
         """
-        from flux.scheduler.testing.watchdog import Watchdog
-
         while True:
             self.task = Scheduler(
                 self.kernel, self.name, self.path, self.args, self.forecast, self.entry
             )
             with contextlib.ExitStack() as stack:
                 if self.is_watched:
-                    watchdog = Watchdog(self._place_of_scheduler, self._stuck, self.path)
+                    watchdog = Watchdog(self._place_of_scheduler, self._stuck)
                     stack.enter_context(watchdog)
                 self.task.run()
             if self.kernel.failure is not None:
