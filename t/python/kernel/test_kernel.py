@@ -142,10 +142,18 @@ def test_unknown_targets(h, topic, text):
     assert (info.value.errno, info.value.strerror) == (38, text)
 
 
-def test_unknown_rank(h):
+@pytest.mark.parametrize("rank", [1, 7])
+def test_a_rank_beyond_the_size_is_sent_nothing(h, rank):
+    assert h.rpc("echo.say", nodeid=0).get()
     with pytest.raises(OSError) as info:
-        h.rpc("echo.say", nodeid=7).get()
+        h.rpc("echo.say", nodeid=rank).get()
     assert info.value.errno == errno.EHOSTUNREACH
+
+
+def test_a_virtual_clock_never_goes_back():
+    clock = VirtualClock(1000.0)
+    times = [clock.advance_to(when) or clock.now() for when in (1005.0, 1001.0, 1005.0, 1006.0)]
+    assert times == [1005.0, 1005.0, 1005.0, 1006.0]
 
 
 def test_guests_reach_only_what_lets_them_in(kernel):
@@ -203,10 +211,14 @@ def test_without_reset_the_first_answer_repeats(h):
     assert seen == [0, 0, 0, 0]
 
 
-def test_noresponse_is_ready_at_once(h, kernel):
-    future = h.rpc("echo.fail", flags=RPC_NORESPONSE)
+@pytest.mark.parametrize("topic", ["echo.say", "echo.fail", "nosuch.method"])
+def test_a_request_without_a_response_is_ready_at_once_and_gets_none(h, kernel, topic):
+    delivered = []
+    kernel.intercept = lambda endpoint, msg: delivered.append(msg.type)
+    future = h.rpc(topic, flags=RPC_NORESPONSE)
     assert future.is_ready() and future.get() is None
     kernel.run_until_idle()
+    assert message.RESPONSE not in delivered
 
 
 def test_wait_for(h):

@@ -65,6 +65,47 @@ def test_a_timeline_gives_the_same_answers(built, seed):
     assert len(lines[0]) > 20
 
 
+def a_timeline(kind):
+    line = kind(10.0, 4)
+    line.add(20.0, 30.0, -2)
+    line.add(40.0, math.inf, 1)
+    return line
+
+
+@pytest.mark.parametrize(
+    "method, args, answer",
+    [
+        ("steps", (), [(10, 4), (20, 2), (30, 4), (40, 5)]),
+        ("at", (5,), 4), ("at", (20,), 2), ("at", (29,), 2), ("at", (30,), 4),
+        ("before", (20,), 4), ("before", (30,), 2), ("before", (25,), 2),
+        ("after", (5,), 10), ("after", (20,), 30), ("after", (40,), math.inf),
+        ("least", (10, 20), 4), ("least", (10, 20.5), 2), ("least", (30, 40), 4), ("least", (-math.inf, math.inf), 2),
+        ("extremes", (20, 40), (2, 4)), ("extremes", (35, math.inf), (4, 5)), ("extremes", (20, 30), (2, 2)),
+        ("below", (3, 10), 20), ("below", (3, 25), 25), ("below", (3, 30), math.inf), ("below", (4, 10), 20),
+        ("since", (4, 40), 30), ("since", (2, 40), -math.inf), ("since", (5, 40), 40), ("since", (4, 20), -math.inf),
+        ("first", (4, 10, 10), 10), ("first", (4, 11, 10), 30), ("first", (4, 10, 15), 30), ("first", (5, math.inf, 0), 40),
+        ("first", (6, 1, 10), math.inf), ("first", (4, 11, 10, 20), 10), ("first", (5, 1, 10, 40), math.inf),
+        ("first", (4, 11, 10, math.inf, 31), 30),
+    ],
+)  # fmt: skip
+def test_what_a_timeline_answers(way, method, args, answer):
+    line = a_timeline(CountTimeline if way == "interpreted" else compiled.CompiledTimeline)
+    assert getattr(line, method)(*args) == answer
+
+
+def test_what_changes_a_timeline(way):
+    kind = CountTimeline if way == "interpreted" else compiled.CompiledTimeline
+    line = a_timeline(kind)
+    copy = line.copy()
+    line.add(20.0, 30.0, 2)  # steps of one value are one
+    assert line.steps() == [(10, 4), (40, 5)]
+    line.forget(40.0)
+    assert line.steps() == [(40, 5)] and line.begin == 40
+    copy.forget(39.0)
+    assert copy.steps() == [(30, 4), (40, 5)] and len(copy) == 2
+    assert kind.rising(10.0, 4, [(20.0, 1), (20.0, 2)]).steps() == [(10, 4), (20, 7)]
+
+
 def test_what_is_before_the_first_step_does_not_count(built):
     line = compiled.CompiledTimeline(NOW, 3)
     line.add(NOW - 5, NOW + 5, -1)

@@ -174,4 +174,4 @@ class CountTimeline:
                 since = None
             elif since is None:
                 since = time
-        return inf if since is None or since >= limit else since
+        return inf if since is None else since
