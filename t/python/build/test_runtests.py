@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The total of scripts/runtests: what counts as passed, failed and skipped."""
 
+import functools
 import glob
 import importlib.machinery
 import importlib.util
@@ -129,3 +130,21 @@ def test_every_file_is_in_one_part(runtests):
         path = os.path.join(runtests.SRCDIR, name)
         found += glob.glob(os.path.join(path, "test_*.py")) if os.path.isdir(path) else [path]
     assert sorted(found) == sorted(glob.glob(os.path.join(top, "**/test_*.py"), recursive=True))
+
+
+def test_what_takes_longest_begins_first(runtests, monkeypatch):
+    done = []
+    work = [(seconds, functools.partial(done.append, seconds)) for seconds in (3, 60, 5, 1, 30)]
+    monkeypatch.setattr(runtests, "WORKERS", 1)
+    runtests.run_all(work)
+    assert done == [60, 30, 5, 3, 1]
+
+
+@pytest.mark.parametrize(
+    "command, expected", [("echo fine", (1, 0, 0)), ("echo bad; false", (0, 1, 0))]
+)
+def test_a_lint_counts_as_a_test(runtests, tmp_path, capsys, command, expected):
+    results = runtests.Total()
+    runtests.run_lint("ruff", command, str(tmp_path), results)
+    assert counts(results) == expected
+    assert ("| bad" in capsys.readouterr().out) is bool(expected[1])
