@@ -33,6 +33,11 @@ def require_data():
     return path
 
 
+def seeds(few, many):
+    """Seeds of random runs: `few`, or `many` with FLUX_TEST_LONG."""
+    return range(many if os.environ.get("FLUX_TEST_LONG") else few)
+
+
 def require_long():
     """Skip the test unless FLUX_TEST_LONG asks for those that take minutes."""
     if not os.environ.get("FLUX_TEST_LONG"):

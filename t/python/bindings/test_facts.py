@@ -9,13 +9,10 @@ import bindings_instance
 import facts
 import pytest
 
-from flux_engine.kernel import RealClock
 
-
-@pytest.fixture(params=["virtual", "real"])
-def h(request):
-    options = {} if request.param == "virtual" else {"clock": RealClock()}
-    instance = bindings_instance.make("kvs", **options)
+@pytest.fixture
+def h():
+    instance = bindings_instance.make("kvs")
     yield bindings_instance.handle(instance)
     instance.stop()
 

@@ -5,13 +5,14 @@ import random
 
 import pytest
 from peers import R, Rig, jobspec
+from shared import seeds
 
 from flux.scheduler import annotator
 from flux.scheduler.policies import Backfill, Fifo
 
 
 @pytest.mark.parametrize("policy", [Fifo, Backfill])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(2, 5))
 def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
     monkeypatch.setattr(annotator, "QUIET_TIME_S", 1.0)
     rnd = random.Random(f"{policy.__name__} {seed}")

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from peers import Simulation, jobspec
+from shared import seeds
 
 from flux.hostlist import Hostlist
 from flux.idset import IDset
@@ -210,7 +211,7 @@ def parts_of(constraint):
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_numbers(module, seed):
     rig, cluster, rnd = scene(module, seed)
     jobs = list(rig.sched.pending_jobs())
@@ -246,7 +247,7 @@ def test_numbers(module, seed):
 
 
 @pytest.mark.parametrize("uniform", [True, False])
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(10, 50))
 def test_what_would_fit_now_starts_at_once(seed, uniform):
     """The last job is replaced by what `explain` says would fit; and by a little more, which does
     not start. Where it matters which nodes a job gets, more may fit than is said."""

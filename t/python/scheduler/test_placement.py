@@ -6,6 +6,7 @@ import random
 import pytest
 from each_policy import POLICIES
 from peers import R, Rig, jobspec
+from shared import seeds
 
 from flux.idset import IDset
 from flux.scheduler.policies import Backfill, Fifo, Simple
@@ -480,7 +481,7 @@ def test_a_reload_of_the_scheduler_waits_anew():
 
 
 @POLICIES
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_required_placement_is_always_kept(policy, args, seed):
     chance = random.Random(seed)
     rig = load(policy, args)
@@ -695,7 +696,7 @@ def test_a_node_of_the_rack_that_goes_down_in_the_grace_moves_the_job_to_another
     nodes.instance.scheduler.resources.check()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_who_is_ended_is_in_the_rack_of_the_one_who_required_it(seed):
     chance = random.Random(seed)
     may_end = {rank for rank in range(16) if chance.random() < 0.7}

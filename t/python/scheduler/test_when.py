@@ -9,6 +9,7 @@ import random
 
 import pytest
 from peers import R, Simulation, jobspec
+from shared import seeds
 
 POLICIES = {
     "fifo": ("sched-fifo", ()),
@@ -70,7 +71,7 @@ def outcome(rig, newcomer):
     return said, rig.begun.get(9999)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_whole_nodes_start_when_it_was_said(policy, seed):
     rig, rnd = workload(policy, seed, mixed=False)
@@ -83,7 +84,7 @@ def test_whole_nodes_start_when_it_was_said(policy, seed):
     assert (said["verdict"] == "now") == (begun - said["now"] < 0.1)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_where_it_matters_which_nodes_jobs_get_it_is_no_later_with_promises_to_all(seed):
     rig, rnd = workload("conservative", seed, mixed=True)
     said, begun = outcome(rig, job(rnd, mixed=True))

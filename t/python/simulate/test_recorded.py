@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from golden_schedules import MODULES, differences, play
-from shared import data_dir, data_path, load_json, recorded_cases
+from shared import data_dir, data_path, load_json, recorded_cases, require_long
 
 from flux.simulate.workload.build import Options, build
 
@@ -35,6 +35,8 @@ def jobs_of(trace, count):
 
 @pytest.mark.parametrize("name", recorded_cases(recordings()))
 def test_starts(name):
+    if not name.endswith("-1000"):
+        require_long()
     recorded = load_json(f"golden/schedules/{name}.json")
     rows = jobs_of(recorded["trace"], len(recorded["start"]))
     module, args = MODULES[recorded["policy"]]

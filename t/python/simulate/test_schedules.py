@@ -6,7 +6,7 @@ import random
 import pytest
 import textbook
 from golden_schedules import MODULES, RANKED, UNITS, Starts, differences, play
-from shared import corner_cases, data_dir, load_json, recorded_cases
+from shared import corner_cases, data_dir, load_json, recorded_cases, require_long, seeds
 
 
 @pytest.mark.parametrize("case, policy", recorded_cases(corner_cases(MODULES), values=2))
@@ -46,7 +46,7 @@ def test_invented_jobs_start_when_the_definition_says(units, policy):
 @pytest.mark.parametrize("policy", sorted(set(textbook.POLICIES) - {"conservative-kept"}))
 @pytest.mark.parametrize("grain", ["event-end", "event-submit"])
 def test_one_pass_for_each_event(grain, policy):
-    for seed in range(12):
+    for seed in seeds(3, 12):
         chance = random.Random(f"{grain} {policy} {seed}")
         procs = chance.choice([8, 16, 24])
         rows = invented(chance, procs)
@@ -79,8 +79,14 @@ def users_of_sdsc():
     return users
 
 
+#: What runs always; the others with FLUX_TEST_LONG.
+FEW = ("easy-sjbf", "bounded-expansion-24h-class")
+
+
 @pytest.mark.parametrize("policy", recorded_cases(sorted(RANKED)))
 def test_ranked_and_bounded(policy):
+    if policy not in FEW:
+        require_long()
     recorded = load_json(f"golden/schedules/ranked/sdsc-sp2-{policy}.json")
     trace = load_json("golden/schedules/input-sdsc-sp2.json")
     assert list(users_of_sdsc()) == [row[0] for row in trace["jobs"]]

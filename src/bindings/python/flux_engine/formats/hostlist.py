@@ -25,10 +25,11 @@ def decode(text, limit=MAX_HOSTS):
     Raises:
         ValueError: malformed, or more than ``limit`` names.
     """
+    found = list(ranges(text))
+    if sum([high - low + 1 for _, low, high, _, _ in found]) > limit:
+        raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
     hosts = []
-    for prefix, low, high, width, suffix in ranges(text):
-        if high - low >= limit - len(hosts):
-            raise ValueError(f"hostlist {quote(text)}: more than {limit} hosts")
+    for prefix, low, high, width, suffix in found:
         if width is None:
             hosts.append(prefix)
         else:
