@@ -308,10 +308,13 @@ class Rig:
 
 
 class Simulation(Rig):
-    """A rig whose jobs end by themselves: on time, or after the seconds that a test says."""
+    """A rig whose jobs end by themselves: on time, or after the seconds that a test says.
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    Without `estimates`, which cost a process for each change: most plays are of many jobs.
+    """
+
+    def __init__(self, *args, estimates=False, **kwargs):
+        super().__init__(*args, estimates=estimates, **kwargs)
         self.runtime = {}
         self.begun = {}
         self.ended = {}

@@ -201,7 +201,7 @@ def promises_agree(sched):
 def test_reorder_under_backfill(args, seed):
     """Many jobs have a promise when the order changes, and lose it by their own name only."""
     rnd = random.Random(f"{args} {seed}")
-    rig = Simulation(R(8, 4), estimates=False)
+    rig = Simulation(R(8, 4))
     sched = rig.load(FairShare, "log-level=err", *args)
     for jobid in range(1, 60):
         limit = rnd.choice([50, 200, 500])

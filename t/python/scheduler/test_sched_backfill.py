@@ -345,7 +345,7 @@ def test_where_queues_share_nodes_priority_decides():
 def workload(seed, jobs=50, nodes=8, early=False):
     """A random run: every job submitted at a random time; all end on time, or earlier."""
     rnd = random.Random(seed)
-    sim = Simulation(R(nodes, 4), estimates=False)
+    sim = Simulation(R(nodes, 4))
     return (
         rnd,
         sim,
@@ -467,7 +467,7 @@ def test_an_estimate_that_is_no_longer_true_is_taken_back(rig):
 
 def test_estimates_are_right_if_nothing_else_comes():
     """With all ends at the limits and no other job, jobs start when estimated, or before."""
-    sim = Simulation(R(8, 4))
+    sim = Simulation(R(8, 4), estimates=True)
     sim.load_file("sched-backfill", "reservations=2")
     chance = random.Random(5)
     for jobid in range(1, 25):
