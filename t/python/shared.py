@@ -33,9 +33,14 @@ def require_data():
     return path
 
 
+def runs(few, many):
+    """How many random runs there are to be: `few`, or `many` with FLUX_TEST_LONG."""
+    return many if os.environ.get("FLUX_TEST_LONG") else few
+
+
 def seeds(few, many):
-    """Seeds of random runs: `few`, or `many` with FLUX_TEST_LONG."""
-    return range(many if os.environ.get("FLUX_TEST_LONG") else few)
+    """The seeds of as many `runs`."""
+    return range(runs(few, many))
 
 
 def require_long():

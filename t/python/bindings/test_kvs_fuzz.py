@@ -1,79 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The KVS under random requests: against a model, and with payloads of any form."""
+"""The KVS under random requests, against a model. Payloads of any form: test_service_doors.py."""
 
 import copy
 import errno
 
 import bindings_instance
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given, settings
 
 from flux.constants import FLUX_RPC_STREAMING
-from flux_embedded.services.kvs.service import Kvs
-
-METHODS = "commit lookup dir watch-cancel fault watch".split()
-
-scalars = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 9),
-    st.floats(allow_nan=False),
-    st.text("ab.", max_size=4),
-)
-values = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text("ab", max_size=2), inner, max_size=2)), max_leaves=6)  # fmt: skip
-names = st.sampled_from(
-    [
-        "namespace",
-        "ops",
-        "key",
-        "keys",
-        "matchtag",
-        "errnum",
-        "match",
-        "values",
-        "recursive",
-        "append",
-    ]
-)
-verbs = st.sampled_from(["put", "append", "unlink", "mkdir"])
-odd_ops = st.lists(st.one_of(values, st.tuples(verbs, values, values).map(list)), max_size=3)
-payloads = st.one_of(
-    st.none(),
-    st.dictionaries(names, values, max_size=4),
-    st.fixed_dictionaries({"ops": odd_ops}),
-)
-
-
-@pytest.fixture
-def instance():
-    instance = bindings_instance.make("kvs")
-    yield instance
-    instance.stop()
-
-
-def test_no_payload_is_too_odd(instance):
-    """Each is answered with an error of its own; EIO would be an exception nobody thought of."""
-    h = instance.handle
-
-    @settings(max_examples=100)
-    @given(st.sampled_from(METHODS), payloads)
-    def fuzz(method, payload):
-        if method == "fault" and payload and payload.get("fail_commits"):
-            payload = {**payload, "fail_commits": 0}
-        flags = FLUX_RPC_STREAMING if method == "watch" else 0
-        rpc = h.rpc(f"kvs.{method}", payload, flags=flags)
-        instance.kernel.run_until_idle()
-        if rpc.is_ready():
-            try:
-                rpc.get()
-            except OSError as exc:
-                assert exc.errno != errno.EIO, exc
-        rpc.stop()
-
-    fuzz()
-    assert not [entry for entry in instance.ctx.ring.entries() if "Traceback" in entry.text]
-
 
 keys = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join)
 operations = st.one_of(
@@ -168,14 +103,3 @@ def test_against_a_model(commits, watched, append):
                 break
     finally:
         instance.stop()
-
-
-def test_methods_are_all_tried():
-    instance = bindings_instance.make("kvs")
-    own = {
-        topic.partition(".")[2]
-        for topic, entry in instance.service("kvs").methods.items()
-        if isinstance(getattr(entry[0], "__self__", None), Kvs)
-    }
-    instance.stop()
-    assert own - {"disconnect"} == set(METHODS)

@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import runs
 
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 from flux.resource.pool.constraint import parse_constraint
@@ -139,7 +140,7 @@ def bounded(function, *args):
         assert time.monotonic() - start < 20
 
 
-@settings(max_examples=400)
+@settings(max_examples=runs(120, 400))
 @given(jobspecs)
 def test_jobspecs(spec):
     pool = ResourcePool(BASE)
@@ -163,13 +164,13 @@ def test_jobspecs(spec):
     pool._check()
 
 
-@settings(max_examples=200)
+@settings(max_examples=runs(70, 200))
 @given(anything)
 def test_no_jobspecs(spec):
     bounded(ResourcePool(BASE).parse_resource_request, spec)
 
 
-@settings(max_examples=300)
+@settings(max_examples=runs(100, 300))
 @given(maybe(constraints))
 def test_constraints(constraint):
     terms = bounded(parse_constraint, constraint)
@@ -207,7 +208,7 @@ sets_R = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=runs(120, 400))
 @given(sets_R)
 def test_R(R):
     made = bounded(ResourcePool, R)

@@ -3,6 +3,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import runs
 from test_tree_model import entries, kinds, requests
 from tree_help import alloc, jobspec_of_shape, topo_R
 
@@ -48,7 +49,7 @@ def test_a_site_orders_the_nodes():
     pool._check()
 
 
-@settings(max_examples=80)
+@settings(max_examples=runs(25, 80))
 @given(found=st.lists(kinds(), min_size=1, max_size=2), wanted=st.lists(requests(), max_size=6))
 def test_the_way_of_the_hooks_gives_the_same(found, wanted):
     R = topo_R(*found)

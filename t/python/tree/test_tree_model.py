@@ -6,6 +6,7 @@ import copy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from shared import runs
 from tree_help import jobspec_of_shape, topo_R
 from tree_model import Infeasible, Insufficient, Model, Node, Request, ids
 
@@ -183,12 +184,12 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=120, stateful_step_count=25, deadline=None, derandomize=True,
+    max_examples=runs(40, 120), stateful_step_count=25, deadline=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=runs(50, 150))
 @given(
     kind=kinds(), wanted=st.lists(requests(), max_size=6), c=st.integers(1, 6), g=st.integers(0, 3)
 )
