@@ -32,6 +32,7 @@ class RoomIndex:
         self._new: dict[JobGroup, None] = {}
         self._uncounted: dict[JobGroup, None] = {}
         self._numbers = count()
+        self._counts: RoomCounts | None = None
 
     def enter(self, group: JobGroup) -> None:
         """A group has been made."""
@@ -62,7 +63,9 @@ class RoomIndex:
             else:
                 self._uncounted[group] = None
         self._new.clear()
-        counts = RoomCounts(pool)
+        if self._counts is None:
+            self._counts = RoomCounts(pool)
+        counts = self._counts
         found = list(self._uncounted)
         for groups in self._kinds.values():
             room = counts.of(groups[0][2].request.shape)

@@ -75,8 +75,7 @@ class BoundStrategy(Strategy):
         self._open: set[int] = set()
         self._bounds = StartBounds()  # as long as promises only come, and none moves
         self._withdrawn: list[BoundPromise] = []  # they can be restored until the pool changes
-        self._counts: RoomCounts | None = None  # of the pool as of a generation
-        self._counts_of = -1
+        self._counts = RoomCounts(pool)
         # Where a job was found a place, and what its promise was, until it starts there.
         self._placed: tuple[int, float] | None = None
         self._promised_end: dict[int, float] = {}
@@ -307,8 +306,6 @@ class BoundStrategy(Strategy):
         shape, pool = request.shape, self._pool
         if not pool.countable(shape):
             return True
-        if self._counts is None or self._counts_of != pool.generation:
-            self._counts, self._counts_of = RoomCounts(pool), pool.generation
         return self._counts.of(shape) >= shape.least_count
 
     def room_ends(self, request: ResourceRequest, now: float) -> float:

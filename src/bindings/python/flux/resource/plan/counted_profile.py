@@ -11,7 +11,6 @@ as many are free as the sum leaves, and any of them will do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -21,6 +20,7 @@ from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import popcount
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, Union
 
     from typing_extensions import Self
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.count_timeline import CountTimeline
     from flux.resource.plan.promise_moves import PromiseMoves
     from flux.resource.request import ResourceRequest
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+    from flux.resource.ResourcePoolImplementation import JobRecord, ResourcePoolImplementation
 
 
 class UnitKind:
@@ -123,7 +123,7 @@ class CountedProfile:
         "promises",
         "open_units",
         "total",
-        "_jobs",
+        "jobs",
         "maybe_overdrawn",
         "_bounds",
         "_released",
@@ -138,7 +138,7 @@ class CountedProfile:
     open_units: dict[int, int]
     total: int
     maybe_overdrawn: bool
-    _jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
+    jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
     _bounds: StartBounds
     _released: float  # the earliest start of what came free and is not told to the bounds yet
     _uniform: bool  # the pool has nodes of one kind, and all are counted here
@@ -172,7 +172,7 @@ class CountedProfile:
         self.promises = 0
         self.maybe_overdrawn = False
         self.open_units = {}
-        self._jobs = {}
+        self.jobs = {}
         self._bounds = StartBounds()
         self._released = inf
         gains = []
@@ -182,7 +182,7 @@ class CountedProfile:
                 return None
             if not count:
                 continue
-            self._jobs[jobid] = (end, count)
+            self.jobs[jobid] = (end, count)
             if end <= now:
                 free += count
             else:
@@ -198,7 +198,7 @@ class CountedProfile:
             setattr(new, name, getattr(self, name))
         new.line = self.line.copy()
         new.open_units = self.open_units.copy()
-        new._jobs = self._jobs.copy()
+        new.jobs = self.jobs.copy()
         new._bounds = StartBounds()
         new._released = inf
         new.watch = moves.watch(new.line)
@@ -255,7 +255,7 @@ class CountedProfile:
         if count:
             self.free -= count
             if end != inf:
-                self._jobs[jobid] = (end, count)
+                self.jobs[jobid] = (end, count)
             start = max(now, self.line.begin)
             if start < end:
                 self.line.add(start, end, -count)
@@ -264,30 +264,40 @@ class CountedProfile:
     def follow(
         self,
         pool: ResourcePoolImplementation,
-        gone: Iterable[tuple[float, int]],
-        come: Iterable[tuple[float, int]],
+        changes: Mapping[int, JobRecord | None],
         now: float,
     ) -> bool:
         """Follow the pool.
 
         Args:
-            gone, come (iterable): ``(end, jobid)`` of jobs that are over, or new, or end at another
-                time
+            changes: by job id, the record of each job that may have changed (its end is all that is
+                read), None: it is gone
 
         Returns:
             bool: False if that does not explain what is free now: it must be made anew
         """
-        line = self.line
+        line, jobs = self.line, self.jobs
         line.forget(now)
         begin = max(now, line.begin)
-        if gone:
-            self._bounds = StartBounds()
-        for _, jobid in gone:
-            end, count = self._jobs.pop(jobid, (0, 0))
+        come = []
+        for jobid, record in changes.items():
+            known = jobs.get(jobid)
+            end = record[0] if record is not None else 0.0
+            if known is None:
+                if end:
+                    come.append((end, jobid))
+                continue
+            until, count = known
+            if end == until:
+                continue
+            if end:
+                come.append((end, jobid))
+            del jobs[jobid]
             self.free += count
-            if count and end > begin:
-                line.add(begin, end, count)
-                self.watch.opened(begin, end, count)
+            self._bounds = StartBounds()
+            if until > begin:
+                line.add(begin, until, count)
+                self.watch.opened(begin, until, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
             if not self.started(pool, jobid, now, end):

@@ -7,7 +7,7 @@ and when counting is not enough, is in ``counted_profile.py``.
 
 from __future__ import annotations
 
-from bisect import insort
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,6 @@ class CountedStrategy(Strategy):
         self._moves = self._new_moves()
         # None: cannot be counted
         self._demands: Remembered[Shape, CountedDemand | None] = Remembered()
-        self._ends: list[tuple[float, int]] = []  # the pool's jobs by end, as of `seen`
         self._inventory: Inventory | None = None  # the pool's, as of `seen`
         self._up = 0  # mask of the ranks that were up then
 
@@ -62,7 +61,6 @@ class CountedStrategy(Strategy):
             promises={jobid: one.copy() for jobid, one in self.promises.items()},
             _profiles={},
             _demands=self._demands.copy(),
-            _ends=self._ends[:],
         )
         new._moves = new._new_moves()
         for kind, profile in self._profiles.items():
@@ -79,22 +77,23 @@ class CountedStrategy(Strategy):
 
     def sync(self) -> bool:
         pool = self._pool
-        self.seen = pool.generation
-        ends = pool.jobs_by_end()
+        seen, self.seen = self.seen, pool.generation
         inventory, up = pool.inventory, pool.eligible(None)
-        counted = True
         if inventory is not self._inventory or up != self._up:
             self._inventory, self._up = inventory, up
             self._demands.clear()
-            counted = self._count_anew()
-        elif self._profiles:
-            before, after = set(self._ends), set(ends)
-            gone, come = before - after, after - before
-            now = pool.clock()
-            if not all(one.follow(pool, gone, come, now) for one in self._profiles.values()):
-                counted = self._count_anew()
-        self._ends = ends
-        return counted
+            return self._count_anew()
+        if not self._profiles:
+            return True
+        changes = None if seen is None else pool.changes_since(seen)
+        if changes is None:
+            changes = dict.fromkeys(chain(*[one.jobs for one in self._profiles.values()]))
+            changes.update((jobid, (end,)) for end, jobid in pool.jobs_by_end())
+        now = pool.clock()
+        for profile in self._profiles.values():
+            if not profile.follow(pool, changes, now):
+                return self._count_anew()
+        return True
 
     def _count_anew(self) -> bool:
         """Make all profiles anew; False if some promise cannot be counted."""
@@ -120,8 +119,6 @@ class CountedStrategy(Strategy):
         for profile in self._profiles.values():
             if not profile.started(pool, jobid, now, end or inf):
                 return  # the next call counts anew
-        if end:
-            insort(self._ends, (end, jobid))
         self.seen = pool.generation
 
     def give_up(self) -> dict[int, CountedPromise]:

@@ -41,7 +41,7 @@ def room_kind(shape: Shape) -> RoomKind:
 
 
 class RoomCounts:
-    """Counts of a pool as it is now; not to be kept when it changes.
+    """Counts of a pool as it is now.
 
     Args:
         pool (ResourcePoolImplementation): with a view
@@ -49,6 +49,7 @@ class RoomCounts:
 
     def __init__(self, pool: ResourcePoolImplementation) -> None:
         self._pool = pool
+        self._generation = pool.generation  # of the pool, of which is what follows
         # By constraint: counts of what is free, and how many ranks have just that.
         self._ranks: Remembered[Any, list[tuple[Counts, int]]] = Remembered()
         self._counts: Remembered[Shape, int] = Remembered()
@@ -60,6 +61,10 @@ class RoomCounts:
         Args:
             shape (Shape): one whose placement is a matter of counts
         """
+        if self._generation != self._pool.generation:
+            self._generation = self._pool.generation
+            self._ranks.clear()
+            self._counts.clear()
         count = self._counts.get(shape)
         if count is None:
             count = self._counts[shape] = self._count(shape)
