@@ -69,7 +69,7 @@ test_expect_success 'configurations, and what all scripts use' '
 	EOT
 '
 
-for SCHEDULER in sched-fifo sched-simple sched-backfill; do
+for SCHEDULER in sched-fifo sched-backfill; do
 test_expect_success "$SCHEDULER: a victim is warned and ended, and the job starts there" '
 	instance "
 	for i in 1 2 3 4; do flux job wait-event -t 30 \$(standby) start; done
