@@ -11,7 +11,6 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.scheduler import odds_service
-from flux.scheduler.history import StartedJob
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.projection import fork, run_shares
 from flux.scheduler.projection.fork import Projections
@@ -27,6 +26,7 @@ from flux.scheduler.projection.odds import (
 )
 from flux.scheduler.projection.player import SECONDS_PER_STEP
 from flux.scheduler.projection.run_shares import JOBS_OF_ALL, LEAST_JOBS, Draws, RunShares
+from flux.scheduler.requests import StartedJob
 
 # -- run times that are drawn ----------------------------------------------------------------------
 

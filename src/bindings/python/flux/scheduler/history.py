@@ -12,18 +12,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Callable, Optional
-
-from flux.resource.pool.masks import popcount
-from flux.resource.pool.rv1 import read_lite
-from flux.scheduler.attributes import SystemAttributes
-
-if TYPE_CHECKING:
-    from flux.scheduler.requests import RunningJob
-
-#: What is kept of most running jobs.
-NO_ATTRIBUTES = SystemAttributes({})
+from math import isfinite
+from typing import Any, Callable, Optional
 
 #: Run times of a class that are remembered, and averaged. Two is what was measured best: users
 #: change what they run, and longer memories are slow to follow.
@@ -234,67 +224,6 @@ class PredictionScore:
             "accuracy": self.accuracy / jobs,
             "underpredicted": self.underpredicted / jobs,
         }
-
-
-class StartedJob:
-    """A job that holds resources.
-
-    Attributes:
-        jobid (int): the job id
-        userid (int): whose it is; None: not known
-        size (int): cores it asked for at least; those it holds, if it ran before the scheduler was
-            loaded
-        limit (float): seconds it may run by its request; infinite without a limit
-        start (float): when it started, seconds since the epoch
-        end (float): when it has to end, seconds since the epoch; infinite: nobody knows
-        predicted (float): how long it was expected to run when it started, in seconds; None: not
-            known
-        attributes (SystemAttributes): those of its jobspec that `PolicyScheduler.keep_attributes`
-            names
-    """
-
-    __slots__ = ("jobid", "userid", "size", "limit", "start", "end", "predicted", "attributes")
-
-    def __init__(
-        self,
-        jobid: int,
-        userid: Optional[int],
-        size: int,
-        limit: float,
-        start: float,
-        end: float,
-        predicted: Optional[float] = None,
-    ) -> None:
-        self.jobid = jobid
-        self.userid = userid
-        self.size = size
-        self.limit = limit
-        self.start = start
-        self.end = end
-        self.predicted = predicted
-        self.attributes = NO_ATTRIBUTES
-
-    @property
-    def bank(self) -> str | None:
-        """The bank that it is charged to, if that is kept; else, or if it names none, None."""
-        return self.attributes.bank
-
-    @property
-    def queue(self) -> str | None:
-        """The queue that it was submitted to, likewise."""
-        return self.attributes.queue
-
-    @classmethod
-    def found(cls, job: RunningJob) -> StartedJob:
-        """One that was running when the scheduler was loaded; it is not known what it asked for."""
-        R = job.R_object or {}
-        execution = R["execution"]
-        start = execution.get("starttime") or job.t_submit
-        end = execution.get("expiration") or inf
-        cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
-        # The limit is a sum taken apart again: to the millisecond it is what the job asked for, and
-        # so of the same class.
-        return cls(job.jobid, job.userid, cores, round(end - start, 3), start, end)
 
 
 def _storable(part: Any) -> bool:

@@ -15,10 +15,9 @@ from flux.scheduler.projection.run_shares import RunShares
 if TYPE_CHECKING:
     from flux.scheduler.annotator import Annotator
     from flux.scheduler.checkpoint import Checkpoint
-    from flux.scheduler.history import StartedJob
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.projection.fork import Projections
-    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.requests import PendingJob, StartedJob
 
 #: Where this is stored, the version of what is there, and how often it is written, seconds.
 KEY = "checkpoint.sched-odds"

@@ -33,7 +33,7 @@ from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import Decision
 from flux.scheduler.disclosure import behind, is_private
 from flux.scheduler.forecasts import Forecasts
-from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
+from flux.scheduler.history import PredictionScore, RunTimes
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.odds_service import KEY as ODDS_KEY
@@ -47,7 +47,7 @@ from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import Backlog, in_order
 from flux.scheduler.request_facts import RequestFacts
-from flux.scheduler.requests import RunningJob
+from flux.scheduler.requests import RunningJob, StartedJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_answers import WrongAnswer, check_answers
 from flux.scheduler.rule_host import RuleHost, signature_of

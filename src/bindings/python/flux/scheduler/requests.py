@@ -21,7 +21,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.job import JobID
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import count_kept
+from flux.resource.pool.rv1 import read_lite
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.states import (
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from flux.scheduler.queue import PendingQueue
 
 Annotations = dict[str, Any]
+
+#: What is kept of most running jobs.
+NO_ATTRIBUTES = SystemAttributes({})
 
 #: What is added to the order of a job that goes behind all others: more than any priority.
 BEHIND_ALL = 1 << 33
@@ -478,6 +483,67 @@ class RunningJob:
         self.attributes = SystemAttributes.of(found.get("jobspec"))
         eventlog = found.get("eventlog")
         self.eventlog = eventlog if isinstance(eventlog, list) else []
+
+
+class StartedJob:
+    """A job that holds resources.
+
+    Attributes:
+        jobid (int): the job id
+        userid (int): whose it is; None: not known
+        size (int): cores it asked for at least; those it holds, if it ran before the scheduler was
+            loaded
+        limit (float): seconds it may run by its request; infinite without a limit
+        start (float): when it started, seconds since the epoch
+        end (float): when it has to end, seconds since the epoch; infinite: nobody knows
+        predicted (float): how long it was expected to run when it started, in seconds; None: not
+            known
+        attributes (SystemAttributes): those of its jobspec that `PolicyScheduler.keep_attributes`
+            names
+    """
+
+    __slots__ = ("jobid", "userid", "size", "limit", "start", "end", "predicted", "attributes")
+
+    def __init__(
+        self,
+        jobid: int,
+        userid: int | None,
+        size: int,
+        limit: float,
+        start: float,
+        end: float,
+        predicted: float | None = None,
+    ) -> None:
+        self.jobid = jobid
+        self.userid = userid
+        self.size = size
+        self.limit = limit
+        self.start = start
+        self.end = end
+        self.predicted = predicted
+        self.attributes = NO_ATTRIBUTES
+
+    @property
+    def bank(self) -> str | None:
+        """The bank that it is charged to, if that is kept; else, or if it names none, None."""
+        return self.attributes.bank
+
+    @property
+    def queue(self) -> str | None:
+        """The queue that it was submitted to, likewise."""
+        return self.attributes.queue
+
+    @classmethod
+    def found(cls, job: RunningJob) -> StartedJob:
+        """One that was running when the scheduler was loaded; it is not known what it asked for."""
+        R = job.R_object or {}
+        execution = R["execution"]
+        start = execution.get("starttime") or job.t_submit
+        end = execution.get("expiration") or inf
+        cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
+        # The limit is a sum taken apart again: to the millisecond it is what the job asked for, and
+        # so of the same class.
+        return cls(job.jobid, job.userid, cores, round(end - start, 3), start, end)
 
 
 class Requests:

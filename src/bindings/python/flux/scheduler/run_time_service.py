@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.scheduler.history import PredictionScore, RunTimes, StartedJob
+from flux.scheduler.history import PredictionScore, RunTimes
+from flux.scheduler.requests import StartedJob
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints

@@ -175,7 +175,7 @@ class Backfill(PolicyScheduler):
 
         Promises never rest on this. What is below 0, infinite or NaN counts as not known.
         """
-        return self.ranks.predicted(job)
+        return self.ranks.predicted(job) if self.ranks.predicts else None
 
     def latest_start(self, job: PendingJob) -> float:
         """The time (seconds since the epoch) from which on the latest start of a job is looked for:

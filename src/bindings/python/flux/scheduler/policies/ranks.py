@@ -145,13 +145,12 @@ class JobRanks:
         return rank(waited if waited > 0 else 0.0, expected, job.size, max(0.0, since) + 1)
 
     def predicted(self, job: PendingJob) -> float | None:
-        """Return for how many seconds a job is expected to run by ``predict=``, or None."""
+        """Return for how many seconds a job is expected to run by ``predict=``, which is not "limits";
+        None: nobody knows."""
         function = self._functions.get("predict")
         if function is not None:
             guess = self._asked("predict", function, job)
             return guess if isinstance(guess, (int, float)) else None
-        if self._policy.predict == "limits":
-            return None
         return self._policy.history.predict(job.userid, job.size, job.limit)
 
     def key(self) -> Callable[[PendingJob], tuple[Any, ...]]:

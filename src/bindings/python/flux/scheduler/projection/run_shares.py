@@ -15,7 +15,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flux.scheduler.history import StartedJob
+    from flux.scheduler.requests import StartedJob
 
 #: Jobs of a user that are remembered, and jobs of all users.
 JOBS_PER_USER = 60
