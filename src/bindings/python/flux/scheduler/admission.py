@@ -487,7 +487,7 @@ class AdmissionControl:
     def insert(self, rule: AdmissionRule, after: Iterable[AdmissionRule]) -> None:
         """Ask one more rule, after some others (that may be there or not) and before the rest.
 
-        Of jobs that wait already it is told by `retell`.
+        Of jobs that wait already it is told by `tell_of_pending`.
         """
         take_older_names(rule)
         ahead = [self.rules.index(other) for other in after if other in self.rules]
@@ -542,7 +542,7 @@ class AdmissionControl:
                 return None
         except (KeyError, TypeError):
             pass  # a jobspec without system attributes
-        return self._tell_queued(job, SystemAttributes.of(jobspec), self.rules)
+        return self.tell_of_pending(job, SystemAttributes.of(jobspec), self.rules)
 
     def as_queued(self, request: Any, jobspec: Any) -> Any:
         """What the rules would make of the request of a job that is not submitted.
@@ -556,22 +556,11 @@ class AdmissionControl:
                 request = rule.as_queued(request, attributes)
         return request
 
-    def retell(
-        self, job: PendingJob, attributes: SystemAttributes, rule: AdmissionRule
-    ) -> Hashable:
-        """Tell a rule of a job that waits already; returns and raises as `alloc`.
-
-        Args:
-            job (PendingJob): the job, which is not deferred by this rule
-            attributes (SystemAttributes): its own
-            rule (AdmissionRule): who is told, unless it is not asked any more
-        """
-        return self._tell_queued(job, attributes, [rule])
-
-    def _tell_queued(
+    def tell_of_pending(
         self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
     ) -> Hashable:
-        """Tell some rules of a job; returns the signatures of all rules."""
+        """Tell some rules, of those that are asked, of a job that they have not deferred; returns the
+        signatures of all rules, and raises as `queued`."""
         self._told.add(job.jobid)
         marks: tuple[tuple[str, Hashable], ...] = ()
         for rule in self.rules:

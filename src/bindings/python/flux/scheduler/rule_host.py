@@ -193,7 +193,7 @@ class RuleHost:
         for job in list(self._scheduler.pending_jobs()):
             attributes = SystemAttributes.of_job(job)
             try:
-                marks = self.admission.retell(job, attributes, rule)
+                marks = self.admission.tell_of_pending(job, attributes, [rule])
             except (TypeError, ValueError) as exc:
                 self.give_up(job, str(exc))
                 continue

@@ -15,7 +15,10 @@ subsets. Whether a job fits is never counted: it is tried, by the pool's own all
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from flux.scheduler.site_policy.preemption.trial import Trial
 
 
 class Candidate(NamedTuple):
@@ -36,16 +39,6 @@ class Candidate(NamedTuple):
     def loss(self, now: float) -> float:
         """What is lost if it ends now, in node-seconds."""
         return self.nodes * max(0.0, now - self.start)
-
-
-class Trial(Protocol):
-    """Where it is tried whether the waiting job fits; see `trial.PoolTrial`."""
-
-    def take_out(self, jobid: int) -> None: ...
-
-    def put_back(self, jobid: int) -> None: ...
-
-    def fits(self) -> bool: ...
 
 
 def in_order(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
