@@ -59,7 +59,8 @@ class BackfillInOrder(Backfilling):
     def schedule(self) -> Iterator[float | None]:
         if not self.begin_pass():
             return
-        if self.made_anew:
+        if self.made_anew and (self.policy.admission.engaged or not self.plan.is_counted):
+            # Where promises are counted and no rule has a say, nothing moves unless units came free.
             self.backlog.wake(self.policy.now())
         for job in self.backlog.to_examine(self.policy.now, self):
             if job is None:
