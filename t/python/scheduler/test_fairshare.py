@@ -326,3 +326,36 @@ def test_explain_and_shares_tell_of_it():
     assert bank["user"] is None and bank["part"] == 1.0 and bank["used_part"] == 1.0
     assert (first["user"], first["part"], first["pending"], first["running"]) == ("500", 0.5, 1, 1)
     assert (second["user"], second["used"], second["pending"]) == ("600", 0.0, 1)
+
+
+def test_a_bank_has_used_what_all_of_its_users_have():
+    rig = load()
+    for jobid, userid, bank, cores in ((1, 500, "two", 5), (2, 600, "two", 4), (3, 700, "one", 6)):
+        submit(rig, jobid, userid, bank, slots=cores)
+    rig.wait(600)
+    submit(rig, 4, 800, "two")
+    submit(rig, 5, 800, "one")
+    assert order(rig) == [5, 4]
+
+
+def test_a_job_that_has_ended_uses_nothing_more():
+    rig = load(**{"half-life": "1000d"})
+    submit(rig, 1, 500)
+    rig.wait(600)
+    rig.free(1)
+    rig.settle()
+    before = used(rig)["", "500"]
+    rig.wait(600)
+    assert used(rig)["", "500"] == pytest.approx(before, rel=0.01)
+
+
+def test_a_guest_is_told_of_banks_and_of_its_own_shares():
+    rig = load(Backfill, ())
+    for jobid, userid in ((1, 500), (2, 600)):
+        submit(rig, jobid, userid, "physics", slots=4)
+    rig.client.userid, rig.client.rolemask = 600, 2
+    _, answer = rig.ask("sched.shares")
+    assert [(one["bank"], one["user"]) for one in answer["shares"]] == [
+        ("physics", None),
+        ("physics", "600"),
+    ]

@@ -283,3 +283,14 @@ def test_explain_says_when_it_is_given_up():
 )
 def test_duration_text(seconds, text):
     assert duration_text(seconds) == text
+
+
+def test_one_that_may_not_wait_is_not_decided_by_a_pass_that_has_not_seen_it():
+    rig = load(Backfill, ())
+    rig.alloc(1, whole(2, max_wait=0))
+    while rig.sched.pending(1) is None:
+        rig.turn()
+    rule(rig).pass_completed(rule(rig).host.events_seen - 1)
+    assert denials(rig) == []
+    rig.settle()
+    assert rig.started() == [1]
