@@ -135,6 +135,7 @@ class Account:
     Attributes:
         budget (Budget): which
         key (tuple): whose jobs
+        bounds (list): where in `DIMENSIONS` there is a most
         begin, end (float): of the period, seconds since the epoch
         holds (list): what its running jobs hold, of each of `DIMENSIONS`
         ends (list): the sum over these of what each holds times its end or, if that is earlier, the
@@ -143,11 +144,12 @@ class Account:
         waiting (dict): by the keys of deferrals, what such jobs hold at least, and their time limit
     """
 
-    __slots__ = ("begin", "budget", "end", "ends", "holds", "key", "waiting", "wanted")
+    __slots__ = ("begin", "bounds", "budget", "end", "ends", "holds", "key", "waiting", "wanted")
 
     def __init__(self, budget: Budget, key: tuple[Any, ...], now: float) -> None:
         self.budget = budget
         self.key = key
+        self.bounds = [at for at, most in enumerate(budget.most) if most is not None]
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.holds = [0.0, 0.0, 0.0]
         self.ends = [0.0, 0.0, 0.0]
@@ -339,7 +341,8 @@ class BudgetRule(TableRule):
         much; None: of none."""
         now = self.host.now()
         for account in known.accounts:
-            for at, rate in enumerate(rates):
+            for at in account.bounds:
+                rate = rates[at]
                 if rate and account.needs(rate, known.limit, now) > self._left(account, at) + 1e-6:
                     return account, at
         return None
@@ -395,7 +398,7 @@ class BudgetRule(TableRule):
         return known is None or all(
             account.wanted[at] <= self._left(account, at)
             for account in known.accounts
-            for at in range(len(DIMENSIONS))
+            for at in account.bounds
         )
 
     def cancel(self, jobid: int) -> None:
@@ -469,9 +472,9 @@ class BudgetRule(TableRule):
         admission, now = self.host.admission, self.host.now()
         for key, (rates, limit) in list(account.waiting.items()):
             rooms = [
-                self._left(account, at) // account.needs(rate, limit, now)
-                for at, rate in enumerate(rates)
-                if rate and account.budget.most[at] is not None and now < account.end
+                self._left(account, at) // account.needs(rates[at], limit, now)
+                for at in account.bounds
+                if rates[at] and now < account.end
             ]
             room = min(rooms, default=1.0)
             if room >= 1 and admission.waiting(self, key):
