@@ -191,29 +191,30 @@ class PassRunner:
             error = exc
         finally:
             self._running = False
-        self.stepped()
-        if error is None and outcome is not None and not isinstance(outcome, types.GeneratorType):
-            error = TypeError(f"{outcome!r:.80} was returned: expected nothing, or a generator")
         if isinstance(outcome, types.GeneratorType):
             self._generator = outcome
-            self._step()
-        else:
-            took = self.stopwatch() - began
-            if self.pause is not None:
-                self.pause(took)
-            self._end(error, took)
+            self._step(began)
+            return
+        self.stepped()
+        if error is None and outcome is not None:
+            error = TypeError(f"{outcome!r:.80} was returned: expected nothing, or a generator")
+        took = self.stopwatch() - began
+        if self.pause is not None:
+            self.pause(took)
+        self._end(error, took)
 
     def _next(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        self._step()
+        if self._generator is not None:
+            began = self.stopwatch()
+            self.before()
+            self._step(began)
 
-    def _step(self) -> None:
+    def _step(self, began: float) -> None:
+        """Go on with the generator; `before` was called."""
         generator = self._generator
-        if generator is None:
-            return
-        began = self.stopwatch()
+        assert generator is not None
         error: Exception | None = None
         wanted: Any = None
-        self.before()
         self._running = True
         try:
             wanted = next(generator)
