@@ -69,7 +69,7 @@ class Forecasts:
         is_earlier = (
             expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
         )
-        is_projected = self._annotator.is_wanted and self._policy.estimate_depth > 0
+        is_projected = self.are_read and self._policy.estimate_depth > 0
         if is_projected and (kind == "planned" or is_earlier):
             self._note_promise(job, when, kind)
         else:
@@ -80,10 +80,14 @@ class Forecasts:
             self._wait_limits.promised(job, when if kind == "promised" else None)
 
     @property
+    def are_read(self) -> bool:
+        """Whether anybody reads what is told of jobs. In a simulation for start times nobody does."""
+        return self._annotator.is_wanted
+
+    @property
     def shows_changes(self) -> bool:
-        """Whether it matters that the estimate of a job changes that was told one. In a simulation for
-        start times nobody asks."""
-        return self._annotator.is_wanted or self._wait_limits.engaged
+        """Whether it matters that the estimate of a job changes that was told one."""
+        return self.are_read or self._wait_limits.engaged
 
     def estimates(self) -> Iterator[float | None]:
         """As `PolicyScheduler.estimates`."""

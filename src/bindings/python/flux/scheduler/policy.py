@@ -461,7 +461,8 @@ class PolicyScheduler(Scheduler):
         Args:
             job (PendingJob): the job
             alloc (ResourcePool): what the pool allocated for it
-            **annotations: keys to set under ``sched``, beside ``resource_summary``
+            **annotations: keys to set under ``sched``, beside ``resource_summary``, which is left out where
+                nobody reads it
         """
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
@@ -489,14 +490,15 @@ class PolicyScheduler(Scheduler):
             started.attributes = job.attributes.only(self.keep_attributes)
         alloc.set_starttime(now)
         alloc.set_expiration(end)
-        summary = alloc.dumps()
+        if self.forecasts.are_read:
+            annotations["resource_summary"] = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
-            self.log.debug(f"alloc: {job.name}: {summary}")
+            self.log.debug(f"alloc: {job.name}: {alloc.dumps()}")
         if "backfill" in annotations and is_private(self._config.get()):
             del annotations["backfill"]  # the job ahead may be another user's
         chosen = annotations.get("selection_type", "immediate")
         self.started_jobs[chosen] = self.started_jobs.get(chosen, 0) + 1
-        job.request.success(alloc, {"sched": {"resource_summary": summary, **annotations}})
+        job.request.success(alloc, {"sched": annotations})
 
     def start_in_order(self) -> Iterator[None]:
         """For `schedule`: start jobs in order; behind one that waits nothing starts that could want

@@ -91,9 +91,10 @@ class Backfilling(Decision):
         elif head is None:
             policy.start(job, alloc, selection_type="immediate")
         else:
-            when = self.promises.when(head) or 0
-            policy.start(job, alloc, backfill=head.name, selection_type="backfilled")
+            ahead = {"backfill": head.name} if policy.forecasts.are_read else {}
+            policy.start(job, alloc, selection_type="backfilled", **ahead)
             if policy.log.level >= LOG_DEBUG:
+                when = self.promises.when(head) or 0
                 policy.log.debug(f"backfill: {job.name} (shadow={int(when)})")
 
     def promise(self, job: PendingJob, when: float | None) -> None:

@@ -158,6 +158,14 @@ class Scheduler(ModuleTask):
     def post(self, item):
         self.inbox.append(item)
 
+    def interrupt(self, function):
+        if self._listening:  # its inbox is empty
+            self._listening = False
+            self.guard(function)
+            self._listening = True
+        else:
+            self.post(function)
+
     def dispatch(self, item):
         # Nobody but the engine sends anything: no guests, and seldom more than one watcher.
         if not isinstance(item, Message):
