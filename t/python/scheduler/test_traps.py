@@ -218,10 +218,20 @@ def different(jobid, duration, nodes=1):
 
 
 def counting(rig):
-    examined = []
-    examine = rig.sched.decision.examine
-    rig.sched.decision.examine = lambda job: examined.append(job.jobid) or examine(job)
-    return examined
+    """The jobs that are looked at from now on, closely or by the plan's quick look."""
+    looked = []
+    decision = rig.sched.decision
+    examine, waits_from = decision.examine, decision.waits_from
+
+    def waits(job):
+        found = waits_from(job)
+        if found is not None:
+            looked.append(job.jobid)
+        return found
+
+    decision.examine = lambda job: looked.append(job.jobid) or examine(job)
+    decision.waits_from = waits
+    return looked
 
 
 def test_trap_4_what_was_found_blocked_is_not_probed_again_for_nothing():
