@@ -7,6 +7,9 @@ here is written from the RFCs; nothing is taken from src/.
 
 from eventlog_rules import Violation
 
+#: GiB of memory of each node, where that is counted.
+MEMORY = 8
+
 
 def ids(text):
     """The set an RFC 22 idset names."""
@@ -78,6 +81,12 @@ def _span(part):
     return int(high) - int(low) + 1 if dash else 1
 
 
+def memory_of(R):
+    """{rank: GiB} that an allocation has of memory, where that is counted."""
+    amounts = (R.get("scheduling") or {}).get("amounts", {}).get("memory", {})
+    return {rank: int(amount[:-1]) for ranks, amount in amounts.items() for rank in ids(ranks)}
+
+
 class Books:
     """The holdings of all jobs of one instance.
 
@@ -90,6 +99,7 @@ class Books:
         self.left = set()  # resources of ranks that have left
         self.held = {}  # job id -> set of resources
         self.owner = {}  # resource -> job id
+        self.memory = {}  # job id -> {rank: GiB}
 
     def allocate(self, jobid, R, late=False):
         """Enter an allocation.
@@ -118,6 +128,15 @@ class Books:
         for resource in wanted:
             self.owner[resource] = jobid
         self.held[jobid] = wanted
+        self.memory[jobid] = memory_of(R)
+        for rank in self.memory[jobid]:
+            taken = sum(
+                self.memory[other].get(rank, 0)
+                for other, held in self.held.items()
+                if any(resource[0] == rank for resource in held)
+            )
+            if taken > MEMORY:
+                raise Violation(f"job {jobid}: {taken} of {MEMORY} GiB of rank {rank} are taken")
 
     def free(self, jobid, R, final):
         """Take back all or whole ranks of an allocation.

@@ -90,7 +90,7 @@ class Driver:
         self.watch = Watch(
             self.kernel,
             strict=scheduler != "sched-backfill",
-            promising=bool(args),
+            promising=any("=" in arg and not arg.startswith("pool-") for arg in args),
             ranked=any(arg.startswith(("rank=", "candidates=", "profile=")) for arg in args),
             preempting=preempting,
         )

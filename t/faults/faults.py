@@ -32,6 +32,7 @@ for path in (HERE, os.path.join(TOP, "src/embedded"), os.path.join(TOP, "src/bin
         sys.path.insert(0, path)
 
 import history as histories  # noqa: E402
+from books import MEMORY  # noqa: E402
 from driver import Driver  # noqa: E402
 
 SCHEDULERS = {
@@ -72,6 +73,8 @@ def run_history(history, scheduler, pool):
     try:
         # Estimates are made of the copies of schedulers, which changes nothing in them: a few histories show that.
         estimates = 0 if len(history) % 16 else 100
+        if histories.counts_memory(history):
+            args = (*args, f"pool-amounts=memory={MEMORY}G")
         driver = Driver(name, pool == "tree", args, histories.is_preempting(history), estimates)
         driver.run(history)
     except Exception as exc:

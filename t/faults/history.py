@@ -128,6 +128,8 @@ def make(
                 job["bank"] = chance.choice(BANKS)
                 if chance.random() < 0.4:
                     job["licenses"] = chance.randint(1, MOST_LICENSES)
+                if chance.random() < 0.3:
+                    job["memory"] = chance.choice((1, 3, 6))
                 if chance.random() < 0.4:
                     job["placement"] = chance.choice(PLACEMENTS)
     if preempting:
@@ -157,6 +159,11 @@ def count_faults(history):
 def is_preempting(history):
     """Whether its jobs are of queues of which one gives way."""
     return any(step[0] == "submit" and any("queue" in job for job in step[1]) for step in history)
+
+
+def counts_memory(history):
+    """Whether its jobs ask for memory."""
+    return any(step[0] == "submit" and any("memory" in job for job in step[1]) for step in history)
 
 
 def is_calm(history):
@@ -247,6 +254,8 @@ def jobspec_of_job(job):
         system["licenses"] = {"matlab": job["licenses"]}
     if "placement" in job:
         system["placement"] = job["placement"]
+    if "memory" in job:
+        system["memory"] = job["memory"]
     if "queue" in job:
         system["queue"] = job["queue"]
     if "max_wait" in job:

@@ -110,6 +110,8 @@ class SiteRules:
         job = jobs.get(jobid)
         if job is None or "bank" not in job:
             return None
+        if "memory" in job and most is not None:
+            return "it depends on where it is put"
         for name, limit in tables.get("limits", {}).items():
             if limit.get("soft"):
                 continue

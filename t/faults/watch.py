@@ -441,7 +441,7 @@ class Watch:
                 raise Violation(f"job {jobid} was denied after {waited} s ({note}): {job}")
             return
         settled = self.kernel.turns - self.changed > SLACK
-        if job is not None and {"reservation", "licenses", "placement"} & job.keys():
+        if job is not None and {"reservation", "licenses", "placement", "memory"} & job.keys():
             return  # it may not be for this job, or there are not as many, or not together
         if job is not None and settled and self.could_run(job):
             raise Violation(f"job {jobid} was denied ({note}) though it could run: {job}")
