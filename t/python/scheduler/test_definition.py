@@ -127,7 +127,7 @@ FEATURES = (
 )
 
 #: What is compared where some jobs have no limit.
-NO_LIMIT_WITH = {"no-limit", "constraints", "gpus", "max-wait"}
+NO_LIMIT_WITH = {"no-limit", "constraints", "gpus", "max-wait", "memory"}
 
 
 def is_compared(case):
