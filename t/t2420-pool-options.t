@@ -52,7 +52,7 @@ test_expect_success 'what cannot be kept keeps the scheduler from loading, with 
 	flux dmesg >log &&
 	grep "cores_per_gpu=5: rank 0-1 has 4 cores for each GPU" log &&
 	grep "system_cores=.0-7.: no core is left on rank 0-1" log &&
-	grep "unknown argument .pool-core-per-gpu.: ResourcePool has pool-cores-per-gpu, pool-system-cores" log &&
+	grep "unknown argument .pool-core-per-gpu.: ResourcePool has pool-amounts, pool-cores-per-gpu, pool-system-cores" log &&
 	flux module load sched-simple
 '
 

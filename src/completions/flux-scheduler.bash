@@ -20,9 +20,9 @@ _flux_scheduler_words() {
     "sched preempt") echo "--dry-run --json --utc --help" ;;
     "sched preemptions") echo "--json --utc --help" ;;
     "sched reservations") echo "--no-header --json --utc --help" ;;
-    simulate) echo "sample compare check tune --version --format --model --limits --estimates --window --jobs --scale-arrivals --dependencies --status --seed --seeds --shake --live --nodes --cores-per-node --gpus-per-node --R --conf --unit --scheduler --engine --grain --forecast --odds --script --failures --jobtap --parallel --output --eventlogs --swf --save-trace --resume --force --again --diff --json --quiet --help" ;;
+    simulate) echo "sample compare check tune --version --format --model --limits --estimates --window --jobs --scale-arrivals --dependencies --status --seed --seeds --shake --live --nodes --cores-per-node --gpus-per-node --memory-per-node --R --conf --unit --scheduler --engine --grain --forecast --odds --script --failures --jobtap --parallel --output --eventlogs --swf --save-trace --resume --force --again --diff --json --quiet --help" ;;
     "simulate compare") echo "--diff --across --output --help" ;;
-    "simulate tune") echo "sample --format --model --limits --estimates --window --jobs --scale-arrivals --dependencies --status --seed --seeds --shake --nodes --cores-per-node --gpus-per-node --R --conf --unit --scheduler --against --figure --splits --parallel --json --quiet --help" ;;
+    "simulate tune") echo "sample --format --model --limits --estimates --window --jobs --scale-arrivals --dependencies --status --seed --seeds --shake --nodes --cores-per-node --gpus-per-node --memory-per-node --R --conf --unit --scheduler --against --figure --splits --parallel --json --quiet --help" ;;
     "simulate check") echo "--live --help" ;;
     esac
 }

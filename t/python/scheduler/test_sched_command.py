@@ -417,6 +417,12 @@ def test_top_shows_groups(flux_sched):
     assert "wholly free" not in flux_sched(["top", "--once"], stats=STATS)
 
 
+def test_top_shows_amounts(flux_sched):
+    amounts = [{"amount": "memory", "in_use": "64G", "total": "960G", "largest": "240G"}]
+    out = flux_sched(["top", "--once"], stats={**STATS, "amounts": amounts})
+    assert "memory  64G of 960G in use" in out.splitlines()
+
+
 def test_check_config(flux_sched, tmp_path):
     path = tmp_path / "conf.d"
     path.mkdir()

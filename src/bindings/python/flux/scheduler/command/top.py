@@ -105,6 +105,9 @@ class TopView:
             if level.get("waiting"):
                 text += f"   waiting for one: {plural(level['waiting'], 'job')}"
             lines.append(text)
+        for one in answer.get("amounts", ()):
+            name = printable(one["amount"])
+            lines.append(f"{name:<7} {one['in_use']} of {one['total']} in use")
         if answer["reasons"]:
             rows = [
                 (one["queue"] or "-", one["count"], _WAIT_TEXTS.get(one["kind"], one["kind"]))

@@ -43,5 +43,8 @@ class AmountRule(TableRule):
         else:
             self.host.resources.count_amounts(entries)
 
+    def stats(self) -> dict[str, Any]:
+        return {"amounts": self.host.resources.amounts_in_use()}
+
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         yield from self.host.resources.amounts_in_use()
