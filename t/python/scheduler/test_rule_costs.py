@@ -79,7 +79,7 @@ def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
     "case, asks, most",
     [
         ("all", WHOLE_NODES, 1.2),
-        ("sharing", PARTS_OF_NODES, 1.5),
+        ("sharing", PARTS_OF_NODES, 1.55),
         ("limits", MANY_SHAPES, 1.2),
         ("licences", MANY_SHAPES, 1.2),
         ("all", MANY_SHAPES, 1.3),
