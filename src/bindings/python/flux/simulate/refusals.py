@@ -2,7 +2,6 @@
 """Jobs that a policy refused although the machine has room for them."""
 
 from flux.resource import InfeasibleRequest
-from flux.resource.request import ResourceRequest
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.simulate.engine.lean import default_queue
 from flux.simulate.job import jobspec
@@ -28,7 +27,7 @@ def refused(outcome, settings):
         return []
     state = ResourceState(0)
     state.define(Inventory(workload.machine.R), config)
-    pool = Rv1Pool(state.view.R)
+    pool = Rv1Pool(state.view.R, amounts=config.get("amounts"))
     queues = Queues()
     if config["queues"]:
         queues.configure({"queues": config["queues"]})
@@ -45,7 +44,8 @@ def refused(outcome, settings):
         queue = (job.queue or default_queue(config)) if queues.are_named else None
         if queue not in queues.table:
             continue  # job-ingest refuses it
-        key = (job.shape, queue, repr((job.extra or {}).get("constraints")))
+        extra = job.extra or {}
+        key = (job.shape, queue, repr((extra.get("constraints"), extra.get("memory"))))
         if key not in known:
             known[key] = _has_room(pool, job, queue, queues)
         if known[key]:
@@ -57,7 +57,7 @@ def _has_room(pool, job, queue, queues):
     requires = queues.constraints_of(queue) if queue is not None else None
     spec = jobspec(job, queue, {"properties": requires} if requires else None)
     try:
-        pool.check_feasibility(ResourceRequest.from_jobspec(spec))
+        pool.check_feasibility(pool.parse_resource_request(spec))
     except (InfeasibleRequest, ValueError):
         return False
     return True
