@@ -90,6 +90,22 @@ def test_a_queue_that_is_not_configured_is_doubted():
     ]
 
 
+@pytest.mark.parametrize(
+    "key, value, text",
+    [
+        ("a b", 1, "[amounts.a b] amounts: 'a b' is no name of letters, digits, - and _"),
+        ("memory", "x", "[amounts.memory] each='x': expected an amount such as 512M or 4G"),
+        ("memory", {"per": 1}, "[amounts.memory] per: unknown key"),
+    ],
+)
+def test_a_wrong_amount_is_named_once_and_the_others_are_counted(key, value, text):
+    rig = Rig(R(4, 4))
+    rig.instance.config = {"amounts": {key: value, "fpga": 2}}
+    rig.load_file("sched-fifo")
+    assert rig.logged(3) == [f"configuration: {text}"]
+    assert [one["amount"] for one in rig.sched.resources.amounts_in_use()] == ["fpga"]
+
+
 def test_a_configuration_is_checked_before_it_is_loaded():
     limit = {"per": "user", "max": {"jobs": 2}}
     rig = Rig(R(4, 4))

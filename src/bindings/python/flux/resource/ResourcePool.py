@@ -490,7 +490,8 @@ class ResourcePool:
         self.impl.count_amounts(table)
 
     def amounts_in_use(self) -> list[dict[str, Any]]:
-        """What there is of each amount that is counted, and how much of it jobs have; O(ranks).
+        """What there is of each amount that is counted, and how much of it jobs have; O(kinds of
+        rank + different counts of what is free).
 
         Returns:
             list of dict: ``amount`` (name), ``in_use``, ``total`` and ``largest`` (of the node that has

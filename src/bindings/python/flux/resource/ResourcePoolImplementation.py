@@ -584,9 +584,7 @@ class ResourcePoolImplementation:
             return [(slots_on(free, shape), mask) for free, mask in found]
         if shape.exclusive:
             eligible &= index.idle
-        ranks = 0
-        for _, mask in index.fitting(shape.need, eligible):
-            ranks |= mask
+        ranks = index.having(shape.need, eligible)
         return [(1, ranks)] if ranks else []
 
     def in_groups(self, index: RankIndex, shape: Shape, eligible: int) -> int:

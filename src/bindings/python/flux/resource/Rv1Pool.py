@@ -326,12 +326,12 @@ class Rv1Pool(Hooks):
         for mask, units in self._units_of(R):
             missing |= mask & ~inventory.ranks
             groups[units] = groups.get(units, 0) | mask
-        if inventory.amounts and not missing:
-            groups = self._with_amounts_of(R, groups)
         if missing:
             raise ValueError(
                 f"allocation contains ranks not in resource pool: [{idset_text(missing)}]"
             )
+        if inventory.amounts:
+            groups = self._with_amounts_of(R, groups)
         selection = select(groups)
         if not state.index.is_free(selection):
             raise ValueError(

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flux.resource.pool.inventory import Counts
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import slots_on
 from flux.resource.pool.rank_index import enough
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
-    from flux.resource.pool.inventory import Counts
     from flux.resource.request import Shape
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 #: ``(constraint, need, whether it takes ranks whole, whether nodes are counted)``: what is counted
 #: together.
-RoomKind = tuple[Any, "tuple[int, ...]", bool, bool]
+RoomKind = tuple[Any, Counts, bool, bool]
 
 
 def free_ranks(pool: ResourcePoolImplementation, shape: Shape) -> int:
@@ -29,10 +29,7 @@ def free_ranks(pool: ResourcePoolImplementation, shape: Shape) -> int:
     eligible = pool.eligible(shape.match)
     if shape.exclusive and shape.node_count is not None:
         eligible &= pool.index.idle
-    ranks = 0
-    for _, mask in pool.index.fitting(shape.need, eligible):
-        ranks |= mask
-    return ranks
+    return pool.index.having(shape.need, eligible)
 
 
 def room_kind(shape: Shape) -> RoomKind:

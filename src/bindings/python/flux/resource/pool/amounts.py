@@ -87,7 +87,7 @@ class AmountKind(NamedTuple):
         return f"{amount}B"
 
 
-class Amounts:
+class NodeAmounts:
     """How much the ranks of a pool have of each amount.
 
     Attributes:
@@ -145,7 +145,7 @@ def _has_unit(value: Any) -> bool:
     return isinstance(value, str) and value != FROM_R and value.strip()[-1:] not in "0123456789"
 
 
-def read_table(table: Any, scheduling: Any, inventory: Inventory) -> Amounts:
+def read_table(table: Any, scheduling: Any, inventory: Inventory) -> NodeAmounts:
     """Read ``[amounts]``.
 
     Args:
@@ -166,22 +166,33 @@ def read_table(table: Any, scheduling: Any, inventory: Inventory) -> Amounts:
         raise ValueError(f"amounts: {len(table)} of them, at most {MAX_KINDS} are counted")
     kinds, steps = [], []
     for name, value in table.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"amounts: {quote(name)} is no name of letters, digits, - and _")
-        kind, by_steps = read_entry(name, value, scheduling, inventory)
+        check_name(name)
+        try:
+            kind, by_steps = read_entry(name, value, scheduling, inventory)
+        except ValueError as exc:
+            raise ValueError(f"{name}.{exc}") from None
         if kind.most:
             kinds.append(kind)
             steps.append(by_steps)
-    return Amounts(tuple(kinds), steps)
+    return NodeAmounts(tuple(kinds), steps)
+
+
+def check_name(name: Any) -> None:
+    """ValueError if an amount cannot be called so."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"amounts: {quote(name)} is no name of letters, digits, - and _")
 
 
 def read_entry(
     name: str, table: Any, scheduling: Any, inventory: Inventory
 ) -> tuple[AmountKind, dict[int, int]]:
-    """Read one entry of ``[amounts]``; as `read_table()`.
+    """Read one entry of ``[amounts]``, of which `check_name()` knows the name; as `read_table()`.
 
     Returns:
         the amount, and steps to the mask of the ranks that have so many
+
+    Raises:
+        ValueError: it is malformed; the text begins with the key in the entry
     """
     left = dict(table) if isinstance(table, dict) else {"each": table}
     everything = inventory.ranks
@@ -189,18 +200,18 @@ def read_entry(
     for key in ("hosts", "properties"):
         some = left.pop(key, {})
         if not isinstance(some, dict):
-            raise ValueError(f"{name}.{key}={quote(some)}: expected a table")
+            raise ValueError(f"{key}={quote(some)}: expected a table")
         for which, value in some.items():
             ranks = inventory.properties.get(which, 0)
             if key == "hosts":
                 try:
                     ranks = inventory.hosts.find(which)
                 except ValueError as exc:
-                    raise ValueError(f"{name}.hosts: {exc}") from None
+                    raise ValueError(f"hosts: {exc}") from None
             values.append((f"{key}.{which}", value, ranks & everything))
     default = left.pop("default", 0)
     if left:
-        raise ValueError(f"{name}.{next(iter(left))}: unknown key")
+        raise ValueError(f"{next(iter(left))}: unknown key")
     in_bytes = name in IN_GIB or any(_has_unit(value) for _, value, _ in values)
     amounts: dict[int, int] = {}  # by rank; what comes later counts
     for where, value, ranks in values:
@@ -213,7 +224,7 @@ def read_entry(
             else:
                 amounts.update(dict.fromkeys(members(ranks), _read(value, in_bytes)))
         except ValueError as exc:
-            raise ValueError(f"{name}.{where}={exc}") from None
+            raise ValueError(f"{where}={exc}") from None
     most, step = max(amounts.values(), default=0), 1
     while in_bytes and most > MAX_STEPS * step:
         step *= 2
@@ -224,7 +235,7 @@ def read_entry(
     try:
         kind = kind._replace(default=kind.steps(default))
     except ValueError as exc:
-        raise ValueError(f"{name}.default={exc}") from None
+        raise ValueError(f"default={exc}") from None
     return kind, {steps: mask_of(ranks) for steps, ranks in by_steps.items() if steps}
 
 

@@ -92,9 +92,7 @@ class Hooks(ResourcePoolImplementation):
         if shape.exclusive:
             eligible &= index.idle
         need = shape.slot_size, shape.gpu_per_slot, *shape.need[2:]
-        ranks = 0
-        for _, mask in index.fitting(shape.need if shape.exclusive else need, eligible):
-            ranks |= mask
+        ranks = index.having(shape.need if shape.exclusive else need, eligible)
         candidates = [self._candidate(index, rank, shape) for rank in members(ranks)]
         answer = self._select_resources(self._sort_candidates(candidates), request)
         selected, nslots = answer if answer is not None else ((), 0)

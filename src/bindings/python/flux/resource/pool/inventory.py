@@ -29,7 +29,7 @@ from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
-    from flux.resource.pool.amounts import AmountKind, Amounts
+    from flux.resource.pool.amounts import AmountKind, NodeAmounts
 
 #: Up to so many ranks are kept one by one instead of as a mask longer than LONG_MASK, that is of
 #: more than 1,000 ranks: four small integers take less memory than one as long as the cluster.
@@ -190,9 +190,9 @@ class Inventory:
         """Key of a mask of units: its counts as one number."""
         if not self.amounts:
             return popcount(units & self.core_mask) * self.key_base + popcount(units >> self.shift)
-        cores, rest = self.cores_and_gpus(units)
-        for _, shift, mask, base in self.amounts:
-            rest = rest * base + popcount(units >> shift & mask)
+        cores, rest, *amounts = self.counts_of(units)
+        for one, steps in zip(self.amounts, amounts):
+            rest = rest * one.base + steps
         return cores * self.key_base + rest
 
     def counts(self, key: int) -> Counts:
@@ -208,7 +208,8 @@ class Inventory:
 
     def counts_of(self, units: int) -> Counts:
         """How much is in a mask of units."""
-        return self.counts(self.key(units))
+        amounts = [popcount(units >> shift & mask) for _, shift, mask, _ in self.amounts]
+        return (*self.cores_and_gpus(units), *amounts)
 
     def padded(self, need: Counts) -> Counts:
         """Counts of a request, which may leave out amounts, with all that are counted here."""
@@ -274,7 +275,7 @@ class Inventory:
             setattr(new, slot, other[slot] if slot in other else getattr(self, slot))
         return new
 
-    def with_amounts(self, amounts: Amounts) -> Inventory:
+    def with_amounts(self, amounts: NodeAmounts) -> Inventory:
         """The inventory with other amounts counted on its ranks."""
         at = max([(units & self.compute_mask).bit_length() for units in self.kinds], default=0)
         bits = []

@@ -294,6 +294,13 @@ class RankIndex:
                 if free[1] >= gpus and (plain or enough(free, need)):
                     yield free, mask
 
+    def having(self, need: Counts, ranks: int) -> int:
+        """Mask of those of some ranks that have so much free. O(groups); see `fitting()`."""
+        found = 0
+        for _, mask in self.fitting(need, ranks):
+            found |= mask
+        return found
+
     def pick_lowest(self, ranks: int, cores: int, gpus: int, into: dict[int, int]) -> None:
         """Choose the lowest free ids on each of a mask of ranks that have enough.
 

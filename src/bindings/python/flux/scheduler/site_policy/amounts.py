@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.amounts import read_table
+from flux.resource.pool.amounts import check_name, read_entry
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ class AmountRule(TableRule):
         pool = self.host.resources
         if not self.host.planning.pool_can("count_amounts"):
             raise ValueError(f"{key}: {pool.name} counts no amounts")
-        try:
-            read_table({key: value}, getattr(pool.impl, "scheduling", None), pool.impl.inventory)
-        except ValueError as exc:
-            raise ValueError(str(exc)[len(key) + 1 :]) from None
+        check_name(key)
+        read_entry(key, value, getattr(pool.impl, "scheduling", None), pool.impl.inventory)
         return value
 
     def configure(self, entries: dict[str, Any]) -> None:
