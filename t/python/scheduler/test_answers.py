@@ -3,6 +3,7 @@
 
 import importlib.machinery
 import importlib.util
+import itertools
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ answers = importlib.util.module_from_spec(importlib.util.spec_from_loader("answe
 _loader.exec_module(answers)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("kind", answers.KINDS)
+# In the last one promises move by half a second.
+@pytest.mark.parametrize(
+    "kind, seed", [*itertools.product(answers.KINDS, (1, 2)), ("unlimited, parts", 728)]
+)
 def test_jobs_start_when_their_users_were_told(kind, seed):
     figures = dict.fromkeys(answers.COLUMNS, 0)
     answers.measure(kind, seed, figures)

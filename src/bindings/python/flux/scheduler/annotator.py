@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
 
 #: An estimate that moved by less than this many seconds is not sent again.
-ESTIMATE_GRAIN_S = 1.0
+ESTIMATE_GRAIN_S = 0.1
 
 #: Seconds after its request for which a job's user is told neither estimates nor reasons, and the
 #: least number of seconds between two annotations of a job.

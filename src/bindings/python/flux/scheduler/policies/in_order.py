@@ -102,9 +102,8 @@ class BackfillInOrder(Backfilling):
             return None
         self.use_current_plan()
         too_long = self.plan.too_long(job.resource_request)
-        if job.limit < too_long or too_long == inf or self.may_be_promised(job):
-            return None
-        return too_long
+        # Whether it may be promised a start is asked of the first job of each line.
+        return None if job.limit < too_long or too_long == inf else too_long
 
     # -- one job -----------------------------------------------------------------------------------
 
