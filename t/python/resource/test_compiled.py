@@ -141,9 +141,11 @@ class Rows(PlannedQueue):
     def advance(self, most):
         waiting = sorted(self.plan.promised())
         while waiting:
-            count, moved = self.plan.advance_in_turn(waiting[:most])
-            self.told.append((count, moved))
-            is_due = bool(moved) and moved[-1][1] <= self.now
+            count, moved, first = self.plan.advance_in_turn(waiting[:most])
+            starts = [self.plan.start_of(waiting[place]) for place in moved]
+            assert first == min(starts, default=math.inf)
+            self.told.append((count, moved, starts))
+            is_due = first <= self.now
             del waiting[: count - is_due]
             if waiting and (is_due or count < most):
                 self.look_at(waiting.pop(0))
@@ -223,11 +225,11 @@ def test_a_row_is_longer_than_a_call(built, monkeypatch):
 def test_jobs_without_a_promise(way):
     """A row ends before the first of them."""
     queue = Rows(4)
-    assert queue.plan.advance_in_turn([7]) == (0, [])
+    assert queue.plan.advance_in_turn([7]) == (0, [], math.inf)
     queue.submit(2, 50, "fast")
     queue.submit(2, 50, "fast")
     queue.submit(1, 50, "fast")
-    assert queue.plan.advance_in_turn([2, 7, 3]) == (1, [])
+    assert queue.plan.advance_in_turn([2, 7, 3]) == (1, [], math.inf)
 
 
 def test_it_goes_on_where_it_was_not_built(interpreted):

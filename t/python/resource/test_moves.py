@@ -31,8 +31,8 @@ class Queue(PlannedQueue):
         """As a pass: in order of the queue, in rows that end where a job can start."""
         waiting = sorted(self.plan.promised())
         while waiting:
-            count, moved = self.plan.advance_in_turn(waiting)
-            is_due = bool(moved) and moved[-1][1] <= self.now
+            count, _, first = self.plan.advance_in_turn(waiting)
+            is_due = first <= self.now
             del waiting[: count - is_due]
             if waiting:
                 jobid = waiting.pop(0)
@@ -64,20 +64,21 @@ def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed):
         return when
 
     def one_by_one(self, jobids, now):
-        moved = []
+        moved, first = [], math.inf
         for place, jobid in enumerate(jobids):
             before = self.promises[jobid].start
             when = expected(self, jobid, now)
-            count, moves = advance_in_turn(self, [jobid], now)
-            moved += [(place, when) for _, when in moves]
+            count, moves, start = advance_in_turn(self, [jobid], now)
+            moved += [place for _ in moves]
+            first = min(first, start)
             if not count:
-                return place, moved
+                return place, moved, first
             assert self.promises[jobid].start == when, (jobid, when - NOW, now - NOW)
             found["stays" if when == before else "moves"] += 1
             found["in a row"] += 1
             if when <= now:
-                return place + 1, moved
-        return len(jobids), moved
+                return place + 1, moved, first
+        return len(jobids), moved, first
 
     monkeypatch.setattr(CountedStrategy, "advance", compared)
     monkeypatch.setattr(CountedStrategy, "advance_in_turn", one_by_one)

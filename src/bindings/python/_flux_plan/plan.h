@@ -67,15 +67,15 @@ void promises_drop_line (struct promises *promises, int number);
  */
 void promises_set_line (struct promises *promises, int number, int64_t kept, bool overdrawn);
 
-/* A job has a promise of so many units in the timeline with a number from a start to an end.  It
- * lasts so long where it moves to.  The timeline is the caller's to change.
+/* A job has a promise of so many units in the timeline with a number in a span.  It lasts so
+ * long where it moves to.  The span, a start and an end, is changed with it: the caller keeps it until
+ * promises_drop().  The timeline is the caller's to change.
  */
 int promises_put (struct promises *promises,
                   int64_t jobid,
                   int number,
                   int64_t count,
-                  double start,
-                  double end,
+                  double *span,
                   double length);
 void promises_drop (struct promises *promises, int64_t jobid);
 
@@ -86,9 +86,9 @@ int promises_opened (struct promises *promises, int number, double start, double
  * PromiseMoves.advance_in_turn().
  *
  * jobids: the row of them
- * places, spans: room for as many, and for as many pairs: of those that moved, set to their places in
- *     the row, and to their starts and ends
+ * places: room for as many: set to the places in the row of those that moved
  * moved: set to how many that are
+ * first: set to the earliest of their starts, or infinity
  * released: for each number of a timeline, set to the earliest start of what came free
  *
  * Returns how many, from the first on, were looked at; or -1: no memory.
@@ -98,9 +98,18 @@ int64_t promises_advance (struct promises *promises,
                           size_t count,
                           double now,
                           int64_t *places,
-                          double *spans,
                           size_t *moved,
+                          double *first,
                           double *released);
+
+/* The jobs whose promises start at a time or before.
+ *
+ * jobids: room for all promises: set to these jobs, in no order
+ * next: set to the first start after that time, or infinity
+ *
+ * Returns how many there are.
+ */
+size_t promises_due (const struct promises *promises, double now, int64_t *jobids, double *next);
 
 /* How often timelines were searched since the promises were created, for tests of what grows with
  * what.

@@ -106,6 +106,7 @@ struct promise {
     int64_t count;
     double start, end;
     double length; /* where it moves to: the difference of two times is rounded, this is not */
+    double *span;  /* the caller's: its start and end */
     uint64_t seen; /* for so many openings of its size it was looked at */
 };
 
@@ -441,8 +442,8 @@ static int move (struct line *line, struct promise *promise, double to)
     int64_t count = promise->count;
     int64_t least, most;
 
-    promise->start = to;
-    promise->end = until;
+    promise->start = promise->span[0] = to;
+    promise->end = promise->span[1] = until;
     if (until < start) {
         if (timeline_add (timeline, to, until, -count) < 0
             || timeline_add (timeline, start, end, count) < 0)
@@ -471,13 +472,14 @@ int64_t promises_advance (struct promises *promises,
                           size_t count,
                           double now,
                           int64_t *places,
-                          double *spans,
                           size_t *moved,
+                          double *first,
                           double *released)
 {
     size_t place = 0;
 
     *moved = 0;
+    *first = INFINITY;
     for (int i = 0; i < promises->line_count; i++) {
         if (promises->lines[i]) {
             if (take_in (promises->lines[i], now) < 0)
@@ -503,10 +505,8 @@ int64_t promises_advance (struct promises *promises,
         if (start < promise->start) {
             if (move (line, promise, start) < 0)
                 return -1;
-            places[*moved] = place;
-            spans[2 * *moved] = promise->start;
-            spans[2 * *moved + 1] = promise->end;
-            (*moved)++;
+            places[(*moved)++] = place;
+            *first = first_of (*first, start);
         }
         /* It might, if units were not kept any more. */
         promise->seen = line->kept ? NEVER : openings_so_far (size_of (line, promise->count));
@@ -601,10 +601,10 @@ int promises_put (struct promises *promises,
                   int64_t jobid,
                   int number,
                   int64_t count,
-                  double start,
-                  double end,
+                  double *span,
                   double length)
 {
+    double start = span[0], end = span[1];
     struct size *size = size_of (promises->lines[number], count);
     struct promise *promise;
 
@@ -619,6 +619,7 @@ int promises_put (struct promises *promises,
     promise->start = start;
     promise->end = end;
     promise->length = length;
+    promise->span = span;
     promise->seen = NEVER;
     promises->count++;
     size->members++;
@@ -662,6 +663,22 @@ int promises_opened (struct promises *promises, int number, double start, double
     one.before = timeline_least (line->timeline, start, end) - count;
     line->waiting[line->waiting_count++] = one;
     return 0;
+}
+
+size_t promises_due (const struct promises *promises, double now, int64_t *jobids, double *next)
+{
+    size_t count = 0;
+
+    *next = INFINITY;
+    for (size_t i = 0; i < promises->room; i++) {
+        const struct promise *one = &promises->table[i];
+
+        if (one->there && one->start <= now)
+            jobids[count++] = one->jobid;
+        else if (one->there)
+            *next = first_of (*next, one->start);
+    }
+    return count;
 }
 
 uint64_t promises_searches (const struct promises *promises)

@@ -506,12 +506,10 @@ class BoundStrategy(Strategy):
             self._room.enter(before)
         return start
 
-    def advance_in_turn(
-        self, jobids: Iterable[int], now: float
-    ) -> tuple[int, list[tuple[int, float]]]:
+    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
         count, looks = 0, LOOKS_IN_A_ROW
         if not self._sound:
-            return 0, []
+            return 0, [], inf
         for jobid in jobids:
             promise = self.promises.get(jobid)
             if promise is None or promise.is_open or promise.start <= now:
@@ -521,7 +519,7 @@ class BoundStrategy(Strategy):
                 if not looks or self._may_be_sooner(promise, now):
                     break
             count += 1
-        return count, []
+        return count, [], inf
 
     def _may_be_sooner(self, promise: BoundPromise, now: float) -> bool:
         """Whether the job of a promise could start now."""

@@ -160,7 +160,8 @@ class CompiledMoves(PromiseMoves):
         # a plan none ever does.
         self._is_told = False
         self._places = ffi.new("int64_t[]", MOVES_PER_CALL)
-        self._spans = ffi.new("double[]", 2 * MOVES_PER_CALL)
+        self._first = ffi.new("double *")
+        self._told: dict[int, Any] = {}  # the spans of promises that C writes to, by job id
         self._moved = ffi.new("size_t *")
 
     @property
@@ -181,69 +182,72 @@ class CompiledMoves(PromiseMoves):
     def leave(self, jobid: int, profile: CountedProfile) -> None:
         if self._is_told:
             lib.promises_drop(self._cdata, jobid)
+            self._told.pop(jobid, None)
+
+    def due(self, now: float) -> tuple[list[int], float]:
+        self._tell_all()
+        jobids = ffi.new("int64_t[]", len(self._told) + 1)
+        count = lib.promises_due(self._cdata, now, jobids, self._first)
+        return ffi.unpack(jobids, count) if count else [], self._first[0]
 
     def advance(self, jobid: int, now: float) -> float:
         self._advance(array("q", (jobid,)), now, False)
         return self._promises[jobid].start
 
-    def advance_in_turn(
-        self, jobids: Iterable[int], now: float
-    ) -> tuple[int, list[tuple[int, float]]]:
+    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
         row = array("q", jobids)
-        count, moved = 0, []
-        while count < len(row):
+        count, moved, first = 0, [], inf
+        while count < len(row) and first > now:
             part = row[count : count + MOVES_PER_CALL]
-            done, found = self._advance(part, now, True)
-            moved += [(count + place, start) for place, start in found] if count else found
+            done, found, earliest = self._advance(part, now, True)
+            moved += [count + place for place in found] if count else found
+            first = min(first, earliest)
             count += done
-            if done < len(part) or (moved and moved[-1][1] <= now):
+            if done < len(part):
                 break
-        return count, moved
+        return count, moved, first
 
     def _advance(
         self, row: array[int], now: float, overdrawn: bool
-    ) -> tuple[int, list[tuple[int, float]]]:
+    ) -> tuple[int, list[int], float]:
         """Move the promises of a row of jobs.
 
         Args:
             overdrawn (bool): whether it matters that promises may add up to more than there is
         """
-        if not self._is_told:
-            self._is_told = True
-            for jobid, promise in self._promises.items():
-                self._tell(jobid, promise)
-        cdata, promises = self._cdata, self._promises
+        self._tell_all()
+        cdata = self._cdata
         profiles = self._profiles.values()
         for profile in profiles:
             overdrawn_here = overdrawn and profile.maybe_overdrawn
             lib.promises_set_line(cdata, profile.watch.number, profile.kept, overdrawn_here)
         released = ffi.new("double[]", 1 + max([one.watch.number for one in profiles], default=0))
-        places, spans = self._places, self._spans
         jobids = ffi.from_buffer("int64_t[]", row)
         done = lib.promises_advance(
-            cdata, jobids, len(row), now, places, spans, self._moved, released
+            cdata, jobids, len(row), now, self._places, self._moved, self._first, released
         )
         if done < 0:
             raise MemoryError
         count = self._moved[0]
         if not count:
-            return done, []
+            return done, [], inf
         for profile in profiles:
             profile.released(released[profile.watch.number])
-        places, spans = ffi.unpack(places, count), ffi.unpack(spans, 2 * count)
-        starts = spans[::2]
-        for place, start, end in zip(places, starts, spans[1::2]):
-            promise = promises[row[place]]
-            promise.start, promise.end = start, end
-        return done, list(zip(places, starts))
+        return done, ffi.unpack(self._places, count), self._first[0]
+
+    def _tell_all(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            for jobid, promise in self._promises.items():
+                self._tell(jobid, promise)
 
     def _tell(self, jobid: int, promise: CountedPromise) -> None:
         if promise.is_open:
             return
         watch = self._profiles[promise.demand.kind].watch
-        count, start, end = promise.demand.count, promise.start, promise.end
-        length = length_of(promise.request)
-        if lib.promises_put(self._cdata, jobid, watch.number, count, start, end, length):
+        promise.span = self._told[jobid] = ffi.new("double[2]", (promise.start, promise.end))
+        count, length = promise.demand.count, length_of(promise.request)
+        if lib.promises_put(self._cdata, jobid, watch.number, count, promise.span, length):
             raise MemoryError
 
 

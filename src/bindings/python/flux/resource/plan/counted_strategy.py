@@ -271,10 +271,11 @@ class CountedStrategy(Strategy):
     def advance(self, jobid: int, now: float) -> float:
         return self._moves.advance(jobid, now)
 
-    def advance_in_turn(
-        self, jobids: Iterable[int], now: float
-    ) -> tuple[int, list[tuple[int, float]]]:
+    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
         return self._moves.advance_in_turn(jobids, now)
+
+    def due(self, now: float) -> tuple[list[int], float]:
+        return self._moves.due(now)
 
     @property
     def moves_per_turn(self) -> int:  # type: ignore[override]

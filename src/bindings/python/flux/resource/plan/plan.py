@@ -327,17 +327,10 @@ class Plan:
         """
         return self._strategy.promises[jobid].start
 
-    def due(self, now: float) -> list[int]:
-        """Ids of the jobs whose promised starts have come by a time; not of open promises.
-        O(promises)."""
-        promises = self._strategy.promises.items()
-        return [jobid for jobid, one in promises if one.start <= now and not one.is_open]
-
-    def next_start(self, after: float) -> float:
-        """The first start of a promise after a time, in seconds since the epoch; infinity: there is
-        none. O(promises)."""
-        promises = self._strategy.promises.values()
-        return min([one.start for one in promises if one.start > after], default=inf)
+    def due(self, now: float) -> tuple[list[int], float]:
+        """Return the ids of the jobs whose promised starts have come by a time, open promises aside, in
+        any order; and the first start after it, seconds since the epoch, or infinity. O(promises)."""
+        return self._strategy.due(now)
 
     def ranks_of(self, jobid: int) -> int | None:
         """Mask of the ranks that a promise is bound to; None where ranks are not chosen yet. O(1).
@@ -470,7 +463,7 @@ class Plan:
             return promise.start
         return strategy.advance(jobid, now)
 
-    def advance_in_turn(self, jobids: Iterable[int]) -> tuple[int, list[tuple[int, float]]]:
+    def advance_in_turn(self, jobids: Iterable[int]) -> tuple[int, list[int], float]:
         """Move the promises of several jobs, one after another, as ``advance()`` does, as long as
         they can surely be kept.
 
@@ -482,14 +475,15 @@ class Plan:
             jobids: of jobs with promises
 
         Returns:
-            How many jobs, from the first on, were looked at; and ``(place, start)`` of each that
-            moved: its place in the row, and when it starts now. That ends with a promise that is for
-            now, and before one that is open, may be broken, was for now already or takes a search.
+            How many jobs, from the first on, were looked at; the places in the row of those that
+            moved; and the first start of these, seconds since the epoch, or infinity. That ends with a
+            promise that is for now, and before one that is open, may be broken, was for now already or
+            takes a search.
         """
         strategy = self._in_step()
         tokens, claims = self.tokens, self.claims
         if (tokens is not None and tokens.promised) or (claims is not None and claims.promised):
-            return 0, []
+            return 0, [], inf
         return strategy.advance_in_turn(jobids, self._pool.clock())
 
     @property

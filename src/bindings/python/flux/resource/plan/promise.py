@@ -7,9 +7,11 @@ A promise is kept in one of two ways (see ``strategy.py``): it is counted, or it
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from flux.resource.plan.compiled_availability import CompiledAvailability
     from flux.resource.plan.counted_profile import CountedDemand
     from flux.resource.plan.plain_availability import PlainAvailability
@@ -43,9 +45,10 @@ class CountedPromise(Promise):
 
     Attributes:
         demand (CountedDemand): which units, and how many.
+        span: its start and end, a list, or an array that compiled code writes to.
     """
 
-    __slots__ = ("start", "end", "request", "is_open", "demand")
+    __slots__ = ("span", "request", "is_open", "demand")
 
     def __init__(
         self,
@@ -55,11 +58,18 @@ class CountedPromise(Promise):
         demand: CountedDemand,
         is_open: bool = False,
     ) -> None:
-        self.start = start
-        self.end = end
+        self.span: Any = [start, end]
         self.request = request
         self.is_open = is_open
         self.demand = demand
+
+    @property
+    def start(self) -> float:  # type: ignore[override]
+        return self.span[0]  # type: ignore[no-any-return]
+
+    @property
+    def end(self) -> float:  # type: ignore[override]
+        return self.span[1]  # type: ignore[no-any-return]
 
     def copy(self) -> CountedPromise:
         """An independent promise of the same."""
@@ -94,6 +104,14 @@ class BoundPromise(Promise):
         if self.number is None or self.room is None:
             return 0
         return self.room.ranks_of(self.number)
+
+
+def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
+    """Return the jobs of the promises, open ones aside, that start at a time or before, and the first start
+    after it, or infinity."""
+    starts = {jobid: one.start for jobid, one in promises.items() if not one.is_open}
+    found = [jobid for jobid, start in starts.items() if start <= now]
+    return found, min([start for start in starts.values() if start > now], default=inf)
 
 
 def length_of(request: ResourceRequest) -> float:

@@ -8,10 +8,11 @@ outcome with fewer searches.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan.count_timeline import CountTimeline
-from flux.resource.plan.promise import CountedPromise, length_of
+from flux.resource.plan.promise import CountedPromise, due_of, length_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,10 +71,12 @@ class PromiseMoves(ABC):
             float: when it starts by now, in seconds since the epoch
         """
 
+    def due(self, now: float) -> tuple[list[int], float]:
+        """As ``Plan.due()``."""
+        return due_of(self._promises, now)
+
     @abstractmethod
-    def advance_in_turn(
-        self, jobids: Iterable[int], now: float
-    ) -> tuple[int, list[tuple[int, float]]]:
+    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
         """Move the promises of several jobs; as `Strategy.advance_in_turn`."""
 
 
@@ -111,13 +114,11 @@ class PlainMoves(PromiseMoves):
             return start
         end = earlier + length_of(promise.request)
         profile.move(start, promise.end, earlier, end, count)
-        promise.start, promise.end = earlier, end
+        promise.span[:] = earlier, end
         return earlier
 
-    def advance_in_turn(
-        self, jobids: Iterable[int], now: float
-    ) -> tuple[int, list[tuple[int, float]]]:
-        count = 0
+    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
+        count, first = 0, inf
         moved = []
         for jobid in jobids:
             promise = self._promises.get(jobid)
@@ -128,7 +129,8 @@ class PlainMoves(PromiseMoves):
             before, start = promise.start, self.advance(jobid, now)
             count += 1
             if start < before:
-                moved.append((count - 1, start))
+                moved.append(count - 1)
+                first = min(first, start)
                 if start <= now:
                     break
-        return count, moved
+        return count, moved, first

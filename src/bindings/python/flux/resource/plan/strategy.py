@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from math import inf
 from typing import TYPE_CHECKING
 
+from flux.resource.plan.promise import due_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -126,17 +128,19 @@ class Strategy(ABC):
         """
 
     @abstractmethod
-    def advance_in_turn(
-        self, jobids: Iterable[int], now: float
-    ) -> tuple[int, list[tuple[int, float]]]:
+    def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
         """As ``advance()``, for the promises of several jobs that are for later than now, one after
         another, where most stay where they are.
 
         Returns:
-            how many jobs, from the first on, were looked at; and for those of them that moved,
-            their place among these and when they start now. The last is the first that starts now;
+            how many jobs, from the first on, were looked at; the places among these of those that
+            moved; and the first start of those, or infinity. The last is the first that starts now;
             or the next may have a promise that cannot be kept, or takes a longer search.
         """
+
+    def due(self, now: float) -> tuple[list[int], float]:
+        """As ``Plan.due()``."""
+        return due_of(self.promises, now)
 
     @abstractmethod
     def withdraw(self, jobid: int) -> Promise | None:

@@ -175,18 +175,18 @@ class BackfillInOrder(Backfilling):
             return  # each is asked about when its turn comes
         counted = self.plan.is_counted
         behind = None if counted else backlog.behind(job)
-        looked, moved = promises.advance_following(job, behind)
+        looked, moved, first = promises.advance_following(job, behind)
         # On ranks it takes a look to see that one stays.
         staying = (len(looked) - len(moved)) * (STAYING_PART if counted else 1)
         backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
-        if moved and moved[-1][1] <= self.policy.now():
+        if first <= self.policy.now():
             looked.pop()
             moved.pop()
         if looked:
             backlog.skip_promised(looked[-1])
         if self.policy.forecasts.shows_changes:
-            for other, when in moved:
-                self.show_promise(other, when)
+            for other in moved:
+                self.show_promise(other, promises.when(other))
         if admission.engaged:
             for other in looked:
                 self.show_promise(other, promises.when(other))

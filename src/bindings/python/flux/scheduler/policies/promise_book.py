@@ -134,7 +134,7 @@ class PromiseBook:
 
     def advance_following(
         self, job: PendingJob, pending: Iterable[PendingJob] | None = None
-    ) -> tuple[list[PendingJob], list[tuple[PendingJob, float]]]:
+    ) -> tuple[list[PendingJob], list[PendingJob], float]:
         """Let the promises of the jobs right behind `job`, which has one, move as `advance` does, as
         long as they can surely be kept (`Plan.advance_in_turn`), of as many jobs as may be moved in
         a turn of the reactor. None may be open.
@@ -145,18 +145,17 @@ class PromiseBook:
                 one without a promise; None: that does not matter
 
         Returns:
-            the jobs that were looked at; and of these those whose promises moved, each with when it
-            is due now, seconds since the epoch. If that has come for one, it is the last of both.
+            the jobs that were looked at; of these those whose promises moved; and the first start of
+            these, seconds since the epoch, or infinity. If that has come, it is that of the last of both.
         """
         first = bisect_left(self._jobs, job) + 1
         behind = self._jobs[first : first + self.plan.moves_per_turn]
         if pending is not None:
             pairs = takewhile(lambda pair: pair[0] is pair[1], zip(behind, pending))
             behind = [other for other, _ in pairs]
-        count, moves = self.plan.advance_in_turn(self._ids[first : first + len(behind)])
-        if moves:
-            self._first = min(self._first, min([when for _, when in moves]))
-        return behind[:count], [(behind[place], when) for place, when in moves]
+        count, places, when = self.plan.advance_in_turn(self._ids[first : first + len(behind)])
+        self._first = min(self._first, when)
+        return behind[:count], [behind[place] for place in places], when
 
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more: it has started, or the promise is revoked."""
@@ -205,20 +204,20 @@ class PromiseBook:
 
     def next_after(self, now: float) -> float | None:
         """When the first promise after `now` comes due; None: none does. O(promises)."""
-        when = self.plan.next_start(now)
+        _, when = self.plan.due(now)
         return None if when == math.inf else when
 
     def has_due(self, now: float) -> bool:
         """Whether the promised time of a job has come. O(promises)."""
-        return bool(self._jobs) and any(id in self._by_id for id in self.plan.due(now))
+        return bool(self._jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
 
     def due(self, now: float) -> list[PendingJob]:
         """The jobs whose promised time has come, in order, if one has since this was asked last; and those
         whose promises are open. O(promises) then."""
         jobs, found = self._by_id, self.open_ids.copy()
         if self._first <= now:
-            self._first = self.plan.next_start(now)
-            found.update(self.plan.due(now))
+            due, self._first = self.plan.due(now)
+            found.update(due)
         return sorted([jobs[jobid] for jobid in found if jobid in jobs])
 
 
