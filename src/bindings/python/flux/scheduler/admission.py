@@ -397,6 +397,12 @@ class WaitingJobs:
         self._jobs: dict[int, PendingJob] = {}
         #: a heap of them, with some that are gone; None: to be made again
         self._heap: list[PendingJob] | None = None
+        self._signatures: set[Hashable] = set()
+
+    @property
+    def alike(self) -> bool:
+        """Whether all of them have one signature, and had it all the time."""
+        return len(self._signatures) == 1
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -407,6 +413,7 @@ class WaitingJobs:
     def add(self, job: PendingJob) -> None:
         """One more job waits.  O(log jobs)."""
         self._jobs[job.jobid] = job
+        self._signatures.add(job.signature)
         if self._heap is not None:
             heapq.heappush(self._heap, job)
 
@@ -414,9 +421,10 @@ class WaitingJobs:
         """A job waits no more.  O(1)."""
         del self._jobs[jobid]
 
-    def reordered(self) -> None:
-        """The order of a job has changed."""
+    def changed(self, job: PendingJob) -> None:
+        """The order or the signature of a job has changed."""
         self._heap = None
+        self._signatures.add(job.signature)
 
     def first(self, most: int | None) -> list[PendingJob]:
         """The first so many, in order (None: all), which the caller removes."""
@@ -463,6 +471,8 @@ class AdmissionControl:
         self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral]] = {}
         #: by rule and key, the jobs that wait for that
         self._waiting: dict[tuple[AdmissionRule, Hashable], WaitingJobs] = {}
+        #: by id, what jobs had waited for that are in the queue again
+        self._readmitted: dict[int, tuple[AdmissionRule, Hashable]] = {}
         # The rules that do something of their own when they are asked, as of the last `update`: a
         # rule costs nothing where it has nothing to say.
         self._checking: list[AdmissionRule] = []
@@ -795,23 +805,33 @@ class AdmissionControl:
         """The deferred jobs, in the order of the queue.  Costs a sort of them."""
         return sorted(job for job, _, _ in self._deferred.values())
 
-    def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Keep a job apart from the queue until its rule readmits it."""
+    def defer(self, job: PendingJob, why: JobDeferred) -> tuple[AdmissionRule, Hashable] | None:
+        """Keep a job apart from the queue until its rule readmits it.
+
+        Returns:
+            what it had waited for, if the next of those that still do is to come in its place: another
+            rule had let it in. None where that one would be deferred for the same reason
+        """
         rule, deferral = why.rule, why.deferral
         self._requests.defer(job.jobid)
         job.was_deferred = True
         self._deferred[job.jobid] = (job, rule, deferral)
         self._waiting.setdefault((rule, deferral.key), WaitingJobs()).add(job)
+        before = self._readmitted.pop(job.jobid, None)
+        if before is None or before[0] is rule or before not in self._waiting:
+            return None
+        same = self._waiting[before].alike and _has_own(rule, AdmissionRule.signature)
+        return None if same else before
 
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
         """How many jobs wait for something of a rule's."""
         return len(self._waiting.get((rule, key), ()))
 
-    def reordered(self, jobs: Iterable[PendingJob] | None = None) -> None:
-        """The order of some deferred jobs has changed; None: of all."""
-        for job in self._deferred if jobs is None else (job.jobid for job in jobs):
-            _, rule, deferral = self._deferred[job]
-            self._waiting[rule, deferral.key].reordered()
+    def changed(self, jobs: Iterable[PendingJob] | None = None) -> None:
+        """The order or the signatures of some deferred jobs have changed; None: of all."""
+        for jobid in list(self._deferred) if jobs is None else (job.jobid for job in jobs):
+            job, rule, deferral = self._deferred[jobid]
+            self._waiting[rule, deferral.key].changed(job)
 
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
@@ -837,12 +857,14 @@ class AdmissionControl:
         else:
             jobs = sorted(job for where in keys for job in self._waiting[where])[:most]
         for job in jobs:
+            self._readmitted[job.jobid] = (rule, self._deferred[job.jobid][2].key)
             self._take(job.jobid)
             self._requests.readmit(job.jobid)
         return jobs
 
     def answered(self, jobid: int, event: str) -> None:
         """A request has its answer."""
+        self._readmitted.pop(jobid, None)
         if jobid in self._told:
             self._told.discard(jobid)
             self._take(jobid)

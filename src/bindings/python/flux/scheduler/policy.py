@@ -350,15 +350,19 @@ class PolicyScheduler(Scheduler):
         self.released()
         self._request_schedule()
 
-    def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Take `job` out of the queue, until the rule that does not let it start readmits it.
+    def defer(self, job: PendingJob, why: JobDeferred, keeps_place: bool = False) -> None:
+        """Take `job` out of the queue, until the rule that does not let it start readmits it. If another
+        rule had readmitted it, the next job that waits for the same comes in its place.
 
         Args:
             job (PendingJob): the job
             why (JobDeferred): what `allocate` raised
+            keeps_place (bool): no other comes in its place
         """
         self._backlog.remove(job)
-        self.admission.defer(job, why)
+        place = self.admission.defer(job, why)
+        if place is not None and not keeps_place:
+            self.readmit(*place, most=1)
         self._passes.forecast()  # there may be nothing left to make a pass for
 
     def _parse_request(self, jobspec: Any) -> Any:
@@ -624,14 +628,14 @@ class PolicyScheduler(Scheduler):
                     queued.append([jobid, priority])
                 else:
                     job.priority = priority
-                    self.admission.reordered([job])
+                    self.admission.changed([job])
             jobs = queued
         super().prioritize(jobs)
 
     def reorder(self) -> None:
         for job in self.admission.deferred():
             job.priority = job.priority  # asks for its order again
-        self.admission.reordered()
+        self.admission.changed()
         super().reorder()
         self.decision.reordered()
 

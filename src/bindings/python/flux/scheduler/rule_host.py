@@ -127,7 +127,7 @@ class RuleHost:
         """Defer a pending job of a rule's own accord, not because the rule was asked about it: the job
         gives up what it was promised. A pass has to follow (`look_again`)."""
         self.decision.set_apart(job)
-        self._scheduler.defer(job, why)
+        self._scheduler.defer(job, why, keeps_place=True)
 
     def start_set_apart(
         self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
@@ -177,6 +177,8 @@ class RuleHost:
         if queued:
             self._queue.remove(job)
         job.signature, job.resource_request = signature, request
+        if self.admission.is_deferred(job.jobid):
+            self.admission.changed([job])
         if queued:
             self._queue.push(job)
 

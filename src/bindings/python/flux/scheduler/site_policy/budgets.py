@@ -358,7 +358,7 @@ class BudgetRule(TableRule):
         account, at = found
         shape = getattr(job.resource_request, "shape", None)
         length = 0 if known.limit == inf else int(known.limit).bit_length()
-        key = (account.budget.name, account.key, rates, shape, length)
+        key = (account.budget.name, account.key, rates, shape, length, *known.accounts)
         account.waiting[key] = (rates, known.limit)
         return Deferral(self._sentence(account, at, known, rates), account.end, key)
 

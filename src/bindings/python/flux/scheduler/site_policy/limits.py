@@ -257,12 +257,12 @@ class LimitRule(TableRule):
         return Deferral(self._reason(use, job, at), key=key)
 
     def _group(self, use: Use, job: PendingJob, more: Amount) -> Hashable:
-        """What jobs have in common that come back together: where they count, what they need, and
-        within a factor of two for how long."""
+        """What jobs have in common that come back together: where they count, what they need, what
+        other rules tell of them, and within a factor of two for how long."""
         request = job.resource_request
         length = int(getattr(request, "duration", 0.0)).bit_length()
         uses = self._jobs[job.jobid].uses
-        return use.limit.name, use.key, more, getattr(request, "shape", None), length, uses
+        return use.limit.name, use.key, more, job.signature, length, uses
 
     def _heads(self, use: Use, job: PendingJob) -> None:
         """A job waits for a limit of which later jobs are to leave it what it needs; not if it would
