@@ -175,6 +175,60 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
     assert not rig.logged(3)
 
 
+def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
+    budget = {"per": "user", "period": "day", "zone": "UTC", "max": {"node-hours": 8}}
+    rig = Rig(R(4, 4))
+    rig.wait((7200 - rig.now % 86400) % 86400)  # no day ends
+    rig.instance.config = {"licenses": {"matlab": 8}, "budgets": {"one": budget}}
+    rig.load_file("sched-backfill")
+    for jobid, userid, count in ((1, 700, 3), (2, 701, 2), (3, 700, 1), (4, 701, 7)):
+        keys = {"duration": 3600, "licenses": {"matlab": count}}
+        spec = jobspec(2, nodes=2, exclusive=True, **keys)
+        rig.info.jobspecs[jobid] = spec
+        rig.alloc(jobid, spec, userid=userid)
+    rig.settle()
+    rig.wait(1800)
+
+    def over(**tables):
+        rig.send("sched.check-config", {"config": tables})
+        rig.wait(1)
+        topic, errnum, answer = rig.received[-1]
+        assert (topic, errnum) == ("sched.check-config", 0)
+        return [(one["entry"], one["state"], one["jobs"], one["text"]) for one in answer["over"]]
+
+    assert (
+        over(licenses={"matlab": 12}, budgets={"one": {**budget, "max": {"node-hours": 9}}}) == []
+    )
+    assert over(licenses={"matlab": 4, "ansys": 1}) == [
+        ("matlab", "running", ["ƒ2", "ƒ3"], "licenses: matlab 5 of 4 in use"),
+        ("matlab", "pending", ["ƒ4"], "licenses: matlab 5 of 4 in use; needs 1"),
+        ("matlab", "pending", ["ƒ5"], "licenses: needs 7 of matlab, there are 4"),
+    ]
+    assert over(licenses={"ansys": 1})[0][2:] == (
+        ["ƒ4"],
+        "licenses: there is no licence matlab: there are ansys",
+    )
+    # What was used of it counts; another begins with what runs from now on.
+    for name, most, taken in (("one", 3, "2.0"), ("two", 2, "1.0")):
+        assert over(budgets={name: {**budget, "max": {"node-hours": most}}}) == [
+            (
+                *(name, "pending", [job]),
+                f"budget {name}: {user} has taken {taken} of {most} node-hours of this day; needs 2.0",
+            )
+            for job, user in (("ƒ4", 700), ("ƒ5", 701))
+        ]
+    assert over(budgets={"one": {**budget, "per": "instance", "max": {"node-hours": 1.5}}})[0] == (
+        *("one", "running", ["ƒ2", "ƒ3"]),
+        "budget one: 2.0 are taken of 1.5 node-hours of this day",
+    )
+    # Nothing has changed.
+    assert rig.ask("sched.limits")[1]["licenses"][0]["used"] == 5
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    assert not rig.logged(3)
+
+
 def test_entries_are_read_by_their_table():
     tables, errors = reader()
     assert tables.read({"other": 1}) == set()

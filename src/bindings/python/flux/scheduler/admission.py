@@ -385,8 +385,8 @@ def take_older_names(rule: AdmissionRule) -> None:
             rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
 
 
-def _has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
-    """Whether a rule has a method of `AdmissionRule` of its own, which does something."""
+def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
+    """Whether a rule has a method of its own in place of that of a base, which does nothing."""
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method
 
 
@@ -530,7 +530,7 @@ class AdmissionControl:
 
     def _engaged_with(self, method: Callable[..., Any]) -> list[AdmissionRule]:
         """The engaged rules that have a method of their own."""
-        return [rule for rule in self.rules if rule.engaged and _has_own(rule, method)]
+        return [rule for rule in self.rules if rule.engaged and has_own(rule, method)]
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -772,7 +772,7 @@ class AdmissionControl:
             tellings = self._tellings[method] = [
                 (f"admission rule {rule.name}: {name}", getattr(rule, name))
                 for rule in self.rules
-                if _has_own(rule, method) and (rule.engaged or method not in COUNTED)
+                if has_own(rule, method) and (rule.engaged or method not in COUNTED)
             ]
         for what, told in tellings:
             try:
@@ -820,7 +820,7 @@ class AdmissionControl:
         before = self._readmitted.pop(job.jobid, None)
         if before is None or before[0] is rule or before not in self._waiting:
             return None
-        same = self._waiting[before].alike and _has_own(rule, AdmissionRule.signature)
+        same = self._waiting[before].alike and has_own(rule, AdmissionRule.signature)
         return None if same else before
 
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:

@@ -23,12 +23,13 @@ from flux.resource.pool.masks import popcount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
+from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import local_zone_name, zone_named
 from flux.scheduler.site_policy.counts import least_of
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
 from flux.scheduler.site_policy.scope import Scope, read_scope
-from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.table_rule import Over, TableRule
 from flux.scheduler.site_policy.usage import KeptUsage
 
 if TYPE_CHECKING:
@@ -362,21 +363,21 @@ class BudgetRule(TableRule):
         account.waiting[key] = (rates, known.limit)
         return Deferral(self._sentence(account, at, known, rates), account.end, key)
 
-    def _sentence(self, account: Account, at: int, known: Known, rates: Amounts) -> Reason:
-        budget, what = account.budget, DIMENSIONS[at]
+    def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
+        """How much of a budget is taken, in words; and the same without whose and how much."""
+        budget = account.budget
         most = budget.most[at]
         assert most is not None
         taken = most - self._left(account, at) / HOUR_S
-        needs = account.needs(rates[at], known.limit, self.host.now()) / HOUR_S
         whose = budget.scope.whose(account.key)
         has = f"{whose} has taken {taken:.1f}" if whose else f"{taken:.1f} are taken"
-        return Reason(
-            f"budget {budget.name}: {has} of {most:g} {what} of this {budget.period}; "
-            f"needs {needs:.1f}",
-            f"budget {budget.name}: too much of {most:g} {what} of this {budget.period} is taken; "
-            f"needs {needs:.1f}",
-            userid=budget.scope.user_of(account.key),
-        )
+        of = f"of {most:g} {DIMENSIONS[at]} of this {budget.period}"
+        return f"budget {budget.name}: {has} {of}", f"budget {budget.name}: too much {of} is taken"
+
+    def _sentence(self, account: Account, at: int, known: Known, rates: Amounts) -> Reason:
+        needs = account.needs(rates[at], known.limit, self.host.now()) / HOUR_S
+        full, brief = (f"{one}; needs {needs:.1f}" for one in self._has_taken(account, at))
+        return Reason(full, brief, userid=account.budget.scope.user_of(account.key))
 
     def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:
         known = self._jobs.get(job.jobid)
@@ -540,3 +541,32 @@ class BudgetRule(TableRule):
                 "waiting": sum(self.host.admission.waiting(self, key) for key in account.waiting),
             }
             yield Owned(entry, budget.scope.user_of(account.key))
+
+    def held_back(
+        self,
+        entries: dict[str, Budget],
+        names: list[str],
+        running: list[RunningJob],
+        pending: list[PendingJob],
+    ) -> Iterator[Over | None]:
+        rule = BudgetRule(self.host, self.errors)
+        rule._usage.take(self._usage, self.host.now())
+        rule._budgets = [entries[name] for name in names]
+        for run in running:
+            rule.hello(run)
+            yield None
+        for account in rule._accounts.values():
+            for at in account.bounds:
+                if rule._left(account, at) < 0:
+                    its = [name_of(id) for id, one in rule._jobs.items() if account in one.accounts]
+                    text = rule._has_taken(account, at)[0]
+                    yield Over(account.budget.name, text, "running", its)
+                    break
+        for job in pending:
+            rule.alloc(job, SystemAttributes.of_job(job))
+            known = rule._jobs.get(job.jobid)
+            found = rule._over(known, known.least) if known is not None else None
+            if known is not None and found is not None:
+                text = str(rule._sentence(*found, known, known.least))
+                yield Over(found[0].budget.name, text, "pending", [job.name])
+            yield None

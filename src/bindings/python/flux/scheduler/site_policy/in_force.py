@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.admission import AdmissionRule, has_own
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
 from flux.scheduler.site_policy import own_rules
-from flux.scheduler.site_policy.limits import LimitRule
 from flux.scheduler.site_policy.own_rules import make_rule, read_rule
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
@@ -188,8 +187,8 @@ class RulesInForce:
 
         Returns:
             dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
-            `PolicyTables.changes_to`; ``over``, what jobs would be over limits that are new or changed, see
-            `LimitRule.held_back`
+            `PolicyTables.changes_to`; ``over``, which jobs would be over what is new or changed, see
+            `TableRule.held_back`
         """
         config = read(payload, config=None)["config"]
         if not isinstance(config, dict):
@@ -200,7 +199,7 @@ class RulesInForce:
         tables.read(config)
         yield
         changes = {**self._own_table.changes_to(own), **self.tables.changes_to(tables)}
-        over = yield from self._over_limits(tables, changes.get(LimitRule.table, {}))
+        over = yield from self._over(tables, changes)
         return {
             "faults": findings.faults,
             "doubts": [*own.doubts(config), *tables.doubts(config)],
@@ -208,31 +207,36 @@ class RulesInForce:
             "over": over,
         }
 
-    def _over_limits(
-        self, tables: PolicyTables, changes: dict[str, list[str]]
+    def _over(
+        self, tables: PolicyTables, changes: dict[str, dict[str, list[str]]]
     ) -> Generator[Any, None, list[dict[str, Any]]]:
-        """What jobs would be over the limits in `tables` that are new or changed."""
-        names = changes.get("new", []) + changes.get("changed", [])
-        if not names:
-            return []
-        rule = LimitRule(self._host, self._errors)
-        rule.configure({name: tables.entries(rule.table)[name] for name in names})
-        running = self._host.jobs_running()
-        wanted = rule.needs(tables.entries(rule.table))
+        """Which jobs would be over entries of `tables` that are new or changed."""
+        asked = []
+        for rule in self.rules:
+            if isinstance(rule, TableRule) and has_own(rule, TableRule.held_back):
+                kinds = changes.get(rule.table, {})
+                names = kinds.get("new", []) + kinds.get("changed", [])
+                if names:
+                    asked.append((rule, tables.entries(rule.table), names))
+        running = self._host.jobs_running() if asked else []
+        wanted = {what for rule, entries, _ in asked for what in rule.needs(entries)}
         if wanted and running:
             answers: list[dict[int, dict[str, Any] | None]] = []
             ids = [job.jobid for job in running]
-            ask_job_attributes(self._host.handle, ids, wanted, self._host.log, answers.append)
+            ask_job_attributes(
+                self._host.handle, ids, tuple(sorted(wanted)), self._host.log, answers.append
+            )
             while not answers:
                 yield ANSWER_WAIT_S
             for job in running:
                 job.know(answers[0].get(job.jobid))
             running = [job for job in running if job.jobid in self._host.running]
         over = []
-        for one in rule.held_back(running, list(self._host.pending_jobs())):
-            if one is not None:
-                over.append(one)
-            yield
+        for rule, entries, names in asked:
+            for one in rule.held_back(entries, names, running, list(self._host.pending_jobs())):
+                if one is not None:
+                    over.append({"table": rule.table, **one._asdict()})
+                yield
         return over
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:

@@ -26,17 +26,17 @@ from flux.resource.errors import InsufficientResources
 from flux.resource.plan.promise import length_of
 from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
-from flux.scheduler.host import counted
+from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import duration_text
 from flux.scheduler.site_policy.elsewhere import Reading, read_file
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.table_rule import Over, TableRule
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -161,11 +161,16 @@ class LicenseRule(TableRule):
     def parse(self, key: str, value: Any) -> License:
         return read_license(key, value)
 
-    def configure(self, entries: dict[str, License]) -> None:
+    def _take(self, entries: dict[str, License]) -> None:
+        """There are these licences, and no jobs."""
         self._licenses = entries
         self._in_use = dict.fromkeys(entries, 0)
+        self._usable = {name: one.usable - self._elsewhere(name) for name, one in entries.items()}
         self._asked.clear()
         self._running.clear()
+
+    def configure(self, entries: dict[str, License]) -> None:
+        self._take(entries)
         self._waiting.clear()
         self._planned = {}
         if self.host.decision.plans_tokens:
@@ -181,7 +186,6 @@ class LicenseRule(TableRule):
                 paths[one.elsewhere] = min(one.every, paths.get(one.elsewhere, inf))
         self._read = {path: self._read.get(path) for path in paths}
         self._failed = {path: self._failed.get(path) for path in paths}
-        self._usable = {name: one.usable - self._elsewhere(name) for name, one in entries.items()}
         for number, (path, every) in enumerate(sorted(paths.items())):
             self._timers.append(self.host.call_at(self.host.now(), lambda: None))
             self._look(number, path, every)
@@ -451,11 +455,31 @@ class LicenseRule(TableRule):
             )
         }
 
-    def most_exceeded(self) -> list[str]:
-        """The licences of which more are in use than there are, in words: after a smaller number
-        was set, or by a bug."""
-        return [
-            f"{name}: {counted(self._in_use[name], 'licence')} in use"
-            for name, license in self._licenses.items()
-            if self._in_use[name] > license.usable
-        ]
+    def held_back(
+        self,
+        entries: dict[str, License],
+        names: list[str],
+        running: list[RunningJob],
+        pending: list[PendingJob],
+    ) -> Iterator[Over | None]:
+        rule = LicenseRule(self.host, self.errors)
+        rule._read = self._read
+        rule._take(entries)
+        for run in running:
+            rule.hello(run)
+            yield None
+        for name in names:
+            if rule._free(name) < 0:
+                jobs = [name_of(jobid) for jobid, asked in rule._running.items() if name in asked]
+                text = f"licenses: {name} {rule._in_use[name]} of {entries[name].total} in use"
+                yield Over(name, text, "running", jobs)
+        for job in pending:
+            name = names[0]
+            try:
+                for name, count in asked_for(SystemAttributes.of_job(job)).items():
+                    rule._may_ask(name, count)
+                    if name in names and rule._free(name) < count:
+                        raise ValueError(rule._sentence(name, count))
+            except ValueError as exc:
+                yield Over(name, str(exc), "pending", [job.name])
+            yield None

@@ -13,7 +13,7 @@ be let in; if one of these turns out not to fit the pool, the next ones are let 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, least_of
 from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
 from flux.scheduler.site_policy.limit import Limit, Use, read_limit
-from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.table_rule import Over, TableRule
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
@@ -673,52 +673,36 @@ class LimitRule(TableRule):
         return {"limits": limits.values()}
 
     def held_back(
-        self, running: list[RunningJob], pending: Iterable[PendingJob]
-    ) -> Iterator[dict[str, Any] | None]:
-        """For a rule that is not in force, and has its entries: which jobs would be over these limits.
-
-        Args:
-            running: the jobs that run, with their attributes
-            pending: the jobs that wait
-
-        Yields:
-            dict: ``limit``, ``text``, the sentence about it, ``state``, "running" or "pending", and
-            ``jobs``, their names; None now and then, where the answer may pause
-        """
+        self,
+        entries: dict[str, Limit],
+        names: list[str],
+        running: list[RunningJob],
+        pending: list[PendingJob],
+    ) -> Iterator[Over | None]:
+        rule = LimitRule(self.host, self.errors)
+        rule.configure({name: entries[name] for name in names})
         for run in running:
-            self.hello(run)
+            rule.hello(run)
             yield None
-        for use in self._uses.values():
+        jobs = rule._jobs
+        for use in rule._uses.values():
             at = use.over(Amount())
             if at is not None:
-                names = [name_of(id) for id, known in self._jobs.items() if use in known.uses]
-                yield self._told(use.limit, self._sentence(use, at, 0), "running", names)
+                its = [name_of(id) for id, known in jobs.items() if use in known.uses]
+                yield Over(use.limit.name, str(rule._sentence(use, at, 0)), "running", its)
         for job in pending:
             try:
-                self.alloc(job, SystemAttributes.of_job(job))
+                rule.alloc(job, SystemAttributes.of_job(job))
             except ValueError as exc:
-                yield {"limit": None, "text": str(exc), "state": "pending", "jobs": [job.name]}
-            known = self._jobs.get(job.jobid)
+                yield Over(names[0], str(exc), "pending", [job.name])
+            known = jobs.get(job.jobid)
             for use in known.uses if known is not None else ():
-                at = use.over(self._more(use, job, self._least(job.resource_request)))
+                at = use.over(rule._more(use, job, rule._least(job.resource_request)))
                 if at is not None:
-                    text = self._reason(use, job, at)
-                    yield self._told(use.limit, text, "pending", [job.name])
+                    text = str(rule._reason(use, job, at))
+                    yield Over(use.limit.name, text, "pending", [job.name])
                     break
             yield None
-
-    def _told(self, limit: Limit, text: str, state: str, names: list[str]) -> dict[str, Any]:
-        return {"limit": limit.name, "text": str(text), "state": state, "jobs": names}
-
-    def most_exceeded(self) -> list[str]:
-        """The limits that are exceeded, in words: after a lower maximum was set, or by a bug."""
-        return [
-            self._sentence(use, at, 0)
-            for use in self._uses.values()
-            if not use.limit.soft
-            for at in [use.over(Amount())]
-            if at is not None
-        ]
 
 
 def _no_more(request: Any, left: list[int | None]) -> Any:

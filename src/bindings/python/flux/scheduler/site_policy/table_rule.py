@@ -4,14 +4,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.scheduler.admission import AdmissionRule
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
+    from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+
+
+class Over(NamedTuple):
+    """Jobs that would be over an entry of a table that is not in force.
+
+    Attributes:
+        entry (str): its key
+        text (str): the sentence about it
+        state (str): "running", they use too much together, or "pending"
+        jobs (list): their names
+    """
+
+    entry: str
+    text: str
+    state: str
+    jobs: list[str]
 
 
 class TableRule(AdmissionRule):
@@ -92,6 +109,26 @@ class TableRule(AdmissionRule):
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         """What is in use, an object for each line, of which `caller` is shown what
         `flux.scheduler.disclosure.FIELDS` has; None where the answer may pause."""
+        return iter(())
+
+    def held_back(
+        self,
+        entries: dict[str, Any],
+        names: list[str],
+        running: list[RunningJob],
+        pending: list[PendingJob],
+    ) -> Iterator[Over | None]:
+        """Which jobs would be over entries that are not in force; nothing changes.
+
+        Args:
+            entries (dict): the entries of the table as they would be
+            names (list): the keys of those that are new or changed
+            running: the jobs that run, with what `needs` says
+            pending: the jobs that wait
+
+        Yields:
+            Over: what a site would be told; None now and then, where the answer may pause
+        """
         return iter(())
 
     def configured(self) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.scheduler.run_time_service import ask_for_ended_jobs
 
 if TYPE_CHECKING:
+    from flux.scheduler.checkpoint import Checkpoint
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.rule_host import RuleHost
 
@@ -66,6 +67,12 @@ class Usage:
         """Something was used of which nothing was known when it was."""
         before, rate, _ = self._at(key, now)
         self._entries[key] = (before + amount, rate, now)
+
+    def take(self, other: Usage, now: float) -> None:
+        """Know by now what another knows, whose running jobs are not counted here yet."""
+        for key in other.keys():
+            self.add(key, other.of(key, now), now)
+            self.through = now
 
     def keys(self) -> list[tuple[Any, ...]]:
         """The keys of which something is known."""
@@ -174,7 +181,9 @@ class KeptUsage(Usage):
         self._errors = errors
         self._learn_job = learn
         self._is_key = is_key
-        self._checkpoint = host.checkpoint(key, SAVE_INTERVAL_S, lambda: self.text(host.now()))
+        self._key = key
+        #: None: jobs are not counted yet, or only for a question
+        self._checkpoint: Checkpoint | None = None
         #: when ``job-list`` was asked, and the jobs that ran then
         self._asked_at = inf
         self._found: set[int] = set()
@@ -184,8 +193,12 @@ class KeptUsage(Usage):
 
     def begin(self) -> None:
         """Jobs are counted from now on: take what an earlier scheduler has stored."""
-        if self.through:
+        if self._checkpoint is not None:
             return
+        host = self._host
+        self._checkpoint = host.checkpoint(
+            self._key, SAVE_INTERVAL_S, lambda: self.text(host.now())
+        )
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:
             self._asked_at = self._host.now()
@@ -206,7 +219,8 @@ class KeptUsage(Usage):
 
     def changed(self) -> None:
         """Jobs have come or gone: it is stored, soon or later."""
-        self._checkpoint.changed()
+        if self._checkpoint is not None:
+            self._checkpoint.changed()
 
     def _learn(self, jobs: list[dict[str, Any]]) -> None:
         for job in jobs:
