@@ -34,6 +34,7 @@ for path in (HERE, os.path.join(TOP, "src/embedded"), os.path.join(TOP, "src/bin
 import history as histories  # noqa: E402
 from books import MEMORY  # noqa: E402
 from driver import Driver  # noqa: E402
+from site_rules import EVERYTHING  # noqa: E402
 
 SCHEDULERS = {
     "sched-fifo": ("sched-fifo", ()),
@@ -99,11 +100,19 @@ def kind_of(failure):
     return re.sub(r"[0-9.]+", "", failure.partition("\n")[0])[:KIND_LENGTH]
 
 
-def history_of(seed, scheduler, steps):
+def history_of(seed, scheduler, steps, all_tables=False):
     """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
     every fourth there are reservations, and in every fourth limits and licences; in every eighth of
     either kind that is left, preemption; and in every fourth, some of them with limits, jobs say for
-    how long they may wait."""
+    how long they may wait. With `all_tables` everything is in each, but for reservations, which are in
+    every other one."""
+    if all_tables:
+        everything = dict.fromkeys(("policing", "preempting", "impatient"), True)
+        history = histories.make(seed, steps, reserving=seed % 2 == 1, **everything)
+        for step in history:
+            if step[0] == "configure":
+                step[1] = EVERYTHING[step[1] % len(EVERYTHING)]
+        return history
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
     return histories.make(
         seed,
@@ -116,9 +125,8 @@ def history_of(seed, scheduler, steps):
     )
 
 
-def report(seed, scheduler, pool, steps, failure):
+def report(seed, scheduler, pool, history, failure):
     """Print a failure with a history that is as short as can be found."""
-    history = history_of(seed, scheduler, steps)
     kind = kind_of(failure)
 
     def fails(candidate):
@@ -168,6 +176,9 @@ def main():
         "--part", type=part, default=(1, 1), help="N/M: the Nth of M parts of the seeds"
     )
     parser.add_argument("--steps", type=int, default=40, help="steps a history (40)")
+    parser.add_argument(
+        "--all-tables", action="store_true", help="all tables of a site in each history"
+    )
     parser.add_argument("--scheduler", choices=SCHEDULERS, action="append")
     parser.add_argument("--pool", choices=POOLS, action="append")
     parser.add_argument("--replay", nargs="+", help="files with what failures printed")
@@ -199,7 +210,7 @@ def main():
         for scheduler, pool in chosen:
             if args.verbose:
                 print(f"seed {seed}: {scheduler} {pool}", flush=True)
-            history = history_of(seed, scheduler, args.steps)
+            history = history_of(seed, scheduler, args.steps, args.all_tables)
             failure = run_history(history, scheduler, pool)
             runs += 1
             if runs % 20 == 0:
@@ -209,7 +220,7 @@ def main():
             faults += histories.count_faults(history)
             if failure is not None:
                 failures += 1
-                report(seed, scheduler, pool, args.steps, failure)
+                report(seed, scheduler, pool, history, failure)
                 if not args.keep_going:
                     return 1
         last = seed

@@ -71,6 +71,23 @@ TABLES = [
     {"budgets": {"bank": {"per": "bank", "period": "day", "max": {"core-hours": 0.5}}}},
 ]
 
+#: Places in `TABLES` of those that have everything, for ``--all-tables``.
+EVERYTHING = (len(TABLES), len(TABLES) + 1)
+TABLES += [
+    {
+        "limits": {"bank": {"per": "bank", "max": most}, "all": {"per": "instance", "max": jobs}},
+        "budgets": {"bank": {"per": "bank", "period": "day", "max": {"core-hours": hours}}},
+        "licenses": {"matlab": {"total": 3, "plan": plan}},
+        "sharing": {"all": {"mode": "bank"}},
+        "topology": {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}},
+        "fairshare": {"half-life": "1m", "period": "5s", "banks": {"red": 2}},
+    }
+    for most, jobs, hours, plan in (
+        ({"nodes": 3}, {"jobs": 5}, 4, True),
+        ({"cores": 6}, {"gpus": 5}, 1, False),
+    )
+]
+
 
 class SiteRules:
     """The tables in force, and what they forbid.

@@ -208,6 +208,10 @@ class PreemptionsUnderWay:
             self.keep(preemption)
         else:
             preemption.placeholders.append(jobid)
+            amounts: list[Any] = getattr(self._host.resources.impl, "amounts_in_use", list)()
+            if amounts and not self._breaks_a_promise(preemption):
+                # R does not say what comes back with it of memory; what else is free was withheld.
+                self._hold(preemption, preemption.placeholders)
 
     def _keep_again(self, preemption: Preemption) -> None:
         """Something is free that may not come from a victim: in the grace the job may have it,
