@@ -4,11 +4,14 @@
 import csv
 import random
 import shutil
+from datetime import timezone
 from types import SimpleNamespace
+from zoneinfo import ZoneInfo
 
 import pytest
 from command_runner import flux
 
+from flux.scheduler.site_policy.budgets import period_of
 from flux.simulate import policy
 from flux.simulate.checking import Violation, _check_times
 from flux.simulate.job import Job, Shape, jobspec
@@ -17,7 +20,15 @@ from flux.simulate.results.files import cell as cell_of
 from flux.simulate.results.files import write_jobs
 from flux.simulate.results.reading import Row
 from flux.simulate.run import Settings, simulate
-from flux.simulate.site_check import broken, exceeded, oversold, strangers, tables_of
+from flux.simulate.site_check import (
+    _period,
+    broken,
+    exceeded,
+    overdrawn,
+    oversold,
+    strangers,
+    tables_of,
+)
 from flux.simulate.workload.build import Workload
 from flux.simulate.workload.record import Notes
 
@@ -63,9 +74,10 @@ def test_a_schedule_that_exceeds_one_is_found(simulated, tmp_path):
     assert "limit all: all: 3 of 2 jobs when job" in flux("check", broken, code=1).stdout
 
 
-def job(id, start, end, units, user="7", queue=None, bank="", licenses=None):
+def job(id, start, end, units, user="7", queue=None, bank="", licenses=None, limit=None):
     return SimpleNamespace(
-        id=id, start=start, end=end, allocated=units, user=user, queue=queue, bank=bank, licenses=licenses
+        id=id, start=start, end=end, allocated=units, user=user, queue=queue, bank=bank, licenses=licenses,
+        limit=limit,
     )  # fmt: skip
 
 
@@ -119,6 +131,40 @@ def test_licences():
 
 
 @pytest.mark.parametrize(
+    "begin, most, found",
+    [
+        (24, 8.01, None),
+        (24, 7.99, "8.00 of 7.99 node-hours taken when job 2 started at 3600 s"),
+        (24, 5.99, "6.00 of 5.99 node-hours taken when job 1 started at 0 s"),
+        (2, 5.01, None),  # what was used before it is of the day before
+        (2, 4.99, "5.00 of 4.99 node-hours taken when job 2 started at 3600 s"),
+        (0.5, 7.01, None),
+        (0.5, 6.99, "7.00 of 6.99 node-hours taken when job 2 started at 3600 s"),
+    ],
+)
+def test_budgets(begin, most, found):
+    """A day begins so many hours after the workload, or a day before."""
+    hour = 3600.0
+    jobs = [
+        job("1", 0.0, 2 * hour, "0-1", limit=3 * hour),
+        job("2", hour, 3 * hour, "2", limit=2 * hour),
+        job("3", 2 * hour, 3 * hour, "3", user="8", limit=hour),
+        job("4", 2 * hour, 3 * hour, "0-1", user="9", limit=hour, bank="blue"),
+    ]
+    budget = {"per": "bank", "period": "day", "zone": "UTC", "max": {"node-hours": most}}
+    text = overdrawn(jobs, {"one": {**budget, "banks": [""]}}, "node", {}, 0, (24 - begin) * hour)
+    assert text is found or text == f"budget one: all: {found}"
+
+
+@pytest.mark.parametrize("period", ["day", "week", "month", "quarter", "year"])
+def test_periods_are_those_of_the_scheduler(period):
+    for day in range(0, 800, 11):
+        for zone, name in ((timezone.utc, "UTC"), (ZoneInfo("Europe/Berlin"), "Berlin")):
+            when = 1e9 + 86400 * day
+            assert tuple(_period(period, zone, when)) == period_of(period, zone, when), name
+
+
+@pytest.mark.parametrize(
     "rule, found",
     [
         ({"mode": "user"}, "sharing: job 3 started at 8 s on node 0 beside job 1, where users"),
@@ -146,6 +192,9 @@ TABLES = {
     "limits": {
         "user": {"per": "user", "max": {"cores": 10, "jobs": 4}},
         "bank": {"per": "bank", "max": {"nodes": 4}},
+    },
+    "budgets": {
+        "bank": {"per": "bank", "period": "day", "zone": "UTC", "max": {"core-hours": 0.3}}
     },
     "licenses": {"matlab": {"total": 4, "reserved": 1}},
     "sharing": {"all": {"mode": "user"}},
@@ -195,7 +244,7 @@ def test_all_tables_are_kept_by_each_policy(seed, text, tmp_path):
 
     rows = rows_of(TABLES)
     assert sum(row.start is not None for row in rows) > 60
-    assert broken(rows, tables_of(TABLES), "core", 4) is None
+    assert broken(rows, {**tables_of(TABLES), "epoch": 1e9}, "core", 4) is None
     result = SimpleNamespace(name=text)
     for row in rows:
         _check_times(result, row, calm=True)
@@ -206,7 +255,8 @@ def test_all_tables_are_kept_by_each_policy(seed, text, tmp_path):
     # Each table is broken where it was not in force.
     free = rows_of({})
     for name, table in TABLES.items():
-        assert broken(free, tables_of({name: table}), "core", 4) is not None
+        tables = {**tables_of({name: table}), "epoch": 1e9}
+        assert broken(free, tables, "core", 4) is not None
 
 
 @pytest.mark.parametrize(

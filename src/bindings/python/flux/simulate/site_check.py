@@ -3,12 +3,16 @@
 
 - no limit was exceeded (`exceeded`), by any user, bank or queue, or by all together;
 - no licence was given to more than there are (`oversold`);
+- no job started that could have taken more of a budget than was left of it (`overdrawn`);
 - no stranger was on a claimed node (`strangers`).
 
 They are checked from the jobs that are written, whatever the scheduler has counted. Where units are nodes, what
 a job holds of a node is not written, and nobody shares one. Rules of sharing by properties of nodes are not
 checked: which node has which is not written.
 """
+
+import zoneinfo
+from datetime import date, datetime, time, timedelta, timezone
 
 from flux_engine.formats import idset
 
@@ -27,7 +31,10 @@ KEYS = {
 
 
 #: Tables that are checked.
-TABLES = ("limits", "licenses", "sharing")
+TABLES = ("limits", "budgets", "licenses", "sharing")
+
+#: Periods of budgets in months.
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 #: Modes of sharing, the strictest last.
 MODES = ("free", "bank", "user", "node")
@@ -58,7 +65,7 @@ def broken(rows, tables, unit, cores):
 
     Args:
         rows (list of Row): the jobs
-        tables (dict): what `tables_of` returned
+        tables (dict): what `tables_of` returned, and when the workload began (``epoch``, seconds since the epoch)
         unit (str): what units are: "node" or "core"
         cores (int): cores of each node; 0: not all nodes have the same, and what is on which is not checked
 
@@ -68,6 +75,9 @@ def broken(rows, tables, unit, cores):
     parents = tables.get("parents") or {}
     return (
         exceeded(rows, tables.get("limits") or {}, unit, parents, cores)
+        or overdrawn(
+            rows, tables.get("budgets") or {}, unit, parents, cores, tables.get("epoch", 0)
+        )
         or oversold(rows, tables.get("licenses") or {})
         or strangers(rows, tables.get("sharing") or {}, unit, parents, cores)
     )
@@ -148,23 +158,36 @@ def _is_for(table, row, parents):
 def exceeded(rows, limits, unit, parents, cores=0):
     """Find the first limit that was exceeded; arguments as for `broken`."""
     for name, limit in limits.items():
-        if not isinstance(limit, dict) or limit.get("soft"):
-            continue
-        keys = KEYS.get(limit.get("per"))
-        if keys is None or limit.get("in-reservations") is False:
-            continue
-        by_key = {}
-        for row in rows:
-            if row.start is not None and _applies(limit, row, parents):
-                queue = parents.get(row.queue, row.queue)
-                place = {"user": row.user, "bank": row.bank, "queue": queue}
-                by_key.setdefault(tuple(place[key] for key in keys), []).append(row)
-        for key, its in by_key.items():
+        for whose, its in _by_key(rows, limit, parents):
             text = _first_excess(its, limit.get("max") or {}, unit, cores)
             if text is not None:
-                whose = " in ".join(str(one) for one in key) or "all"
                 return f"limit {name}: {whose}: {text}"
     return None
+
+
+def overdrawn(rows, budgets, unit, parents, cores, epoch):
+    """Find the first job that started though too little was left of a budget; arguments as for `broken`, and when
+    the workload began (seconds since the epoch)."""
+    for name, budget in budgets.items():
+        for whose, its in _by_key(rows, budget, parents):
+            text = _first_overdraft(its, budget, unit, cores, epoch)
+            if text is not None:
+                return f"budget {name}: {whose}: {text}"
+    return None
+
+
+def _by_key(rows, entry, parents):
+    """``(whose, rows)``: the jobs that ran, by whose an entry counts together; none if that cannot be checked."""
+    by_key = {}
+    keys = KEYS.get(entry.get("per")) if isinstance(entry, dict) else None
+    if keys is None or entry.get("soft") or entry.get("in-reservations") is False:
+        return ()
+    for row in rows:
+        if row.start is not None and _applies(entry, row, parents):
+            queue = parents.get(row.queue, row.queue)
+            place = {"user": row.user, "bank": row.bank, "queue": queue}
+            by_key.setdefault(tuple(place[key] for key in keys), []).append(row)
+    return [(" in ".join(str(one) for one in key) or "all", its) for key, its in by_key.items()]
 
 
 def _applies(limit, row, parents):
@@ -197,3 +220,52 @@ def _first_excess(rows, most, unit, cores):
             if sign > 0 and limited is not None and count > limited:
                 return f"{count} of {limited} {what} when job {row.id} started at {row.start:g} s"
     return None
+
+
+def _first_overdraft(rows, budget, unit, cores, epoch):
+    """The first time at which some jobs could use more than a budget, each as long as it may, in words, or None."""
+    most = {what: 3600 * hours for what, hours in budget["max"].items()}
+    zone = budget.get("zone")
+    if zone:
+        zone = timezone.utc if zone == "UTC" else zoneinfo.ZoneInfo(zone)
+    begin, end, used, running = 0, float("-inf"), {}, {}
+
+    def amounts(held, until):
+        seconds = max(0.0, min(until, end) - max(held[0], begin))
+        return {what: count * seconds for what, count in held[1].items()}
+
+    for sign, row in changes_of(rows):
+        now = row.start if sign > 0 else row.end
+        if now >= end:
+            begin, end = (one - epoch for one in _period(budget["period"], zone, epoch + now))
+            used = {}
+        if sign < 0:
+            for what, amount in amounts(running.pop(row.id), now).items():
+                used[what] = used.get(what, 0) + amount
+            continue
+        members = list(_members(row))
+        held = {f"{unit}-hours": len(members)}
+        if cores and unit == "core":
+            held["node-hours"] = len({one // cores for one in members})
+        limit = float("inf") if row.limit is None else row.limit
+        running[row.id] = row.start, held, row.start + limit
+        for what in held.keys() & most.keys():
+            taken = used.get(what, 0)
+            taken += sum(amounts(one, one[2])[what] for one in running.values())
+            if taken > most[what] + 1:
+                return f"{taken / 3600:.2f} of {most[what] / 3600:g} {what} taken when job {row.id} started at {row.start:g} s"
+    return None
+
+
+def _period(kind, zone, when):
+    """Begin and end of the period that a time is in, all in seconds since the epoch."""
+    day = datetime.fromtimestamp(when, zone).date()
+    if kind in MONTHS:
+        months = MONTHS[kind]
+        first = (12 * day.year + day.month - 1) // months * months
+        days = [date(one // 12, one % 12 + 1, 1) for one in (first, first + months)]
+    else:
+        length = {"day": 1, "week": 7}[kind]
+        day -= timedelta(days=day.weekday() % length)
+        days = [day, day + timedelta(days=length)]
+    return [datetime.combine(one, time(), zone).timestamp() for one in days]

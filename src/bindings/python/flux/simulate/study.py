@@ -8,6 +8,7 @@ import os
 import warnings
 
 from flux.simulate import __version__, origin, policy, run
+from flux.simulate.engine.lean import EPOCH
 from flux.simulate.outages import Outages
 from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
@@ -133,7 +134,7 @@ def provenance(case, settings, files=(), options=None, command=None):
     }
     tables = tables_of(settings.config)
     if tables:
-        record["tables"] = tables
+        record["tables"] = {**tables, "epoch": workload.epoch or EPOCH}
     topology = groups_of(settings.config, workload.machine.R)
     if topology:
         record["topology"] = topology
