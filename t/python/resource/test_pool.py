@@ -96,7 +96,12 @@ def test_forms_of_R():
     assert Rv1Pool(json.dumps(R1)).to_dict() == expected
     impl = Rv1Pool(R1)
     log = object()
-    assert ResourcePool(impl).impl is impl and ResourcePool(impl, log=log).log is log
+    pool = ResourcePool(impl)
+    assert isinstance(pool, Rv1Pool) and ResourcePool(impl, log=log).log is log
+    pool.alloc(1, ask(impl))
+    assert impl.held_ranks(1) and impl.log is log  # both are one pool
+    with pytest.raises(TypeError, match="expected R, got ResourcePool"):
+        ResourcePool(pool)
     assert (
         ResourcePool().to_dict()["execution"]["R_lite"]
         == []
@@ -587,7 +592,7 @@ def test_subclass_is_kept():
     alloc = pool.alloc(1, ask(pool))
     copied = pool.copy()
     for other in (alloc, copied, alloc.copy()):
-        assert type(other) is RackPool and type(other.impl) is Racks
+        assert type(other) is RackPool and isinstance(other, Racks)
         assert other.site is pool.site and other.impl.racks == 5
     assert RackPool.made == made + 1
     assert pool.impl.log is log and copied.log is not log
@@ -595,6 +600,42 @@ def test_subclass_is_kept():
     copied.log = log
     assert copied.impl.log is log
     assert len(log.lines) == 1
+
+
+def test_a_subclass_that_makes_its_implementation_itself():
+    class GuidePool(ResourcePool):
+        _impl_map = {}
+
+        def __init__(self, R, log=None, **kwargs):
+            self.site = "early"
+            super().__init__(Racks(R, log=log, racks=3))
+
+        def alloc(self, jobid, request):
+            self.asked = jobid
+            return super().alloc(jobid, request)
+
+    pool = GuidePool(R())
+    alloc = pool.alloc(7, ask(pool))
+    assert (alloc.site, alloc.racks, pool.asked) == ("early", 3, 7)
+    assert isinstance(alloc, GuidePool) and type(alloc) is type(pool.copy()) is type(pool)
+    assert pool.held_ranks(7) and type(GuidePool(R())) is type(pool)
+
+
+def test_what_an_implementation_of_another_kind_returns_is_of_the_class():
+    class Text(ResourcePoolImplementation):
+        version = 1
+
+        def copy(self):
+            return Text()
+
+    class TextPool(ResourcePool):
+        _impl_map = {1: Text}
+
+    log = Log()
+    pool = TextPool({"version": 1}, log=log)
+    pool.site = "x"
+    copied = pool.copy()
+    assert type(copied) is TextPool and copied.site == "x" and copied.log is not log
 
 
 def test_version_dispatch():
@@ -620,7 +661,7 @@ def test_an_implementation_from_scratch():
         lambda: pool.parse_resource_request({}),
         pool.to_dict,
     ):
-        with pytest.raises(NotImplementedError, match="Nothing"):
+        with pytest.raises(NotImplementedError, match="ResourcePool"):
             call()
 
 

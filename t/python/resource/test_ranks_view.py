@@ -197,7 +197,7 @@ def test_what_a_pool_without_a_view_can_do():
     assert pool.can("ranks") and pool.ranks == 0b1
     for operation in ("idle_ranks", "held_ranks", "alloc_on", "plan"):
         assert not pool.can(operation), operation
-    with pytest.raises(NotImplementedError, match="^Bare[.]index$"):
+    with pytest.raises(NotImplementedError, match="^BarePool[.]index$"):
         assert pool.idle_ranks
 
 

@@ -519,7 +519,7 @@ def test_resource_status_makes_no_resource_sets(rig, monkeypatch):
     rig.alloc(1, jobspec(6))
     rig.settle()
     expected = rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"]
-    module = sys.modules["flux.resource.ResourcePoolImplementation"]
+    module = sys.modules["flux.resource.pool.contract"]
     monkeypatch.setattr(module, "resource_set", None)
     errnum, status = rig.ask("sched.resource-status")
     assert errnum == 0 and status["allocated"]["execution"]["R_lite"] == expected

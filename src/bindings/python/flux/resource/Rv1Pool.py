@@ -14,7 +14,8 @@ How it is built, for those who write another pool:
   units on a rank, ``best_fit`` the order of ranks;
 - ``pool/rv1.py`` reads R, ``pool/explain.py`` tells why a request does not fit, ``pool/hooks.py``
   has what a site may override, and ``plan/`` looks ahead;
-- ``ResourcePoolImplementation.py``: the contract, and what follows from it for any pool;
+- ``pool/contract.py``: the contract; ``ResourcePoolImplementation.py``: what follows from it for
+  any pool;
 - this module: how ``Rv1Pool`` fulfils the contract with these parts.
 
 A pool with another policy has another ``placement``. If its decision needs more than a placement is
@@ -30,6 +31,7 @@ from typing import Any
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool import options
 from flux.resource.pool.amounts import read_table, recorded_amounts, with_amounts_asked
+from flux.resource.pool.contract import NO_LOG, JobRecord
 from flux.resource.pool.hooks import Hooks
 from flux.resource.pool.inventory import (
     Entry,
@@ -46,11 +48,7 @@ from flux.resource.pool.rank_index import RankIndex
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds
 from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
-from flux.resource.ResourcePoolImplementation import (
-    NO_LOG,
-    JobRecord,
-    ResourcePoolImplementation,
-)
+from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
@@ -373,9 +371,8 @@ class Rv1Pool(Hooks):
             ValueError: R has a core id that no rank of the pool has.
         """
         shift = self._pool_state.inventory.shift
-        pool = getattr(R, "impl", R)
-        if isinstance(pool, ResourcePoolImplementation):
-            entries = pool.entries()
+        if isinstance(R, ResourcePoolImplementation):
+            entries = R.entries()
         else:
             entries = read_lite(object_of(R))
         system = self._system_cores

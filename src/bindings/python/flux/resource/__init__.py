@@ -3,8 +3,9 @@
 
 Which file to open:
 
-- ``ResourcePool.py``: what schedulers use; each method with its costs and exceptions.
-- ``ResourcePoolImplementation.py``: what a pool has to do, for those who write one.
+- ``ResourcePool.py``: makes a pool of R.
+- ``pool/contract.py``: what a pool has to do; ``ResourcePoolImplementation.py``: what every pool can
+  do that shows what is free. Each method with its costs and exceptions.
 - ``Rv1Pool.py``, ``TreePool.py``: the two pools there are, and in which file each part of them is.
 - ``request.py``, ``ResourceCount.py``: what a job asks for, read from its jobspec.
 - ``errors.py``: the exceptions of an allocation.

@@ -74,7 +74,7 @@ def _pool_class_from_writer(writer: Any) -> type | None:
 
 def is_pool_class(found: Any) -> bool:
     """Whether `found` is a class that a scheduler can make its pool of."""
-    return isinstance(found, type) and issubclass(found, (ResourcePool, ResourcePoolImplementation))
+    return isinstance(found, type) and issubclass(found, ResourcePoolImplementation)
 
 
 def check_pool_class(found: Any) -> Any:
@@ -111,9 +111,9 @@ def choose(scheduler: Any, R: dict[str, Any]) -> Any:
 
 def known_options(cls: Any, version: Any) -> set[str]:
     """The keyword arguments that a pool of class `cls` takes for R of this version."""
-    known = getattr(cls, "known_options", ())
-    if isinstance(known, property):  # a wrapper's are those of what it wraps
-        known = getattr(getattr(cls, "_impl_map", {}).get(version), "known_options", ())
+    known = cls.known_options
+    if known is ResourcePool.known_options:  # none of its own: those of its implementation
+        known = getattr(getattr(cls, "_impl_map", {}).get(version), "known_options", known)
     return set(known) | _named_by_constructor(cls)
 
 
@@ -135,7 +135,6 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
         ValueError: the class cannot use this R
     """
     cls = choose(scheduler, R)
-    wrapped = issubclass(cls, ResourcePoolImplementation)
     known = known_options(cls, R.get("version"))
     options = {}
     for key, value in scheduler.pool_kwargs.items():
@@ -152,7 +151,7 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
             )
     options.update(scheduler.pool_options)
     made = cls(R, log=scheduler.log, **options)
-    pool: ResourcePool = ResourcePool(made) if wrapped else made
+    pool = made if isinstance(made, ResourcePool) else ResourcePool(made)
     pool.clock = scheduler.now
     return pool
 

@@ -3,6 +3,7 @@
 
 Which file to open:
 
+- ``contract.py``: what a pool has to do.
 - ``inventory.py``: ranks and what each has. The words *units* and *selection* are explained there.
 - ``rank_index.py``: what is free, indexed by how much is free.
 - ``state.py``: all that changes about a pool: what is free, which job holds what until when, which

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What a pool has to do, whatever it is made of: the contract with schedulers and plans."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.inventory import Entry, Inventory, Selection, select
+from flux.resource.pool.masks import mask_of
+from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.rv1 import read_lite
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class NoLog:
+    """A logger that drops everything: the log of pools that were given none."""
+
+    def _drop(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    debug = info = notice = warning = error = critical = alert = emerg = _drop
+
+
+NO_LOG = NoLog()
+
+#: ``(end, *selection)``: when a job ends, in seconds since the epoch (0: not known), and what it
+#: holds.
+JobRecord = tuple[Any, ...]
+
+
+class PoolContract:
+    """A pool of resources that jobs are allocated from, as a scheduler sees it.
+
+    It has two groups of methods:
+
+    - *What every pool must have*: requests, allocations, what the instance reports, and R. These
+      raise ``NotImplementedError`` here. A scheduler that does not plan needs no more.
+    - *The view*: ``inventory``, ``index``, ``eligible()``, ``held()`` and ``grant()`` show what
+      there is, what is free and which job holds what. A pool that defines ``inventory`` has to
+      define all five.
+
+    Attributes:
+        version (int): the version of R it reads.
+        name (str): what the scheduler's ready line calls it.
+        known_options (frozenset): keyword arguments its constructor understands.
+        generation (int): grows with every change of the pool.
+        releases (int): grows whenever a request that did not fit may fit: something was freed, came
+            up, or properties changed.
+        log: object with ``debug()``, ``info()`` and so on; the scheduler's.
+        clock: callable that tells the time, in seconds since the epoch.
+        nslots (int or None): of the pool of an allocation, how many slots it has
+    """
+
+    version: Any = None
+    name = "ResourcePool"
+    known_options: frozenset[str] = frozenset()
+    generation: int = 0
+    releases: int = 0
+    log: Any = NO_LOG
+    clock: Callable[[], float] = staticmethod(time.time)
+    nslots: int | None = None
+
+    InsufficientResources = InsufficientResources
+    InfeasibleRequest = InfeasibleRequest
+
+    def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
+        """Make a pool of R; `ResourcePool` has looked at the version only.
+
+        Args:
+            R (dict or str): R object or JSON text; None for an empty pool.
+            log: logger; None: the class's.
+            kwargs: options of ``known_options``.
+        """
+        if log is not None:
+            self.log = log
+
+    def _missing(self, what: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__}.{what}")
+
+    # -- what every pool must have: requests and allocations ----------------
+
+    def parse_resource_request(self, jobspec: Any) -> Any:
+        """Read what a job asks for. Done once for each job; O(vertices of its resource graph).
+
+        Args:
+            jobspec (dict): the jobspec (RFC 14, RFC 25).
+
+        Returns:
+            A request object for the other methods; ``request.jobspec`` is the jobspec, the rest is
+            the pool's. What follows from the view reads its ``shape`` and ``duration``
+            (:class:`~flux.resource.request.ResourceRequest`).
+
+        Raises:
+            ValueError: the jobspec cannot be understood.
+        """
+        raise self._missing("parse_resource_request")
+
+    def alloc(self, jobid: int, request: Any) -> Self:
+        """Allocate resources to a job (RFC 27).
+
+        Args:
+            jobid (int): the job; it must not hold an allocation.
+            request: from ``parse_resource_request()``.
+
+        Returns:
+            A pool of just the resources given. Its ``to_dict()`` is R (RFC 20), with ``starttime``
+            and ``expiration`` 0 until they are set.
+
+        Raises:
+            InsufficientResources: it does not fit now.
+            InfeasibleRequest: it can never fit.
+            ValueError: the job holds an allocation, or a hook of the pool chose what it may not.
+        """
+        raise self._missing("alloc")
+
+    def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
+        """Take back resources of a job.
+
+        Args:
+            jobid (int): the job. For one that holds nothing, nothing happens.
+            R: what is released: a pool, R object or JSON text; None for all that it holds. Ranks
+                that left the pool are passed over.
+            final (bool): nothing of the job remains. R must then be all that the job still held.
+
+        Raises:
+            ValueError: the job does not hold what R names, or ``final`` does not match. Nothing is
+                changed.
+        """
+        raise self._missing("free")
+
+    def register_alloc(self, jobid: int, R: Any) -> None:
+        """Record an allocation that was made earlier, of a job found running (RFC 27 hello).
+
+        Args:
+            jobid (int): the job.
+            R: the job's resources: a pool, R object or JSON text. Its expiration is the job's end.
+
+        Raises:
+            ValueError: the pool lacks some of R, another job holds some, or the job is known.
+                Nothing is changed.
+        """
+        raise self._missing("register_alloc")
+
+    # -- what every pool must have: what the instance reports ---------------
+
+    def mark_up(self, ids: Any) -> None:
+        """Make ranks available: an idset or ``"all"``; unknown ranks are ignored.
+
+        Raises:
+            ValueError: not an idset.
+        """
+        raise self._missing("mark_up")
+
+    def mark_down(self, ids: Any) -> None:
+        """Make ranks unavailable for new jobs; as ``mark_up()``. Jobs keep theirs."""
+        raise self._missing("mark_down")
+
+    def remove_ranks(self, ranks: Any) -> None:
+        """Remove ranks for good (RFC 28 shrink), and what jobs hold on them.
+
+        Args:
+            ranks: idset text, ``IDset`` or iterable of ranks; unknown ones are ignored.
+        """
+        raise self._missing("remove_ranks")
+
+    def add_property(self, name: str, ranks: Any) -> None:
+        """Give ranks (an idset) a property (RFC 28 property-add)."""
+        raise self._missing("add_property")
+
+    def remove_property(self, name: str, ranks: Any) -> None:
+        """Take a property from ranks (RFC 28 property-remove)."""
+        raise self._missing("remove_property")
+
+    @property
+    def expiration(self) -> float:
+        """End of validity of the resources, in seconds since the epoch; 0: none."""
+        raise self._missing("expiration")
+
+    def set_expiration(self, expiration: float) -> None:
+        """Set the end of validity (seconds since the epoch, 0: none).
+
+        Raises:
+            ValueError: not a time.
+        """
+        raise self._missing("set_expiration")
+
+    def set_starttime(self, starttime: float) -> None:
+        """Set the start of validity; as ``set_expiration()``."""
+        raise self._missing("set_starttime")
+
+    def update_expiration(self, jobid: int, expiration: float) -> None:
+        """Set the end of a running job (seconds since the epoch, 0: none).
+
+        For a job that holds nothing, nothing happens.
+
+        Raises:
+            ValueError: not a time.
+        """
+        raise self._missing("update_expiration")
+
+    def job_end_times(self) -> list[tuple[int, float]]:
+        """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none. O(jobs)."""
+        raise self._missing("job_end_times")
+
+    # -- what every pool must have: R and copies ----------------------------
+
+    def copy(self) -> Self:
+        """An independent copy with all allocations, which logs nothing. O(ranks + jobs)."""
+        raise self._missing("copy")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The resources as an R object (RFC 20)."""
+        raise self._missing("to_dict")
+
+    def to_resource_set(self) -> Any:
+        """The resources as a ``flux.resource.ResourceSet``."""
+        return resource_set(self.to_dict())
+
+    def entries(self) -> list[Entry]:
+        """All that is in the pool, as a list of ``(rank mask, core mask, GPU mask)``."""
+        return read_lite(self.to_dict())
+
+    def dumps(self) -> str:
+        """The resources as short text, ``rank[0-1]/core[0-3],gpu0``."""
+        inventory = self.inventory
+        return inventory.dumps(inventory.whole())
+
+    def __str__(self) -> str:
+        return self.dumps()
+
+    def copy_allocated(self) -> Any:
+        """ResourceSet of what jobs hold. O(ranks)."""
+        return resource_set(self._part(self._allocated()))
+
+    def copy_down(self) -> Any:
+        """ResourceSet of what is on ranks that are down. O(kinds of rank)."""
+        return resource_set(self._part(self._down()))
+
+    def allocated_to_dict(self) -> dict[str, Any]:
+        """What jobs hold as an R object (RFC 20). O(ranks); a ResourceSet takes longer."""
+        if type(self).copy_allocated is not PoolContract.copy_allocated:
+            found: dict[str, Any] = self.copy_allocated().to_dict()
+            return found
+        return self._part(self._allocated())
+
+    def held_to_dict(self, jobid: int) -> dict[str, Any]:
+        """What a job holds as an R object (RFC 20), without times. O(ranks of the job).
+
+        Raises:
+            KeyError: the job holds no allocation.
+        """
+        return self._part(self.held(jobid))
+
+    def down_to_dict(self) -> dict[str, Any]:
+        """What is on ranks that are down, as ``allocated_to_dict()``."""
+        if type(self).copy_down is not PoolContract.copy_down:
+            found: dict[str, Any] = self.copy_down().to_dict()
+            return found
+        return self._part(self._down())
+
+    def _allocated(self) -> Selection:
+        index = self.index
+        inventory = self.inventory
+        full = inventory.full
+        groups = {units: mask & ~index.idle for units, mask in inventory.kinds.items()}
+        # Ranks by what they have and what of it is free: a mask is as long as the cluster, so one is made
+        # for all ranks of a kind and state together.
+        alike: dict[tuple[int, int], list[int]] = {}
+        for rank, free in enumerate(index.partial):
+            if free:
+                alike.setdefault((full[rank], free), []).append(rank)
+        for (units, free), ranks in alike.items():
+            mask = mask_of(ranks)
+            groups[units] ^= mask
+            groups[units ^ free] = groups.get(units ^ free, 0) | mask
+        return select(groups)
+
+    def _down(self) -> Selection:
+        inventory = self.inventory
+        down = inventory.ranks & ~self.eligible(None)
+        return select({units: mask & down for units, mask in inventory.kinds.items()})
+
+    def _part(self, selection: Selection) -> dict[str, Any]:
+        return {"version": 1, "execution": self.inventory.execution(selection)}
+
+    # -- the view -----------------------------------------------------------
+
+    @property
+    def has_view(self) -> bool:
+        """Whether the pool has a view, and so can plan, look ahead and explain."""
+        return type(self).inventory is not PoolContract.inventory
+
+    @property
+    def inventory(self) -> Inventory:
+        """What there is: ranks, what each has, hosts and properties.
+
+        It never changes. When ranks leave or properties change, the pool has another one.
+        """
+        raise self._missing("inventory")
+
+    @property
+    def index(self) -> RankIndex:
+        """What is free of ``inventory`` now, up or not. Only the pool itself may change it."""
+        raise self._missing("index")
+
+    def eligible(self, match: Any) -> int:
+        """Mask of the ranks that are up and meet a parsed constraint (``shape.match``; None: no
+        constraint).
+        """
+        raise self._missing("eligible")
+
+    def held(self, jobid: int) -> Selection:
+        """The selection that a job holds. O(1).
+
+        Raises:
+            KeyError: the job holds no allocation.
+        """
+        raise self._missing("held")
+
+    def records_now(self) -> dict[int, JobRecord]:
+        """Dict of job id to ``(end, *selection)``: when a job ends, 0: not known, and what it holds
+        now; whatever happens later. O(jobs)."""
+        return {jobid: (end, *self.held(jobid)) for jobid, end in self.job_end_times()}
+
+    def changes_since(self, generation: int) -> dict[int, JobRecord | None] | None:
+        """The jobs that came or went, gave something back, or got another end since a generation of
+        the pool: job id to what ``records_now()`` has, None: it is gone. May have others as well.
+
+        None: not known, as for every generation where this is not overridden; whoever asks looks at
+        all jobs then.
+        """
+        return None
+
+    def grant(self, jobid: int, request: Any, selection: Selection, nslots: int) -> Self:
+        """Allocate a selection, all of which is free, to a job.
+
+        Args:
+            jobid (int): the job; it holds no allocation.
+            request: what was placed. The job ends ``request.duration`` seconds from now, or with
+                the pool if that is 0.
+            selection, nslots: what ``place_request()`` returned.
+
+        Returns:
+            As ``alloc()``.
+        """
+        raise self._missing("grant")
+
+
+def resource_set(R: dict[str, Any]) -> Any:
+    """R as a ``flux.resource.ResourceSet``; of R without ranks, an empty one."""
+    # Not at the top: the host's module imports names of this package.
+    from flux.resource.ResourceSet import ResourceSet
+
+    return ResourceSet(R) if R["execution"]["R_lite"] else ResourceSet()
