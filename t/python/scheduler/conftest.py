@@ -3,7 +3,7 @@
 
 import pytest
 
-from flux.scheduler import annotator, forecasts
+from flux.scheduler import forecasts
 
 
 @pytest.fixture(autouse=True)
@@ -12,6 +12,6 @@ def annotations_come_at_once(monkeypatch):
 
     Most tests are about what they are told. Those of when set this back.
     """
-    monkeypatch.setattr(annotator, "QUIET_TIME_S", 0.0)
+    monkeypatch.setattr(forecasts, "QUIET_TIME_S", 0.0)
     monkeypatch.setattr(forecasts, "ESTIMATE_INTERVAL_S", 0.0)
     monkeypatch.setattr(forecasts, "ESTIMATE_REST", 0.0)

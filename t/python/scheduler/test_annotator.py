@@ -7,14 +7,14 @@ import pytest
 from peers import R, Rig, jobspec
 from shared import seeds
 
-from flux.scheduler import annotator
+from flux.scheduler import forecasts
 from flux.scheduler.policies import Backfill, Fifo
 
 
 @pytest.mark.parametrize("policy", [Fifo, Backfill])
 @pytest.mark.parametrize("seed", seeds(2, 5))
 def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
-    monkeypatch.setattr(annotator, "QUIET_TIME_S", 1.0)
+    monkeypatch.setattr(forecasts, "QUIET_TIME_S", 1.0)
     rnd = random.Random(f"{policy.__name__} {seed}")
     rig = Rig(R(4, 2))
     rig.load(policy, "queue-depth=unlimited", "log-level=err")
@@ -58,7 +58,7 @@ def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
 
 def crowded(monkeypatch, pending, most):
     """Jobs of whole nodes that wait for one another; the first `most` of them are told an expected start."""
-    monkeypatch.setattr(annotator, "QUIET_TIME_S", 0.0)
+    monkeypatch.setattr(forecasts, "QUIET_TIME_S", 0.0)
     rig = Rig(R(4, 2))
     rig.load(Backfill, "queue-depth=unlimited", "log-level=err", f"estimate-depth={most}")
     for jobid in range(1, pending + 2):

@@ -19,10 +19,10 @@ def blocks():
 @pytest.fixture
 def quiet_second(monkeypatch):
     """Users are told things when they are on a real instance."""
-    from flux.scheduler import annotator
+    from flux.scheduler import forecasts
 
     monkeypatch.undo()
-    assert annotator.QUIET_TIME_S == 1.0
+    assert forecasts.QUIET_TIME_S == 1.0
 
 
 def test_the_first_test_passes_as_printed(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.job import JobID
-from flux.scheduler import annotator
+from flux.scheduler import forecasts
 from flux.scheduler.policies import Fifo
 
 DEBUG = 7
@@ -241,7 +241,7 @@ def test_no_pass_over_an_empty_queue(simple):
 
 @pytest.fixture
 def second(monkeypatch):
-    monkeypatch.setattr(annotator, "QUIET_TIME_S", 1.0)
+    monkeypatch.setattr(forecasts, "QUIET_TIME_S", 1.0)
 
 
 EVERY = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])

@@ -21,7 +21,9 @@ request for resources, answered exactly once; a `PendingJob` waits for its answe
 ``decision``, ``forecasts``
     the two other parts of a policy's scheduler: what decides, and what tells users
 ``host``
-    time, timers, the log, R in the KVS, and the jobs that run already (hello)
+    time, timers, the log, and R in the KVS
+``hello``
+    the start: the resources, and the jobs that run already
 
 ``definition``, with ``flux.resource.plan.availability``
     how it is decided who starts, in plain Python that nothing runs but tests: what all this has to
@@ -43,12 +45,12 @@ Beside that:
     for which groups of pending jobs there is room
 ``ordered_jobs``
     jobs in the order of the queue, however many: what a backlog is made of
-``order``, ``request_facts``, ``annotator``
-    who waits for whom; what the pool says about requests; when users are told what
+``order``
+    who waits for whom
 ``checkpoint``, ``history``, ``run_time_service``
     what is kept over a reload; run times of jobs, and where they come from
 ``messages``, ``options``, ``pools``
-    reading messages, module arguments, and the class of the pool
+    reading messages, module arguments, the class of the pool, and what it says about requests
 ``odds_service``
     when pending jobs are likely to start: what is learnt for that, and who is told
 ``misspelled``

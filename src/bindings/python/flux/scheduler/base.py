@@ -26,7 +26,7 @@ Then every message goes the same way:
 
 So the collaborators are: `requests.Requests` and the queue (`queue.PendingQueue`) for the jobs,
 `passes.Passes` and `passes.Quiescence` for when, `host.Committer`, `host.Clock`,
-`host.ErrorReporter` and `host.Hello` for the host, `pools` for the pool. They know nothing of
+`host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool. They know nothing of
 policies.
 """
 
@@ -42,7 +42,7 @@ from typing import Any, Callable
 from flux.brokermod import BrokerModule, request_handler
 from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler import host, messages
+from flux.scheduler import hello, host, messages
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.misspelled import misspelled, overridden
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
@@ -129,12 +129,12 @@ class Scheduler(BrokerModule):
         parse_depth(self.queue_depth)
         self._pool: ResourcePool  # from when the resources are acquired
         self._parser: RequestParser  # as the pool
-        self._acquisition: host.Acquisition | None = None
+        self._acquisition: hello.Acquisition | None = None
         self._runs = False
         #: how many jobs waited for their requests to be sent when this scheduler was ready for them
         self.waiting_at_start = 0
         #: by id, what running jobs held at hello on ranks that were gone by then
-        self._lost_at_hello: dict[int, host.Lost] = {}
+        self._lost_at_hello: dict[int, hello.Lost] = {}
         self._warned: set[str] = set()
         # A pool object is made of R only for an override, which may want to read it.
         self._free_overridden = type(self).free is not Scheduler.free
@@ -584,7 +584,7 @@ class Scheduler(BrokerModule):
         handle = self.handle
         handle.service_register("sched").get()
         handle.service_register("feasibility").get()
-        acquisition = self._acquisition = host.Acquisition(handle)
+        acquisition = self._acquisition = hello.Acquisition(handle)
         known = acquisition.at_once()
         if known:
             self._take_over(acquisition.first())
@@ -592,20 +592,20 @@ class Scheduler(BrokerModule):
         self._runs = True
         if not known:
             self._take_over(acquisition.first())
-        jobs = host.running_jobs(handle, self.hello_partial_ok)
-        hello = host.Hello(handle, self._pool, self.hello, self._errors)
-        hello.take_over(jobs)
-        for jobid in hello.jobs:
+        jobs = hello.running_jobs(handle, self.hello_partial_ok)
+        found = hello.Hello(handle, self._pool, self.hello, self._errors)
+        found.take_over(jobs)
+        for jobid in found.jobs:
             self._requests.move(jobid, "hello")
-        self._lost_at_hello = hello.lost
-        if self._before_ready(list(hello.jobs.values())):
-            jobs, count = host.hello_again_and_ready(
+        self._lost_at_hello = found.lost
+        if self._before_ready(list(found.jobs.values())):
+            jobs, count = hello.hello_again_and_ready(
                 handle, self.hello_partial_ok, self.queue_depth
             )
-            for jobid, R, final in hello.released(jobs):
+            for jobid, R, final in found.released(jobs):
                 self._release(jobid, R, final)
         else:
-            count = host.ready(handle, self.queue_depth)
+            count = hello.ready(handle, self.queue_depth)
         self.waiting_at_start = count
         acquisition.then(self._resources_changed)
         for text in (*misspelled(type(self)), *overridden(type(self))):

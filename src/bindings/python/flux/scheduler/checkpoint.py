@@ -13,7 +13,7 @@ import errno
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from flux.scheduler.handle_functions import get_key_direct
+from flux.scheduler.host import get_key_direct
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Committer, ErrorReporter, Timer

@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What users of pending jobs are told: when these start, and what they wait for."""
+"""What users of pending jobs are told: when these start, and what they wait for.
+
+Both are annotations, which the job manager keeps and shows. Most jobs of a busy machine start
+within a second, and messages about those would only be work for the job manager. So a job is
+*quiet* in the first second after its request came, and for a second each time that something was
+told of it. An estimate that comes meanwhile is remembered and told later; a reason is not, since
+the forecast that is asked for then finds it again.
+"""
 
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Callable
 
-from flux.scheduler.annotator import ESTIMATE_GRAIN_S
 from flux.scheduler.disclosure import JobOwner, Reason, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
-    from flux.scheduler.annotator import Annotator
-    from flux.scheduler.host import InstanceConfig
+    from flux.scheduler.host import Clock, ErrorReporter, InstanceConfig
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.wait_limits import WaitLimits
@@ -22,6 +29,243 @@ if TYPE_CHECKING:
 #: so that they take a tenth of a core.
 ESTIMATE_INTERVAL_S = 0.1
 ESTIMATE_REST = 9.0
+
+#: An estimate that moved by less than this many seconds is not sent again.
+ESTIMATE_GRAIN_S = 0.1
+
+#: Seconds after its request for which a job's user is told neither estimates nor reasons, and the
+#: least number of seconds between two annotations of a job.
+QUIET_TIME_S = 1.0
+
+#: Odds of which no time moved by more than this share of the time to it are not sent again, nor those that moved by less than so many
+#: seconds.
+ODDS_GRAIN = 0.1
+ODDS_GRAIN_S = 60.0
+
+#: Annotations that are sent within so many seconds count as one: an estimate and a reason found by
+#: one forecast.
+SAME_TIME_S = 0.1
+
+
+class _Told:
+    """What the user of one job was told."""
+
+    __slots__ = ("at", "estimate", "kind", "later", "odds", "reason", "timed")
+
+    def __init__(self) -> None:
+        self.at: float | None = None  # when something was told last
+        self.estimate: float | None = None
+        self.kind: str | None = None  # of the estimate: "promised" or "planned"
+        self.reason: str | None = None
+        self.odds: tuple[float, float] | None = None  # the likely start, and the nine-of-ten one
+        #: the estimate to tell when the quiet time is over, and its kind
+        self.later: tuple[float | None, str | None] | None = None
+        self.timed = False  # the job is in the heap of those that are quiet
+
+
+class Annotator:
+    """Sends estimates and reasons when it is time to.
+
+    Args:
+        handle: the Flux handle
+        clock (Clock): the reactor's time
+        forecast: called when there is time to tell what was not told before
+        errors (ErrorReporter): where failures are reported
+        wanted (bool): whether anybody reads estimates and reasons
+    """
+
+    def __init__(
+        self,
+        handle: Any,
+        clock: Clock,
+        forecast: Callable[[], None],
+        errors: ErrorReporter,
+        wanted: bool,
+    ) -> None:
+        self._clock = clock
+        self._forecast = forecast
+        self._errors = errors
+        self.is_wanted = wanted
+        self._told: dict[int, _Told] = {}  # by job id
+        #: heap of (time, number, job): when the quiet time of jobs is over. Of a job that has asked
+        #: again there are two, which compare only within one order of the queue.
+        self._quiet: list[tuple[float, int, PendingJob]] = []
+        self._numbers = itertools.count()
+        self._timer = handle.timer_watcher_create(0.0, self._expired)
+        self._armed_for = math.inf
+        #: when reasons were found last, and whether they are to be when the timer expires
+        self._reasons_at = -math.inf
+        self._forecast_due = False
+
+    def __len__(self) -> int:
+        """How many jobs are quiet and have something to be told later."""
+        return len(self._quiet)
+
+    def _of(self, job: PendingJob) -> _Told:
+        told = self._told.get(job.jobid)
+        if told is None:
+            told = self._told[job.jobid] = _Told()
+        return told
+
+    def forget(self, jobid: int) -> None:
+        """A job's request has its answer: nothing more is told of it."""
+        self._told.pop(jobid, None)
+
+    def is_mature(self, job: PendingJob) -> bool:
+        """Whether a job's user may be told something now. If not, a forecast is asked for when it
+        is so."""
+        told = self._told.get(job.jobid)
+        now = self._clock.now()
+        if told is None or told.at is None:
+            when = job.came + QUIET_TIME_S
+        elif now - told.at <= SAME_TIME_S:
+            return True
+        else:
+            when = told.at + QUIET_TIME_S
+        if now >= when:
+            return True
+        told = told or self._of(job)
+        if not told.timed:
+            told.timed = True
+            heapq.heappush(self._quiet, (when, next(self._numbers), job))
+            self._arm(when - now)
+        return False
+
+    def estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
+        """Tell when a job is expected to start, now or when its quiet time is over; as
+        `show_estimate`."""
+        if when is None and not self._has_estimate(job.jobid):
+            return  # nothing to take back; of most jobs of a deep queue there never is
+        told = self._of(job)
+        if not self.is_wanted:
+            # A simulation for start times reads the first promise of each job, to check that it was
+            # kept.
+            if kind != "promised" or when is None or told.estimate is not None:
+                return
+        elif not self.is_mature(job):
+            told.later = (when, kind)
+            return
+        told.later = None
+        shown = told.estimate
+        if when is None:
+            if shown is None:
+                return  # it was to be told one later
+            kind = None
+        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == told.kind:
+            return
+        told.estimate = when
+        sched: dict[str, Any] = {"t_estimate": when}
+        if kind != told.kind:
+            told.kind = sched["t_estimate_kind"] = kind
+        self._tell(job, told, sched)
+
+    def reason(self, job: PendingJob, reason: str | None) -> bool:
+        """Tell what a job waits for, if it is not quiet; as `show_reason`. Returns whether it was
+        told."""
+        told = self._of(job)
+        if reason == told.reason or not self.is_wanted or not self.is_mature(job):
+            return False
+        told.reason = reason
+        self._tell(job, told, {"reason_pending": reason})
+        return True
+
+    def odds(self, job: PendingJob, times: tuple[float, float] | None) -> None:
+        """Tell when a job is likely to start, if it is not quiet.
+
+        Args:
+            job (PendingJob): the job
+            times (tuple): the likely start and the nine-of-ten one, seconds since the epoch; None takes back what was told
+        """
+        told = self._of(job)
+        if not self.is_wanted or times == told.odds or not self._differs(told.odds, times):
+            return
+        if self.is_mature(job):
+            told.odds = times
+            likely, safe = (None, None) if times is None else times
+            self._tell(job, told, {"t_likely": likely, "t_p90": safe})
+
+    def _differs(
+        self, shown: tuple[float, float] | None, times: tuple[float, float] | None
+    ) -> bool:
+        """Whether other odds are worth a message."""
+        if shown is None or times is None:
+            return True
+        now = self._clock.now()
+        return any(
+            abs(new - old) >= max(ODDS_GRAIN_S, ODDS_GRAIN * (old - now))
+            for old, new in zip(shown, times)
+        )
+
+    def with_odds(self) -> set[int]:
+        """The ids of the jobs whose users were told odds.  O(jobs that were told something)."""
+        return {jobid for jobid, told in self._told.items() if told.odds is not None}
+
+    def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
+        """The expected start that was told (seconds since the epoch), and its kind, "promised" or
+        "planned"; None if nothing was told."""
+        told = self._told.get(job.jobid)
+        if told is None or told.estimate is None:
+            return None, None
+        return told.estimate, told.kind or "planned"
+
+    def _has_estimate(self, jobid: int) -> bool:
+        """Whether a job's user was told an estimate, or is to be told one later."""
+        told = self._told.get(jobid)
+        return told is not None and (told.estimate is not None or told.later is not None)
+
+    def with_estimates(self) -> list[int]:
+        """The ids of the jobs whose users were told an estimate, or are to be told one later.
+        O(jobs that were told something)."""
+        return [jobid for jobid in self._told if self._has_estimate(jobid)]
+
+    def ask_for_forecast(self, seconds: float) -> None:
+        """Have a forecast asked for after so many seconds, if none is to be sooner."""
+        self._forecast_due = True
+        self._arm(seconds)
+
+    def wants_reasons(self) -> bool:
+        """Whether reasons are to be found now.
+
+        For passes that follow one another closely they are found once, by a forecast that is asked
+        for when that can be.
+        """
+        now = self._clock.now()
+        if 0 <= now - self._reasons_at < min(QUIET_TIME_S, SAME_TIME_S):
+            self.ask_for_forecast(SAME_TIME_S)
+            return False
+        self._reasons_at = now
+        return True
+
+    def _tell(self, job: PendingJob, told: _Told, sched: dict[str, Any]) -> None:
+        now = self._clock.now()
+        if told.at is None or now - told.at > SAME_TIME_S:
+            told.at = now
+        job.request.annotate({"sched": sched})
+
+    def _arm(self, seconds: float) -> None:
+        seconds = max(SAME_TIME_S, seconds)
+        when = self._clock.now() + seconds
+        if when < self._armed_for:
+            self._armed_for = when
+            self._timer.stop()
+            self._timer.reset(after=seconds)
+
+    def _expired(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
+        quiet, now = self._quiet, self._clock.now()
+        waits, self._forecast_due = self._forecast_due, False
+        while quiet and quiet[0][0] <= now:
+            job = heapq.heappop(quiet)[2]
+            told = self._told.get(job.jobid)
+            if told is not None and not job.request.finalized:
+                told.timed = False
+                waits = True
+                if told.later is not None:
+                    self._errors.guard("estimate", self.estimate, job, *told.later)
+        self._armed_for = math.inf
+        if quiet:
+            self._arm(quiet[0][0] - now)
+        if waits:
+            self._forecast()
 
 
 class Forecasts:

@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any
 
-from flux.scheduler.handle_functions import payload_size
+from flux.scheduler.host import payload_size
 from flux.scheduler.pools import Unread, id_of_unread_payload
 
 #: Types of the responses to sched.alloc.

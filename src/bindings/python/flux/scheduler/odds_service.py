@@ -13,8 +13,8 @@ from flux.scheduler.projection.odds import Calibration, JobOdds, Played
 from flux.scheduler.projection.run_shares import RunShares
 
 if TYPE_CHECKING:
-    from flux.scheduler.annotator import Annotator
     from flux.scheduler.checkpoint import Checkpoint
+    from flux.scheduler.forecasts import Annotator
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.projection.fork import Projections
     from flux.scheduler.requests import PendingJob, StartedJob

@@ -16,8 +16,8 @@ from flux.scheduler.queue import ALL
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.decision import Decision
+    from flux.scheduler.pools import RequestFacts
     from flux.scheduler.queue import PendingQueue
-    from flux.scheduler.request_facts import RequestFacts
     from flux.scheduler.requests import PendingJob
 
 #: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds

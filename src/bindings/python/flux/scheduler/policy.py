@@ -12,8 +12,8 @@
 - the services that ``flux sched`` asks (`flux.scheduler.query`).
 
 Its collaborators: `admission.AdmissionControl` has the rules and the jobs that they have deferred,
-`order.QueueOrder` knows who waits for whom, `request_facts.RequestFacts` remembers what the pool
-says, `annotator.Annotator` tells users.
+`order.QueueOrder` knows who waits for whom, `pools.RequestFacts` remembers what the pool
+says, `forecasts.Forecasts` tells users.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.brokermod import request_handler
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
-from flux.scheduler.annotator import Annotator
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import Decision
 from flux.scheduler.disclosure import behind, is_private
-from flux.scheduler.forecasts import Forecasts
+from flux.scheduler.forecasts import Annotator, Forecasts
 from flux.scheduler.history import PredictionScore, RunTimes
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.misspelled import misspelled
@@ -41,12 +40,12 @@ from flux.scheduler.odds_service import SAVE_INTERVAL_S as ODDS_SAVE_INTERVAL_S
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.planning import Planning
+from flux.scheduler.pools import RequestFacts
 from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import Backlog, in_order
-from flux.scheduler.request_facts import RequestFacts
 from flux.scheduler.requests import RunningJob, StartedJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_answers import WrongAnswer, check_answers

@@ -188,5 +188,5 @@ class VirtualHandle:
         return VirtualFuture(self.time)
 
     def kvs_transaction(self) -> VirtualTransaction:
-        """Return a transaction (`flux.scheduler.handle_functions`)."""
+        """Return a transaction (`flux.scheduler.host.KVSTxn`)."""
         return VirtualTransaction(self.time)

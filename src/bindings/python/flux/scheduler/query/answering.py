@@ -12,8 +12,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.disclosure import is_private, shown_to
-from flux.scheduler.handle_functions import has_left, payload_size
-from flux.scheduler.host import name_of
+from flux.scheduler.host import has_left, name_of, payload_size
 from flux.scheduler.messages import sees_all
 
 if TYPE_CHECKING:

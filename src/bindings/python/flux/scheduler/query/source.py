@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flux.scheduler.odds_service import OddsService
     from flux.scheduler.order import QueueOrder
     from flux.scheduler.planning import Planning
-    from flux.scheduler.request_facts import RequestFacts
+    from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob
 
 

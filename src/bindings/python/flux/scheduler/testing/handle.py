@@ -2,7 +2,7 @@
 """The scheduler's handle in a fake instance: the engine's, with what schedulers use of ``flux.Flux``.
 
 It has the same arguments and errors. A function of the bindings that takes a handle, such as those of ``flux.kvs``, does not
-take this one; what `flux.scheduler` needs of them are methods here (`flux.scheduler.handle_functions`).
+take this one; what `flux.scheduler` needs of them are methods here (`flux.scheduler.host`).
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class FakeHandle(Flux):
             value = value[part]
         return json.loads(json.dumps(value))
 
-    # -- functions of the bindings that take a handle (flux.scheduler.handle_functions) ------------
+    # -- functions of the bindings that take a handle (flux.scheduler.host) ------------
 
     def kvs_get(self, key: str) -> Any:
         """What is stored under a key: parsed as JSON where it can be, else the text.
