@@ -21,6 +21,10 @@ def rig():
     return rig
 
 
+#: A name that would clear a terminal, and begin a line.
+ODD = "e\x1b[2J\nx\x9b"
+
+
 def when(rig, **system):
     errnum, answer = rig.ask("sched.when", {"jobspec": jobspec(1, **system)})
     return (answer if errnum else answer["verdict"]), answer
@@ -175,6 +179,36 @@ def test_a_jobspec_that_is_just_small_enough(rig):
     script = spec["attributes"]["system"]["files"]
     found = as_submitted(spec, {"policy": {"jobspec": {"defaults": {"system": {"duration": 7}}}}})
     assert found["attributes"]["system"]["files"] is script
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"licenses": {ODD: 1}},
+        {"licenses": {ODD: "two"}},
+        {"placement": {"level": "rack", ODD: 1}},
+        {"amounts": {ODD: 1}},
+        {"constraints": {ODD: []}},
+        {"constraints": {"hostlist": [ODD]}},
+        {"deadline": ODD},
+    ],
+)
+def test_what_is_said_of_a_jobspec_can_change_no_terminal(keys):
+    rig = Rig(R(2, 4))
+    rig.instance.config = {
+        "licenses": {"matlab": {"total": 3}},
+        "topology": {"rack": {"groups": {"r0": "n[0-1]"}}},
+        "amounts": {"memory": "4G"},
+    }
+    rig.load_file("sched-backfill")
+    spec = jobspec(1, nodes=1, **keys)
+    rig.alloc(1, spec)
+    rig.settle()
+    errnum, answer = rig.ask("sched.when", {"jobspec": spec})
+    said = [rig.denied(1), answer if errnum else answer["reason"]]
+    assert all("[2J" in text for text in said)
+    texts = [*said, *rig.logged(), rig.ask("feasibility.check", {"jobspec": spec})[1] or ""]
+    assert not [text for text in texts if not text.isprintable()]
 
 
 # -- questions that are not answered yet -----------------------------------------------------------

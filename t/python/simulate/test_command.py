@@ -463,6 +463,24 @@ def test_no_planted_link_is_followed(tmp_path):
     assert not any((tmp_path / "out" / name).is_symlink() for name in names)
 
 
+def test_names_of_a_trace_change_no_terminal_and_are_no_formulas(tmp_path):
+    odd = "=1+1\x1b[2J\x9bx"
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        f"id,submit,run,cores,user,queue,account\n{odd},0,10,1,{odd},{odd},{odd}\n2,5,1,1,a,b,c\n"
+    )
+    call = (trace, "--nodes=2", "--scheduler=sched-fifo", "--swf", "-o", tmp_path / "out")
+    done = flux(*call)
+    assert "queue =1+1?[2J?x" in done.stdout
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    texts = [done.stdout, done.stderr, *(path.read_text() for path in files)]
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "".join(texts))
+    row = rows(tmp_path / "out" / "sched-fifo")[0]
+    assert {row[name] for name in ("job_id", "user", "queue")} == {"'=1+1?[2J?x"}
+    trace.write_text(f"id,submit,run,cores\n1,{odd},1,1\n")
+    assert "\x1b" not in flux(trace, code=1).stderr
+
+
 def test_a_report_that_cannot_be_written(tmp_path):
     (tmp_path / "out" / "report.html").mkdir(parents=True)
     done = flux("sample", "--jobs=20", "-o", tmp_path / "out", code=1)

@@ -43,6 +43,7 @@ from flux.brokermod import BrokerModule, request_handler
 from flux.resource.pool.remembered import make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import hello, host, messages
+from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.misspelled import misspelled, overridden
 from flux.scheduler.options import checking_arguments, parse_depth, take_options
@@ -384,7 +385,7 @@ class Scheduler(BrokerModule):
         except (ValueError, OSError) as exc:
             if isinstance(exc, PoolBug):
                 self._errors.report("feasibility.check", exc.__cause__)
-            self.handle.respond_error(msg, errno.EINVAL, str(exc))
+            self._responder.refuse(msg, str(exc))
         else:
             self.handle.respond(msg, None)
 
@@ -495,7 +496,7 @@ class Scheduler(BrokerModule):
         if note is None:
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
         else:
-            answer["note"] = note
+            answer["note"] = printable(note)
         self.handle.respond(msg, answer)
 
     def alloc_cancel(self, msg: Any) -> None:

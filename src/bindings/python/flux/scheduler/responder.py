@@ -7,6 +7,7 @@ import errno
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler import messages
+from flux.scheduler.attributes import printable
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
@@ -56,7 +57,7 @@ class Responder:
     def refuse(self, msg: Any, text: str, errnum: int = errno.EINVAL) -> None:
         """Answer with an error."""
         try:
-            self._handle.respond_error(msg, errnum, text)
+            self._handle.respond_error(msg, errnum, printable(text))
         except Exception as exc:
             self._errors.report(f"{msg.topic}: cannot answer: {exc}")
 

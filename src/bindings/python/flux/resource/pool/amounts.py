@@ -318,7 +318,7 @@ def with_amounts_asked(shape: Shape, jobspec: Any, kinds: tuple[AmountKind, ...]
     for name in named:
         if name not in counted:
             raise ValueError(
-                f"system.amounts.{name}: not counted here; counted are {', '.join(counted)}"
+                f"system.amounts: {quote(name)} is not counted here, only {', '.join(counted)}"
             )
     by_node = shape.node_count is not None
     slots, nodes = [0] * len(kinds), [0] * len(kinds)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.explain import counted
 from flux.resource.pool.masks import idset_text, popcount
+from flux.scheduler.attributes import printable
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import ID_MAX, PRIORITY_MAX
 from flux.scheduler.projection.fork import ProjectionFailed
@@ -148,7 +149,7 @@ class QueryService:
         try:
             source.pool.check_feasibility(request)
         except InfeasibleRequest as exc:
-            return {**answer, "verdict": "never", "reason": str(exc)}
+            return {**answer, "verdict": "never", "reason": printable(exc)}
         arguments = {"jobspec": jobspec, "caller": caller, "priority": priority}
         try:
             found = yield from source.ask("newcomer", odds=source.odds.are_known, **arguments)

@@ -8,7 +8,6 @@ import math
 import os
 from array import array
 
-from flux.scheduler.attributes import printable
 from flux.scheduler.command.new_file import new_file, replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
 from flux.simulate.results.metrics import mean
@@ -43,7 +42,6 @@ def number(value):
 
 def cell(text):
     """A name of a trace as a cell: a spreadsheet shows it, and does not compute it (CWE-1236)."""
-    text = printable(text)
     try:
         float(text)
     except ValueError:
@@ -87,8 +85,8 @@ def write_jobs(outcome, path):
                     outcome.allocated[index] or "",
                     -1,
                     _metadata(outcome, index),
-                    job.queue or "",
-                    job.user or "",
+                    cell(job.queue or ""),
+                    cell(job.user or ""),
                     outcome.told_backfilled[index],
                     number(outcome.promise[index]),
                 )

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Optional
 
+from flux.scheduler.attributes import printable
 from flux.simulate.job import NO_LIMIT, Job, Shape, userids
 from flux.simulate.machine import Machine, uniform
 from flux.simulate.workload import lublin
@@ -359,8 +360,8 @@ def _assemble(records, machine, unit, options, notes, name):
             extra = _memory(extra, shape, options)
         jobs.append(
             Job(
-                record.id, submit, record.run, limit, shape, size, record.user, record.queue,
-                record.urgency, extra, record.group,
+                printable(record.id), submit, record.run, limit, shape, size, _name(record.user),
+                _name(record.queue), record.urgency, extra, _name(record.group),
             )
         )  # fmt: skip
     if shake:
@@ -372,6 +373,11 @@ def _assemble(records, machine, unit, options, notes, name):
     _warn_of_cuts(jobs, notes)
     _warn_of_load(workload, notes)
     return workload
+
+
+def _name(text):
+    """A name of a trace: tables, files and logs show it."""
+    return text if text is None else printable(text)
 
 
 #: The share of the jobs, and of their area, that may be cut at their limits without a warning.

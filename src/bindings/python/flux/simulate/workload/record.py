@@ -3,6 +3,8 @@
 
 from typing import NamedTuple, Optional
 
+from flux.scheduler.attributes import printable
+
 
 class OptionError(ValueError):
     """An option with a value that it cannot have, or beside one that rules it out."""
@@ -13,7 +15,7 @@ class TraceError(ValueError):
 
     def __init__(self, path, line, reason):
         where = f"{path}:{line}" if line else str(path)
-        super().__init__(f"{where}: {reason}")
+        super().__init__(f"{where}: {printable(reason)}")
 
 
 class Record(NamedTuple):
@@ -92,7 +94,7 @@ class Notes:
         for what, (number, line) in self._counts.items():
             where = f" (first: line {line})" if line else ""
             found.append(f"{number:,} {what}{where}")
-        return found
+        return [printable(line) for line in found]
 
 
 class Source:
