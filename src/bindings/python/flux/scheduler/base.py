@@ -496,7 +496,8 @@ class Scheduler(BrokerModule):
         if note is None:
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
         else:
-            answer["note"] = printable(note)
+            # What is no text is named by whom it is sent to.
+            answer["note"] = printable(note) if isinstance(note, str) else note
         self.handle.respond(msg, answer)
 
     def alloc_cancel(self, msg: Any) -> None:
