@@ -11,7 +11,6 @@ import heapq
 import math
 import os
 import sys
-from array import array
 
 from flux.simulate.engine import peers
 from flux.simulate.engine.loop import Loop, Scheduler
@@ -104,16 +103,14 @@ class LeanEngine:
         self._turns = 0
         #: whether another scheduler is to be loaded when this one has ended
         self._reload = None
-        #: indices of the jobs that come by the clock, in order, and when; others follow another job
-        self._coming = array("q", (index for index, job in enumerate(jobs) if job.after is None))
-        self._times = array("d", (jobs[index].submit + epoch for index in self._coming))
-        self._times.append(math.inf)
+        #: indices of the jobs that come by the clock, in order; others follow another job
+        self._coming = (index for index, job in enumerate(jobs) if job.after is None)
+        self._take_next()
         self._followers = followers(jobs)
         #: followers whose users think before they submit them
         self._thinking = 0
         #: jobs that have come in, which is the id of the latest
         self._arrived = 0
-        self._next = 0
         self._ends = []
         self._actions = []
         self._serial = 0
@@ -229,7 +226,7 @@ class LeanEngine:
 
     def has_work(self):
         """Whether a job runs, or it is known when one comes."""
-        return bool(self.manager.running or self._thinking or self._next < len(self._coming))
+        return bool(self.manager.running or self._thinking or self._next is not None)
 
     def take_down(self, ranks):
         """Ranks (bounds) go offline, and jobs on them fail, as they do where a broker is lost."""
@@ -302,24 +299,31 @@ class LeanEngine:
         ends = self._ends
         while ends and ends[0][2].end_entry is not ends[0]:
             heapq.heappop(ends)
-        when = self._times[self._next]
+        when = self._next_time
         if ends and ends[0][0] < when:
             when = ends[0][0]
         if self._actions and self._actions[0][0] < when:
             when = self._actions[0][0]
         return None if when == math.inf else when
 
+    def _take_next(self):
+        """Find the job that comes next by the clock, and when that is, seconds since the epoch."""
+        self._next = next(self._coming, None)
+        found = self._next is not None
+        self._next_time = self.jobs[self._next].submit + self.epoch if found else math.inf
+
     def _all_of(self, when):
-        ends, actions, times = self._ends, self._actions, self._times
+        ends, actions = self._ends, self._actions
         while ends and ends[0][0] <= when:
             entry = heapq.heappop(ends)
             if entry[2].end_entry is entry:
                 self._finish(entry[2])
         while actions and actions[0][0] <= when:
             heapq.heappop(actions)[2](self)
-        while times[self._next] <= when:
-            self._next += 1
-            self._arrive(self._coming[self._next - 1])
+        while self._next_time <= when:
+            index = self._next
+            self._take_next()
+            self._arrive(index)
 
     def _one_of(self, when):
         steps = [self._end, self._act, self._submit]
@@ -370,9 +374,9 @@ class LeanEngine:
         return False
 
     def _submit(self, when):
-        if self._times[self._next] <= when:
-            index = self._coming[self._next]
-            self._next += 1
+        if self._next_time <= when:
+            index = self._next
+            self._take_next()
             self._arrive(index)
             return True
         return False

@@ -28,6 +28,9 @@ def priority_of(urgency):
     return _PRIORITIES.get(urgency, urgency)
 
 
+#: Jobspecs that are kept, since most jobs are like one before.
+MOST_SPECS = 4096
+
 #: What the job manager's entries in the log begin with.
 COMPLAINT = "job-manager: "
 
@@ -194,6 +197,8 @@ class Manager(Peer):
                 constraints = {"properties": requires} if requires else None
             packed = marshal.dumps(jobspec(job, queue, constraints))
             if not special:
+                if len(self._specs) == MOST_SPECS:
+                    self._specs.clear()
                 self._specs[key] = packed
         return packed
 

@@ -5,7 +5,7 @@ import bisect
 import heapq
 import math
 from array import array
-from itertools import repeat
+from itertools import chain, repeat
 
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, count_units
 from flux_engine.formats import states
@@ -28,6 +28,9 @@ PARTS = 4
 #: Points of a distribution and of a series over time that a report gets.
 QUANTILES = 200
 STEPS = 300
+
+#: Events that are sorted together.
+SORTED_TOGETHER = 1 << 14
 
 
 def quantile(ordered, share):
@@ -177,6 +180,19 @@ def out_of_order(outcome):
     return found
 
 
+def _by_time(indices, times):
+    """Indices in the order of their times, which are not below zero, as an array. They are sorted in parts: a list of a
+    million and its keys are 72 MB."""
+    found = array("q", indices)
+    longest = max((times[index] for index in found), default=0.0)
+    count = 1 + len(found) // SORTED_TOGETHER
+    parts = [array("q") for _ in range(count)]
+    for index in found:
+        parts[min(count - 1, int(times[index] / longest * count)) if longest else 0].append(index)
+    del found
+    return array("q", chain.from_iterable(sorted(part, key=times.__getitem__) for part in parts))
+
+
 def _events(outcome):
     """What happens to the jobs that were not refused, and to others, by time.
 
@@ -204,7 +220,7 @@ def _events(outcome):
     last = others[-1][0] if others else 0.0
     streams = [others]
     for kind, times, indices in columns:
-        order = array("q", sorted(indices, key=times.__getitem__))
+        order = _by_time(indices, times)
         streams.append(zip(map(times.__getitem__, order), repeat(kind), order))
         last = max(last, times[order[-1]]) if order else last
     return last, heapq.merge(*streams)
