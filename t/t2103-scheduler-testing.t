@@ -29,7 +29,7 @@ for name in "sched-fifo", "sched-simple", "sched-backfill":
     blocked = instance.submit(nodes=4, cores=8, duration=600)
     instance.advance(1)
     assert blocked.t_estimate == first.t_start + 3600, blocked
-    entry = {"name": "dat", "start": instance.now + 9000, "duration": 50, "nodes": 4}
+    entry = {"name": "dat", "start": instance.now() + 9000, "duration": 50, "nodes": 4}
     instance.request("sched.reserve", {"reservation": entry})
     instance.unload()
     instance.load(name)

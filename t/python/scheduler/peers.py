@@ -198,7 +198,7 @@ class Rig:
 
     @property
     def now(self):
-        return self.instance.now
+        return self.instance.now()
 
     # -- messages to the scheduler -----------------------------------------------------------------
 

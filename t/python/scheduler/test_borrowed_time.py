@@ -45,7 +45,7 @@ def promised(job):
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     instance = make(*policy, config=config())
-    began = instance.now
+    began = instance.now()
     first, taker, borrower = lend(instance, duration=5000)
     assert borrower.state == "running" and taker.state == "pending"
     when = promised(taker)
@@ -232,7 +232,7 @@ def test_equals_are_promised_nothing_that_only_its_end_leaves():
     """The first is promised all nodes from 1000 s on for 1000 s. The borrower, of 7000 s, would hold two
     of them until then."""
     instance = make("sched-backfill", "promise=unlimited", config=config())
-    began = instance.now
+    began = instance.now()
     batch(instance, 2, duration=1000)
     taker = batch(instance, 4, duration=1000)
     borrower = standby(instance, 2, duration=7000)
@@ -356,7 +356,7 @@ def test_a_borrower_that_cannot_be_ended_is_left_alone():
 def test_more_time_changes_nothing_for_the_promise():
     instance = make(config=config())
     first, taker, borrower = lend(instance, duration=5000)
-    borrower.set_expiration(instance.now + 90000)
+    borrower.set_expiration(instance.now() + 90000)
     instance.advance(1010)
     assert taker.state == "running" and borrower.result == "failed"
 
@@ -364,7 +364,7 @@ def test_more_time_changes_nothing_for_the_promise():
 def test_less_time_than_to_the_promise_makes_it_a_job_like_others():
     instance = make(config=config())
     first, taker, borrower = lend(instance, duration=5000)
-    borrower.set_expiration(instance.now + 500)
+    borrower.set_expiration(instance.now() + 500)
     assert not borrowed(instance)
 
 

@@ -161,7 +161,7 @@ class JobList(FunctionService):
         self.asked = []
 
     def add(self, jobid, run, userid=7, cleanup=50.0, result=1, **more):
-        end = self.instance.now
+        end = self.instance.now()
         job = {"id": jobid, "userid": userid, "ncores": 4, "duration": 100.0, "result": result}
         job.update(t_run=end - run, t_cleanup=end, t_inactive=end + cleanup)
         job.update(more)

@@ -450,7 +450,7 @@ def test_planned_times_are_those_of_a_search_second_by_second(seed):
 
 def write(path, text, rig=None, age=0.0):
     path.write_text(text)
-    when = START_TIME if rig is None else rig.instance.now
+    when = START_TIME if rig is None else rig.instance.now()
     os.utime(path, (when - age, when - age))
 
 

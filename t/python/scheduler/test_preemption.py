@@ -414,7 +414,7 @@ def test_if_it_would_not_fit_anyway_nobody_ends():
 
 def test_a_job_in_a_reservation_is_never_ended():
     instance = make(nodes=2)
-    entry = {"name": "dat", "start": instance.now + 10, "duration": 5000, "zone": "UTC"}
+    entry = {"name": "dat", "start": instance.now() + 10, "duration": 5000, "zone": "UTC"}
     instance.request("sched.reserve", {"reservation": {**entry, "nodes": 1, "users": [0]}})
     instance.advance(20)
     inside = standby(instance, reservation="dat", userid=0, duration=4000)
@@ -565,7 +565,7 @@ def test_more_time_that_a_victim_is_given_changes_nothing():
     victim = standby(instance)
     taker = batch(instance)
     instance.advance(30)
-    victim.set_expiration(instance.now + 100000)
+    victim.set_expiration(instance.now() + 100000)
     instance.advance(100)
     assert taker.state == "running"
     assert victim.result == "failed"
@@ -576,7 +576,7 @@ def test_more_time_counts_again_when_the_preemption_is_given_up():
     victim = standby(instance)
     taker = batch(instance)
     instance.advance(30)
-    victim.set_expiration(instance.now + 100000)
+    victim.set_expiration(instance.now() + 100000)
     taker.cancel()
     instance.advance(1)
     assert instance.scheduler.resources.job_end(victim.id) == victim.expiration
@@ -721,7 +721,7 @@ def test_no_job_that_is_ahead_is_delayed(policy):
     jobs = [standby(instance, duration=2000, **{"preemptible-after": None}) for _ in range(3)]
     batch(instance, duration=2000)
     wide = batch(instance, 4, duration=100, priority=20)
-    wide_start = instance.now + 2000
+    wide_start = instance.now() + 2000
     long = batch(instance, 1, duration=50000)
     instance.advance(150)
     assert long.state == "pending"

@@ -89,7 +89,7 @@ def test_jobs_run_for_their_time_limit_and_free_what_they_have():
     instance.advance(599.5)
     assert instance.running() == [first]
     instance.advance(0.5)
-    assert (first.state, first.result, first.t_end) == ("inactive", "completed", instance.now)
+    assert (first.state, first.result, first.t_end) == ("inactive", "completed", instance.now())
     assert instance.running() == [second] and second.R["execution"]["R_lite"][0]["children"] == {
         "core": "0-5"
     }
@@ -226,9 +226,9 @@ def test_part_of_a_job_comes_back_first():
 def test_the_end_of_a_running_job_is_moved(instance):
     job = instance.submit(duration=100)
     instance.run_until_idle()
-    job.set_expiration(instance.now + 500)
-    assert job.expiration == instance.now + 500
-    assert instance.scheduler.resources.job_end_times() == [(1, instance.now + 500)]
+    job.set_expiration(instance.now() + 500)
+    assert job.expiration == instance.now() + 500
+    assert instance.scheduler.resources.job_end_times() == [(1, instance.now() + 500)]
 
 
 def test_a_scheduler_may_refuse_to_move_an_end():
@@ -477,7 +477,7 @@ def test_configuration_and_attributes_are_those_of_the_instance():
 def test_reservations_are_kept_over_a_reload():
     instance = FakeInstance(nodes=4)
     instance.load("sched-fifo")
-    entry = {"name": "dat", "start": instance.now + 100, "duration": 50, "nodes": 4}
+    entry = {"name": "dat", "start": instance.now() + 100, "duration": 50, "nodes": 4}
     instance.request("sched.reserve", {"reservation": entry})
     instance.unload()
     instance.load("sched-fifo")

@@ -277,7 +277,7 @@ class FakeInstance:
             jobspec=jobspec,
             priority=priority,
             userid=os.getuid() if userid is None else userid,
-            t_submit=self.now,
+            t_submit=self.now(),
             runtime=(limit or None) if runtime is None else runtime,
         )
         self.jobs[job.id] = job
@@ -329,9 +329,8 @@ class FakeInstance:
 
     # -- time --------------------------------------------------------------------------------------
 
-    @property
     def now(self) -> float:
-        """The time, seconds since the epoch."""
+        """The time, in seconds since the epoch; as `Scheduler.now`."""
         return float(self.reactor.clock.now())
 
     def run_until_idle(self) -> None:

@@ -179,7 +179,7 @@ class FakeJob(SchedulableJob):
         if self.state == "running" and self.clean_up != 0:
             if self.clean_up is not None:
                 reactor = self._manager.instance.reactor
-                reactor.call_at(self._manager.instance.now + self.clean_up, self._cleaned_up)
+                reactor.call_at(self._manager.instance.now() + self.clean_up, self._cleaned_up)
         else:
             self._stop("failed")
 
@@ -272,13 +272,13 @@ class FakeJob(SchedulableJob):
 
     def post(self, name: str, **context: Any) -> None:
         """Something happens to it that its eventlog tells."""
-        event: dict[str, Any] = {"timestamp": self._manager.instance.now, "name": name}
+        event: dict[str, Any] = {"timestamp": self._manager.instance.now(), "name": name}
         self.events.append({**event, "context": context} if context else event)
 
     def finish(self, result: str | None = None) -> None:
         """It is over; without a result, because its request was withdrawn."""
         self.state, self.result = "inactive", result or self._withdrawn
-        self.t_end = self._manager.instance.now
+        self.t_end = self._manager.instance.now()
         if self.t_start is None:
             self.annotations = {}
 
