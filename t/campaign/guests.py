@@ -63,6 +63,8 @@ TOPICS = (
 GUEST = {"FLUX_HANDLE_USERID": "9999", "FLUX_HANDLE_ROLEMASK": "0x2"}
 #: A topic that Flux refuses for the scheduler: how long a flood of it takes is what Flux and the machine take.
 UNKNOWN = "sched.nosuch"
+#: What is measured of each trial.
+NAMES = {"ping": "a ping", "start": "a start", "busy": "the scheduler in a ping"}
 #: Requests that get no response of their own.
 UNANSWERED = ("sched.free", "sched.cancel", "sched.prioritize", "sched.alloc", "sched.disconnect")
 
@@ -211,9 +213,17 @@ def memory_of(pid):
         return int(stream.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def process_of(h, module):
+def processor_time_of(pid):
+    """Seconds that a process has used, all its threads, to a microsecond where the kernel says it."""
+    used = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as stream:
+            used += int(stream.read().split()[0])
+    return used / 1e9
+
+
+def process_of(broker, module):
     """The process in which the scheduler runs: one of its own on a real Flux, the broker's otherwise."""
-    broker = int(h.attr_get("broker.pid"))
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -378,23 +388,24 @@ def run(seed, seconds, only, userid):
     h = flux.Flux()
     module = module_of(h)
     machine = Machine(h)
-    pid = process_of(h, module)
+    broker = int(h.attr_get("broker.pid"))
+    pid = process_of(broker, module)
 
     def ask():
-        began = time.monotonic()
+        began, used = time.monotonic(), processor_time_of(pid)
         h.rpc("sched.resource-status").wait_for(OWNER_SECONDS).get()
-        return time.monotonic() - began
+        return time.monotonic() - began, processor_time_of(pid) - used
 
     at = None
     ask()
     shapes = {}
     leaks = {}  # by topic, one
-    waits = {}  # by trial, the longest that was under way with it: of a ping, of a start
+    waits = {}  # by trial, the longest that was under way with it: a ping, a start, processor time in a ping
     before = None
 
     def waited(kind, took):
         if at:
-            longest = waits.setdefault(tuple(at), {"ping": 0.0, "start": 0.0})
+            longest = waits.setdefault(tuple(at), {"ping": 0.0, "start": 0.0, "busy": 0.0})
             longest[kind] = max(longest[kind], took)
 
     starts = Starts()
@@ -405,19 +416,21 @@ def run(seed, seconds, only, userid):
         reader.start()
         while reader.is_alive() or said:
             try:
-                took = ask()
+                took, busy = ask()
                 if time.monotonic() > end:
                     raise TimeoutError(f"a guest has waited for {ANSWER_SECONDS:.0f} s")
             except OSError as exc:
                 guest.kill()
                 sys.exit(f"VIOLATION no answer, {at}: {exc}")
             waited("ping", took)
+            waited("busy", busy)
             while starts.waits:
                 waited("start", starts.waits.popleft())
             while said:
                 line = json.loads(said.popleft())
                 at = line.get("begins") or line["ended"]
                 waited("ping", took)
+                waited("busy", busy)
                 if "results" in line:
                     results = line["results"]
                     leaks.update((at[0], one) for one in results if one.startswith("LEAK"))
@@ -428,7 +441,7 @@ def run(seed, seconds, only, userid):
             time.sleep(PING_S)
         failed = guest.wait()
     wrong = [] if starts.stop() else [f"a job has not started in {OWNER_SECONDS} s"]
-    longest = {"ping": 0.0, "start": 0.0}
+    longest = {"ping": 0.0, "start": 0.0, "busy": 0.0}
     of_flux = waits.pop((UNKNOWN, "flood", 0), {"ping": 0.0})["ping"]
     for (topic, shape, size), found in waits.items():
         bound = MAX_STALL_S + TRANSPORT_S_PER_BYTE * size
@@ -438,8 +451,9 @@ def run(seed, seconds, only, userid):
             longest[kind] = max(longest[kind], took)
             if took > entry[kind]:
                 entry[kind] = round(took, 3)
-            if took > bound:
-                wrong.append(f"a {kind} took {took:.3f} s: {shape} of {size} bytes to {topic}")
+            # Of the embedded instance all is one process.
+            if took > (bound if kind != "busy" or pid == broker else MAX_STALL_S):
+                wrong.append(f"{NAMES[kind]} took {took:.3f} s: {shape} of {size} bytes to {topic}")
     kept = []
     for _ in range(10):
         ask()
@@ -487,11 +501,12 @@ def main():
     else:
         for shape, one in sorted(found["shapes"].items()):
             print(
-                f"{shape:<12}{one['requests']:>8} requests; longest ping {one['ping']:.3f} s, start {one['start']:.3f} s"
+                f"{shape:<12}{one['requests']:>8} requests; longest ping {one['ping']:.3f} s, start {one['start']:.3f} s,"
+                f" processor time in a ping {one['busy']:.3f} s"
             )
         print(
             f"{found['module']}: longest ping {found['ping']:.3f} s ({found['of_flux']:.3f} s behind what Flux refuses),"
-            f" start {found['start']:.3f} s,"
+            f" start {found['start']:.3f} s, processor time of the scheduler in a ping {found['busy']:.3f} s,"
             f" kept {found['kept'] / 1e6:.1f} MB, {found['leaks']} leaks"
         )
     for text in wrong:

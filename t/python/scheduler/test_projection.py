@@ -22,6 +22,10 @@ from flux.scheduler.projection.fork import ProjectionFailed, Projections
 class Owner:
     userid, private = 0, False
 
+    @property
+    def sees_all(self):
+        return self.userid == 0
+
     def may_see(self, userid):
         return True
 
@@ -208,15 +212,19 @@ def test_a_job_that_starts_when_it_is_submitted_starts_now(monkeypatch):
         assert (answer["verdict"], answer["made"]) == (verdict, made)
 
 
-def test_users_take_turns(monkeypatch):
-    monkeypatch.setattr(fork, "QUESTIONS_PER_CHILD", 2)
+@pytest.mark.parametrize("option", ["QUESTIONS_PER_CHILD", "ODDS_PER_CHILD"])
+def test_guests_take_turns_and_come_last(monkeypatch, option):
+    monkeypatch.setattr(fork, option, 2)
     rig = full()
     projections = Projections(rig.sched, waits=False)
     asked = {}
-    for user, number in ((0, 0), (7, 0), (7, 1), (7, 2), (8, 0)):
+    for user, number in ((0, 0), (7, 0), (7, 1), (7, 2), (8, 0), (0, 1)):
         caller = Owner()
         caller.userid = user
-        steps = projections.ask("newcomer", jobspec=small(), caller=caller, priority=None)
+        if option == "ODDS_PER_CHILD":
+            steps = projections.ask("estimates", True, caller, most=1)
+        else:
+            steps = projections.ask("newcomer", jobspec=small(), caller=caller, priority=None)
         next(steps)
         asked[user, number] = steps
     answered = []
@@ -228,9 +236,28 @@ def test_users_take_turns(monkeypatch):
                 except StopIteration:
                     answered.append(key)
         time.sleep(0.002)
+    # Two questions of one child may be answered in the same turn, in either order.
     assert answered[0] == (0, 0)
-    # Two questions of one child are answered in the same turn, in either order.
-    assert set(answered[1:3]) == {(7, 0), (8, 0)} and set(answered[3:]) == {(7, 1), (7, 2)}
+    assert set(answered[1:3]) == {(0, 1), (7, 0)} and set(answered[3:5]) == {(8, 0), (7, 1)}
+
+
+def test_an_answer_waits_for_no_other_of_its_child():
+    class Hangs(Fifo):
+        def order(self, job):
+            if job.userid == 8:
+                time.sleep(60)
+            return 0
+
+    projections = Projections(full(Hangs).sched, waits=False)
+    asked = []
+    for user in (0, 7, 8):
+        caller = Owner()
+        caller.userid = user
+        asked.append(projections.ask("newcomer", jobspec=small(), caller=caller, priority=None))
+        next(asked[-1])
+    assert [finish(steps)["denied"] for steps in asked[:2]] == [False, False]
+    assert projections._pid
+    projections.stop()
 
 
 def test_a_question_of_a_client_that_has_left_is_not_answered():

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flux.scheduler.forecasts import Annotator
     from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.projection.fork import Projections
+    from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, StartedJob
 
 #: Where this is stored, the version of what is there, and how often it is written, seconds.
@@ -106,8 +107,8 @@ class OddsService:
         found = self._found.get(jobid)
         return _answer(found.told if found else None)
 
-    def of_job(self, job: PendingJob) -> Generator[float, None, dict[str, Any]]:
-        """Find odds of a pending job, unless that was done a moment ago.
+    def of_job(self, job: PendingJob, caller: Caller) -> Generator[float, None, dict[str, Any]]:
+        """Find odds of a pending job that a caller asks about, unless that was done a moment ago.
 
         Yields:
             seconds after which to go on
@@ -120,7 +121,9 @@ class OddsService:
         known = self._found.get(job.jobid)
         if self.are_known and (known is None or now - known.made > FRESH_S):
             try:
-                answer = yield from self._projections.ask("estimates", odds=True, jobid=job.jobid)
+                answer = yield from self._projections.ask(
+                    "estimates", odds=True, asked_by=caller, jobid=job.jobid
+                )
                 known = self._read(answer, now).get(job.jobid)
             except ProjectionFailed:
                 known = None

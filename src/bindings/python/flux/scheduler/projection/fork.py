@@ -19,6 +19,7 @@ from flux.scheduler.projection.run_shares import Draws
 
 if TYPE_CHECKING:
     from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.query.answering import Caller
 
 #: Seconds after which no more plays with drawn run times are made of a question, but for the least number.
 ODDS_SECONDS = 5.0
@@ -29,8 +30,9 @@ KILLED_AFTER_S = 2 * (PLAY_SECONDS + ODDS_SECONDS + DRAWN_PLAY_SECONDS)
 #: How many times as long where time is virtual: there an answer must not depend on what else the machine does.
 VIRTUAL_PATIENCE = 10
 
-#: Questions that one child answers, so that a user does not wait for all of another's.
+#: Questions that one child answers, so that a user does not wait for all of another's; and with odds, of which each takes longer.
 QUESTIONS_PER_CHILD = 16
+ODDS_PER_CHILD = 4
 
 #: By how much a child gives way to other processes: the scheduler and its broker go first.
 NICENESS = 10
@@ -60,17 +62,23 @@ class Question:
     Args:
         method (str): of `Player`
         odds (bool): whether it is also played `PLAYS` times with drawn run times
-        **arguments: its arguments, whatever they are
+        asked_by (Caller or None): who asks; None: the scheduler itself
+        **arguments: its arguments, whatever they are; a ``caller`` asks
 
     Attributes:
+        turn_of (int or None): the guest whose question it is; None: it is the owner's, an admin's or the scheduler's own
         answer (dict): what the method returned, and with odds ``plays``: of each such play ``starts``; none were made of what is
             ``settled``. None: nothing yet
         error (str): why there will be no answer; None: there may be
     """
 
-    def __init__(self, method: str, odds: bool = False, **arguments: Any) -> None:
+    def __init__(
+        self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
+    ) -> None:
+        caller = arguments.get("caller", asked_by)
         self.method = method
         self.odds = odds
+        self.turn_of = None if caller is None or caller.sees_all else caller.userid
         self.arguments = arguments
         self.answer: dict[str, Any] | None = None
         self.error: str | None = None
@@ -101,7 +109,7 @@ class Projections:
         self._next_fork = 0.0
 
     def ask(
-        self, method: str, odds: bool = False, **arguments: Any
+        self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
     ) -> Generator[float, None, dict[str, Any]]:
         """Ask a `Player`; arguments are those of `Question`.
 
@@ -113,7 +121,7 @@ class Projections:
         Raises:
             ProjectionFailed: there is no answer
         """
-        question = Question(method, odds, **arguments)
+        question = Question(method, odds, asked_by, **arguments)
         self._waiting.append(question)
         try:
             while question.answer is None:
@@ -142,14 +150,15 @@ class Projections:
             self._read()
 
     def _take_questions(self) -> list[Question]:
-        """Take the questions of the next child out of those that wait: users take turns."""
-        before: dict[Any, int] = {}  # questions of a user so far
+        """Take the questions of the next child out of those that wait: guests come last, and take turns."""
+        before: dict[int | None, int] = {None: -len(self._waiting)}  # questions of a user so far
         turns = []
         for number, question in enumerate(self._waiting):
-            user = getattr(question.arguments.get("caller"), "userid", None)
+            user = question.turn_of
             turns.append((before.get(user, 0), number))
             before[user] = before.get(user, 0) + 1
-        taken = [self._waiting[number] for _, number in sorted(turns)[:QUESTIONS_PER_CHILD]]
+        most = ODDS_PER_CHILD if any(one.odds for one in self._waiting) else QUESTIONS_PER_CHILD
+        taken = [self._waiting[number] for _, number in sorted(turns)[:most]]
         self._waiting = [one for one in self._waiting if one not in taken]
         return taken
 
@@ -193,22 +202,22 @@ class Projections:
             if not part:
                 self._over()
                 return
-            self._text += part
+            *lines, self._text = (self._text + part).split(b"\n")
+            for line in lines:
+                try:
+                    number, answer, error = json.loads(line)
+                except ValueError:
+                    continue  # who wrote it was killed
+                self._asked[number].answer, self._asked[number].error = answer, error
 
     def _over(self) -> None:
-        """The child has ended: take its answers."""
+        """The child has ended."""
         os.close(self._pipe)
         try:
             os.waitpid(self._pid, 0)
         except ChildProcessError:
             pass  # the host collects the children of its process
         self._pid = 0
-        for line in self._text.splitlines():
-            try:
-                number, answer, error = json.loads(line)
-            except ValueError:
-                continue  # it was killed while it wrote
-            self._asked[number].answer, self._asked[number].error = answer, error
         self._fail("the projection was ended, since it took too long")
 
     def _fail(self, error: str) -> None:

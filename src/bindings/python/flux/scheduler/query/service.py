@@ -85,7 +85,7 @@ class QueryService:
             yield from policy.queue_order.find_heads()
             found = yield from self._reasons.explain(job, caller)
             if self._source.odds.depth:
-                found.update((yield from self._source.odds.of_job(job)))
+                found.update((yield from self._source.odds.of_job(job, caller)))
             answer["jobs"].append(found)
             others, shown = 0, 1
         else:
