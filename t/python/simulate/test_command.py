@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_runner import FLUX, flux, rows, write_rows
+from command_runner import FLUX, flux, flux_here, rows, write_rows
 
 from flux_engine.formats import rset
 
@@ -111,7 +111,7 @@ def test_eventlogs_and_swf_can_be_read_again(results):
 
 
 def test_check(results, tmp_path):
-    done = flux("check", results[0])
+    done = flux_here("check", results[0])
     assert done.stdout.count("300 jobs: no rule broken") == 3
     broken = tmp_path / "broken"
     shutil.copytree(results[0] / "sched-fifo", broken)
@@ -121,7 +121,8 @@ def test_check(results, tmp_path):
     ] = "500"
     write_rows(broken, table)
     assert re.search(
-        r"broken: .*is on unit 500, of a machine with 128", flux("check", broken, code=1).stdout
+        r"broken: .*is on unit 500, of a machine with 128",
+        flux_here("check", broken, code=1).stdout,
     )
 
 
@@ -196,7 +197,7 @@ def test_check_finds(results, tmp_path, number):
     table = rows(broken)
     change(table)
     write_rows(broken, table)
-    assert re.search(said, flux("check", broken, code=1).stdout)
+    assert re.search(said, flux_here("check", broken, code=1).stdout)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_check_of_totals(results, tmp_path, change, said):
     shutil.copytree(results[0] / "sched-fifo", tmp_path / "broken")
     path = tmp_path / "broken" / "schedule.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    assert said in flux("check", tmp_path / "broken", code=1).stdout
+    assert said in flux_here("check", tmp_path / "broken", code=1).stdout
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def test_check_of_machine_states(results, tmp_path, old, new, said):
     shutil.copytree(results[0] / "sched-fifo", tmp_path / "broken")
     path = tmp_path / "broken" / "machine_states.csv"
     path.write_text(re.sub(old, new, path.read_text()))
-    assert re.search(said, flux("check", tmp_path / "broken", code=1).stdout)
+    assert re.search(said, flux_here("check", tmp_path / "broken", code=1).stdout)
 
 
 def test_check_of_eventlogs(results, tmp_path):
@@ -246,17 +247,17 @@ def test_check_of_eventlogs(results, tmp_path):
     )
     assert (
         "broken: job 17, event 9 (clean): its resources were not freed"
-        in flux("check", broken, code=1).stdout
+        in flux_here("check", broken, code=1).stdout
     )
 
 
 def test_compare(results):
-    done = flux("compare", results[0], "--diff=1,3")
+    done = flux_here("compare", results[0], "--diff=1,3")
     assert "2: sched-backfill reservations=1  (" in done.stdout  # the number it was run with
     assert "units idle" in done.stdout
     assert (
         "different workloads"
-        in flux("compare", results[0], other_workload(results[0]), code=1).stderr
+        in flux_here("compare", results[0], other_workload(results[0]), code=1).stderr
     )
 
 
@@ -267,19 +268,19 @@ def other_workload(directory):
     return other
 
 
-def test_resume(results, tmp_path):
-    shutil.copytree(results[0], tmp_path / "again")
-    call = ["sample", "--jobs=300", "--scheduler=sched-fifo", "--scheduler=sched-backfill reservations=1,unlimited", "--eventlogs", "--swf", "-o", tmp_path / "again", "--resume"]  # fmt: skip
-    assert "3 of 3 results are there already" in flux(*call).stdout
-    (tmp_path / "again" / "sched-fifo" / "summary.json").unlink()
-    assert "2 of 3 results are there already" in flux(*call).stdout
-    call[1] = "--jobs=299"
-    assert "0 of 3 results are there already" in flux(*call).stdout
+def test_resume(tmp_path):
+    call = ["sample", "--jobs=20", "--scheduler=sched-fifo", "--scheduler=sched-simple", "-o", tmp_path / "out"]  # fmt: skip
+    flux(*call)
+    assert "2 of 2 results are there already" in flux(*call, "--resume").stdout
+    (tmp_path / "out" / "sched-fifo" / "summary.json").unlink()
+    assert "1 of 2 results are there already" in flux(*call, "--resume").stdout
+    call[1] = "--jobs=19"
+    assert "0 of 2 results are there already" in flux(*call, "--resume").stdout
 
 
 def test_an_interrupt_gives_the_results_so_far(tmp_path):
     child = subprocess.Popen(
-        [str(FLUX), "simulate", "--model=lublin", "--jobs=60000", "--scheduler=sched-backfill", "-o", str(tmp_path / "out")],
+        [str(FLUX), "simulate", "--model=lublin", "--jobs=20000", "--scheduler=sched-backfill", "-o", str(tmp_path / "out")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     line = child.stdout.readline()
@@ -290,17 +291,17 @@ def test_an_interrupt_gives_the_results_so_far(tmp_path):
     out, err = child.communicate(timeout=60)
     assert child.returncode == 130, out + err
     assert "interrupted: the figures are of the jobs that had started by then" in out
-    assert re.search(r"(?m)^sched-backfill \(interrupted\) +1 +[\d,]+/60,000 ", out)
+    assert re.search(r"(?m)^sched-backfill \(interrupted\) +1 +[\d,]+/20,000 ", out)
     summary = json.loads((tmp_path / "out" / "sched-backfill" / "summary.json").read_text())
     assert summary["interrupted"] is True
-    assert len(rows(tmp_path / "out" / "sched-backfill")) == 60000
+    assert len(rows(tmp_path / "out" / "sched-backfill")) == 20000
     assert (tmp_path / "out" / "report.html").exists()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_no_run_outlives_the_command(signum):
     child = subprocess.Popen(
-        [str(FLUX), "simulate", "--model=lublin", "--jobs=60000", "--scheduler=sched-backfill"],
+        [str(FLUX), "simulate", "--model=lublin", "--jobs=20000", "--scheduler=sched-backfill"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     line = child.stdout.readline()
@@ -382,12 +383,11 @@ def test_no_run_outlives_the_command(signum):
         (["tune", "sample", "--R=R.json", "--nodes=3"], "--nodes: the machine is that of --R"),
     ],
 )
-def test_wrong_usage(args, said, tmp_path):
+def test_wrong_usage(args, said, tmp_path, monkeypatch):
     (tmp_path / "conf.toml").write_text('[[resource.config]]\nhosts = "n[0-3]"\ncores = "0-3"\n')
     (tmp_path / "R.json").write_text(json.dumps(rset.uniform(["n0"], 4)))
-    done = flux(*args, code=2, cwd=tmp_path)
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert said in flux_here(*args, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -403,11 +403,10 @@ def test_wrong_usage(args, said, tmp_path):
         (["compare", "/nowhere"], "/nowhere: no result of flux simulate in it"),
     ],
 )
-def test_refusals(args, said, tmp_path):
+def test_refusals(args, said, tmp_path, monkeypatch):
     (tmp_path / "R.json").write_text("[]")
-    done = flux(*args, code=1, cwd=tmp_path)
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert said in flux_here(*args, code=1).stderr
 
 
 def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
@@ -513,14 +512,16 @@ def test_policies_keep_their_number(results, tmp_path):
     done = flux(
         "sample", "--jobs=60", *(f"--scheduler={name}" for name in names), "--diff=2,3", "-o", out
     )
-    compared = flux("compare", out, "--diff=2,3").stdout
+    compared = flux_here("compare", out, "--diff=2,3").stdout
     for number, name in enumerate(names, 1):
         assert f"{number}: {name}  (" in compared
         for text in (done.stdout, compared):
             assert re.search(rf"(?m)^{name} +{number} +60 ", text)
     for text in (done.stdout, compared):
         assert re.search(r"2: sched-backfill, and 3: sched-fifo: \d+ of 60 jobs start", text)
-    assert "expected two numbers, of 1, 2, 3" in flux("compare", out, "--diff=0,4", code=2).stderr
+    assert (
+        "expected two numbers, of 1, 2, 3" in flux_here("compare", out, "--diff=0,4", code=2).stderr
+    )
 
 
 def test_what_the_table_says_about_its_figures(results):
@@ -544,7 +545,7 @@ def test_json(tmp_path):
 def test_seeds():
     done = flux(
         "sample",
-        "--jobs=60",
+        "--jobs=30",
         "--seeds=3",
         "--scheduler=sched-fifo",
         "--scheduler=sched-backfill",
@@ -557,7 +558,7 @@ def test_seeds():
     assert "Intervals are over the workloads of the seeds." in drawn.stdout
     same = flux(
         "sample",
-        "--jobs=60",
+        "--jobs=30",
         "--seeds=3",
         "--scheduler=sched-simple",
         "--scheduler=sched-fifo",
@@ -616,13 +617,13 @@ def test_script(tmp_path):
         if row["starting_time"] and 14400 < float(row["starting_time"]) < 18000
     ]
     assert stopped == []
-    assert "no rule broken" in flux("check", tmp_path / "out").stdout
+    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
     path = tmp_path / "out" / "sched-fifo" / "summary.json"
     summary = json.loads(path.read_text())
     assert summary["available"][1] == [1000, "64-127"]
     summary["available"][0][1] = summary["available"][1][1] = "65-127"
     path.write_text(json.dumps(summary))
-    said = flux("check", tmp_path / "out", code=1).stdout
+    said = flux_here("check", tmp_path / "out", code=1).stdout
     assert re.search(r"broken: .* on units .*, which could not be used then", said)
 
 
@@ -667,4 +668,4 @@ def test_warnings_are_said_with_q_and_kept(tmp_path):
     assert "WARNING: the offered load is " in done.stderr
     kept = json.loads((tmp_path / "out" / "sched-fifo" / "summary.json").read_text())["warnings"]
     assert [text.split(":")[0][:20] for text in kept] == ["the offered load is "]
-    assert f"WARNING: {kept[0]}\n" == flux("compare", tmp_path / "out").stderr
+    assert f"WARNING: {kept[0]}\n" == flux_here("compare", tmp_path / "out").stderr
