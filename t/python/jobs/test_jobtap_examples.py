@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The example plugins that come with the instance."""
+"""The example plugins that come with the instance; t/t2204-jobtap-examples.t runs all of them, on either host."""
 
 import pwd
 
 import pytest
-from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import make_R
-from flux_engine.kernel.clock import RealClock
 
 PRIORITY, SCHED, RUN, INACTIVE = 4, 8, 16, 64
 
@@ -59,80 +57,6 @@ def test_alloc_check(inst):
     inst.rpc("job-manager.jobtap", {"remove": "alloc-check.py"})
     plugin = load(inst, "alloc-check.py")
     assert plugin.held == {(0, "core", 3): running}
-
-
-# -- perilog ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def real():
-    inst = JobsInstance(clock=RealClock())
-    inst.load_sched(auto=lambda body: make_R(ranks="0-1", hosts="n[0-1]"))
-    load(inst, "perilog.py")
-    yield inst
-    inst.stop()
-
-
-def commands(inst, **kinds):
-    table = {kind: {"command": ["sh", "-c", script]} for kind, script in kinds.items()}
-    inst.rpc("config.load", {"job-manager": table})
-
-
-def finish(inst, id):
-    job = inst.jm.jobs.find(id)
-    inst.kernel.run(until=lambda: job.state == INACTIVE)
-    inst.run()
-    return inst.eventlog(id)
-
-
-def test_perilog(real, tmp_path):
-    out = tmp_path / "out"
-    line = f"echo $0 $FLUX_EMBEDDED_RANK >>{out}"
-    commands(real, prolog=line, epilog=line + "; test $FLUX_EMBEDDED_RANK = 0 || exit 3")
-    id = real.submit(run_duration=0)
-    events = finish(real, id)
-    assert [event["name"] for event in events][4:] == [
-        "alloc", "prolog-start", "prolog-finish", "start", "finish", "epilog-start", "release", "epilog-finish",
-        "free", "clean",
-    ]  # fmt: skip
-    contexts = {event["name"]: event.get("context") for event in events}
-    assert contexts["prolog-start"] == {"description": "prolog"}
-    assert contexts["prolog-finish"] == {"description": "prolog", "status": 0}
-    assert contexts["epilog-finish"] == {"description": "epilog", "status": 768}
-    assert len(out.read_text().splitlines()) == 4
-
-
-def test_start_waits_for_the_prolog_and_free_for_the_epilog(real):
-    commands(real, prolog="sleep 0.1", epilog="sleep 0.1")
-    id = real.submit(run_duration=0)
-    names = [event["name"] for event in finish(real, id)]
-    assert names.index("prolog-finish") < names.index("start")
-    assert names.index("epilog-finish") < names.index("free")
-
-
-def test_prolog_fails(real):
-    commands(real, prolog="exit 1", epilog="true")
-    id = real.submit(run_duration=0)
-    names = [event["name"] for event in finish(real, id)]
-    assert "start" not in names and "epilog-start" not in names
-    assert names[-4:] == ["exception", "prolog-finish", "free", "clean"]
-    assert len(real.sched.of("free")) == 1
-
-
-def test_cancel_during_the_prolog(real):
-    commands(real, prolog="sleep 30")
-    id = real.submit(run_duration=0)
-    job = real.jm.jobs.active[id]
-    real.kernel.run(until=lambda: job.was_posted("prolog-start"))
-    real.cancel(id)
-    events = finish(real, id)
-    assert [event["name"] for event in events][-3:] == ["prolog-finish", "free", "clean"]
-    assert events[-3]["context"]["status"] == 15
-
-
-def test_perilog_refuses_bad_configuration(real):
-    with pytest.raises(OSError, match="job-manager.prolog.command: expected an array"):
-        real.rpc("config.load", {"job-manager": {"prolog": {"command": "x"}}})
 
 
 # -- priority-bank ------------------------------------------------------------------------------------
