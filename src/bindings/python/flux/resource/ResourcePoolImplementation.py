@@ -202,7 +202,7 @@ class ResourcePoolImplementation(PoolContract):
             ValueError: the job holds an allocation, or a hook of the pool chose what it may not.
             NotImplementedError: the pool has no view (see ``can()``).
         """
-        self._expect_new(jobid)
+        _expect_new(self, jobid)
         eligible = self.eligible_ranks(request) & ranks
         placed = self.place_request(request, self.index, eligible)
         if placed is None:
@@ -252,7 +252,7 @@ class ResourcePoolImplementation(PoolContract):
         Raises:
             ValueError: the id holds an allocation.
         """
-        self._expect_new(jobid)
+        _expect_new(self, jobid)
         free = self._free_on(ranks)
         if free:
             # grant() reads nothing but the duration, of which 0 would mean that there is no end.
@@ -272,14 +272,6 @@ class ResourcePoolImplementation(PoolContract):
             if units:
                 groups[units] = groups.get(units, 0) | 1 << rank
         return select(groups)
-
-    def _expect_new(self, jobid: int) -> None:
-        """ValueError if a job holds an allocation."""
-        try:
-            self.held(jobid)
-        except KeyError:
-            return
-        raise ValueError(f"job {job_text(jobid)} already has an allocation")
 
     def check_feasibility(self, request: Any) -> None:
         """Check whether a request could be satisfied if every rank were up and free.
@@ -553,3 +545,12 @@ def _no_room_on(ranks: int) -> str:
     if not ranks:
         return "insufficient resources: none of the given ranks is up and matches the constraint"
     return f"insufficient resources: too little is free on ranks {idset_text(ranks)}"
+
+
+def _expect_new(pool: ResourcePoolImplementation, jobid: int) -> None:
+    """ValueError if a job holds an allocation."""
+    try:
+        pool.held(jobid)
+    except KeyError:
+        return
+    raise ValueError(f"job {job_text(jobid)} already has an allocation")

@@ -30,7 +30,7 @@ from typing import Any
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool import options
-from flux.resource.pool.amounts import read_table, recorded_amounts, with_amounts_asked
+from flux.resource.pool.amounts import read_table, with_amounts_asked, with_amounts_recorded
 from flux.resource.pool.contract import NO_LOG, JobRecord
 from flux.resource.pool.hooks import Hooks
 from flux.resource.pool.inventory import (
@@ -43,12 +43,11 @@ from flux.resource.pool.inventory import (
     selected_ranks,
 )
 from flux.resource.pool.jobid import job_text
-from flux.resource.pool.masks import idset_text, members, quote, to_mask
+from flux.resource.pool.masks import idset_text, quote, to_mask
 from flux.resource.pool.rank_index import RankIndex
-from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds
+from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds, units_of
 from flux.resource.pool.state import PoolState
-from flux.resource.request import ResourceRequest, Shape
-from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+from flux.resource.request import ResourceRequest
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
@@ -225,9 +224,6 @@ class Rv1Pool(Hooks):
             )
         return request
 
-    def check_feasibility(self, request: ResourceRequest) -> None:
-        self._check_feasibility(request)
-
     def place_request(
         self, request: ResourceRequest, index: RankIndex, eligible: int
     ) -> tuple[Selection, int] | None:
@@ -237,9 +233,6 @@ class Rv1Pool(Hooks):
                 eligible = self.in_groups(index, request.shape, eligible)
             return self.place_by_hooks(request, index, eligible)
         return self.place_shape(index, request.shape, eligible)
-
-    def countable(self, shape: Shape) -> bool:
-        return not self.hooked and shape.within is None
 
     # -- allocations --------------------------------------------------------
 
@@ -289,13 +282,6 @@ class Rv1Pool(Hooks):
             granted.scheduling = {**(granted.scheduling or {}), "amounts": amounts}
         return granted
 
-    def hold_free(self, jobid: int, ranks: int, until: float) -> int:
-        self._expect_new(jobid)
-        free = self._free_on(ranks)
-        if free:
-            self._pool_state.enter(jobid, until, free)
-        return selected_ranks(free)
-
     def scheduling_of(self, selection: Selection) -> Any:
         """What the R of an allocation has under ``scheduling``: here, what the pool's R has."""
         return self.scheduling
@@ -310,7 +296,10 @@ class Rv1Pool(Hooks):
             state.give_back(jobid, record[1:], None)
         else:
             held = record[1:] if state.inventory.amounts else ()
-            state.give_back(jobid, *state.split(jobid, self._units_of(R, held), final))
+            state.give_back(
+                jobid,
+                *state.split(jobid, units_of(R, state.inventory, self._system_cores, held), final),
+            )
 
     def register_alloc(self, jobid: int, R: Any) -> None:
         state: PoolState = self._pool_state
@@ -321,7 +310,7 @@ class Rv1Pool(Hooks):
         inventory = state.inventory
         missing = 0
         groups: dict[int, int] = {}
-        for mask, units in self._units_of(R):
+        for mask, units in units_of(R, inventory, self._system_cores):
             missing |= mask & ~inventory.ranks
             groups[units] = groups.get(units, 0) | mask
         if missing:
@@ -329,7 +318,7 @@ class Rv1Pool(Hooks):
                 f"allocation contains ranks not in resource pool: [{idset_text(missing)}]"
             )
         if inventory.amounts:
-            groups = self._with_amounts_of(R, groups)
+            groups = with_amounts_recorded(state.index, object_of(R).get("scheduling"), groups)
         selection = select(groups)
         if not state.index.is_free(selection):
             raise ValueError(
@@ -341,56 +330,6 @@ class Rv1Pool(Hooks):
         else:
             end = float(getattr(R, "expiration", 0.0) or 0.0)
         state.enter(jobid, end, selection)
-
-    def _with_amounts_of(self, R: Any, groups: dict[int, int]) -> dict[int, int]:
-        """The units of a job that was found running (by units, a mask of ranks), with the amounts that
-        R says it has; less, if less is free."""
-        state: PoolState = self._pool_state
-        inventory = state.inventory
-        R = object_of(R)
-        steps: dict[int, list[int]] = {}  # by rank
-        for at, one in enumerate(inventory.amounts):
-            for rank, value in recorded_amounts(R.get("scheduling"), one.kind.name).items():
-                steps.setdefault(rank, [0] * len(inventory.amounts))[at] = one.kind.steps(value)
-        found: dict[int, int] = {}
-        for units, mask in groups.items():
-            for rank in members(mask):
-                free = state.index.free(rank)
-                own = units | inventory.take_amounts(free, tuple(steps.get(rank, ())))
-                found[own] = found.get(own, 0) | 1 << rank
-        return found
-
-    def _units_of(self, R: Any, held: Selection = ()) -> list[tuple[int, int]]:
-        """R in any form as a list of ``(rank mask, units)``.
-
-        Args:
-            held (tuple): a selection: of those of its ranks that are in R, amounts are added. R that
-                names what is given back need not name these.
-
-        Raises:
-            ValueError: R has a core id that no rank of the pool has.
-        """
-        shift = self._pool_state.inventory.shift
-        if isinstance(R, ResourcePoolImplementation):
-            entries = R.entries()
-        else:
-            entries = read_lite(object_of(R))
-        system = self._system_cores
-        if system:
-            entries = [(ranks, cores & ~system, gpus) for ranks, cores, gpus in entries]
-        for ranks, cores, _ in entries:
-            if cores >> shift:
-                raise ValueError(f"rank {idset_text(ranks)} has no core {cores.bit_length() - 1}")
-        units = [(ranks, cores | gpus << shift) for ranks, cores, gpus in entries if cores or gpus]
-        if not held:
-            return units
-        amounts = ~self._pool_state.inventory.compute_mask
-        return [
-            (mask & ranks, named | own & amounts)
-            for mask, named in units
-            for ranks, own in pairs(held)
-            if mask & ranks
-        ]
 
     # -- what the instance reports ------------------------------------------
 
@@ -484,10 +423,6 @@ class Rv1Pool(Hooks):
     def check(self) -> None:
         """Check every invariant; AssertionError with the pool's state if one is broken."""
         try:
-            self.check_state(self._pool_state)
+            self._pool_state.check()
         except AssertionError as exc:
             raise AssertionError(f"{exc}\n{self._pool_state.text()}") from None
-
-    def check_state(self, state: PoolState) -> None:
-        """What ``check()`` checks. A pool that keeps more than this state extends it."""
-        state.check()

@@ -32,7 +32,6 @@ from flux.resource.pool.explain import infeasible_in_groups
 from flux.resource.pool.groups import Rooms
 from flux.resource.pool.inventory import Inventory, Selection, selected_ranks
 from flux.resource.pool.rank_index import RankIndex
-from flux.resource.pool.state import PoolState
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
@@ -143,9 +142,9 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
             return super().explain(request)
         return explain_containers(self, request.shape)
 
-    def check_state(self, state: PoolState) -> None:
-        super().check_state(state)
-        index = state.index
+    def check(self) -> None:
+        super().check()
+        index = self.index
         assert isinstance(index, ContainerIndex)
         index.check_containers(self.placement.types)
 

@@ -20,6 +20,7 @@ from flux.resource.pool.masks import mask_of, members, parse_idset, quote
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Inventory
+    from flux.resource.pool.rank_index import RankIndex
     from flux.resource.request import Shape
 
 #: Steps of an amount that the largest node has at most, where it is in bytes.
@@ -255,6 +256,24 @@ def recorded_amounts(scheduling: Any, name: str) -> dict[int, Any]:
     found: dict[int, Any] = {}
     for ranks, value in by_ranks.items():
         found.update(dict.fromkeys(members(parse_idset(ranks)), value))
+    return found
+
+
+def with_amounts_recorded(
+    index: RankIndex, scheduling: Any, groups: dict[int, int]
+) -> dict[int, int]:
+    """The units of a job that was found running (by units, a mask of ranks), with the amounts that
+    ``scheduling`` of its R says it has; less, if less is free."""
+    inventory = index.inventory
+    steps: dict[int, list[int]] = {}  # by rank
+    for at, one in enumerate(inventory.amounts):
+        for rank, value in recorded_amounts(scheduling, one.kind.name).items():
+            steps.setdefault(rank, [0] * len(inventory.amounts))[at] = one.kind.steps(value)
+    found: dict[int, int] = {}
+    for units, mask in groups.items():
+        for rank in members(mask):
+            own = units | inventory.take_amounts(index.free(rank), tuple(steps.get(rank, ())))
+            found[own] = found.get(own, 0) | 1 << rank
     return found
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import UNIT_LIMIT, members, popcount, quote, take
 from flux.resource.pool.placement import slots_on, with_amounts
@@ -73,9 +72,13 @@ class Hooks(ResourcePoolImplementation):
 
     def _check_feasibility(self, request: ResourceRequest) -> None:
         """Raise InfeasibleRequest if the pool could never satisfy a request."""
-        reason = self.verdict(request.shape)
-        if reason is not None:
-            raise InfeasibleRequest(reason)
+        super().check_feasibility(request)
+
+    def check_feasibility(self, request: ResourceRequest) -> None:
+        self._check_feasibility(request)
+
+    def countable(self, shape: Shape) -> bool:
+        return not self.hooked and shape.within is None
 
     def place_by_hooks(
         self, request: ResourceRequest, index: RankIndex, eligible: int

@@ -8,8 +8,16 @@ import math
 from typing import Any
 
 from flux.resource.pool.hosts import HostNames
-from flux.resource.pool.inventory import Entry
-from flux.resource.pool.masks import RANK_LIMIT, UNIT_LIMIT, mask_of, members, parse_idset, quote
+from flux.resource.pool.inventory import Entry, Inventory, Selection, pairs
+from flux.resource.pool.masks import (
+    RANK_LIMIT,
+    UNIT_LIMIT,
+    idset_text,
+    mask_of,
+    members,
+    parse_idset,
+    quote,
+)
 
 
 def load_json(text: str | bytes, what: str) -> Any:
@@ -75,6 +83,40 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
         seen |= ranks
         result.append((ranks, cores, gpus))
     return _union(result) if doubled else result
+
+
+def units_of(
+    R: Any, inventory: Inventory, system: int, held: Selection = ()
+) -> list[tuple[int, int]]:
+    """R in any form as a list of ``(rank mask, units)``.
+
+    Args:
+        R: an R object, its JSON text, or a pool
+        inventory (Inventory): of the pool to which they belong
+        system (int): mask of the cores that are passed over
+        held (tuple): a selection: of those of its ranks that are in R, amounts are added. R that
+            names what is given back need not name these.
+
+    Raises:
+        ValueError: R has a core id that no rank of the pool has.
+    """
+    shift = inventory.shift
+    entries = R.entries() if hasattr(R, "entries") else read_lite(object_of(R))
+    if system:
+        entries = [(ranks, cores & ~system, gpus) for ranks, cores, gpus in entries]
+    for ranks, cores, _ in entries:
+        if cores >> shift:
+            raise ValueError(f"rank {idset_text(ranks)} has no core {cores.bit_length() - 1}")
+    units = [(ranks, cores | gpus << shift) for ranks, cores, gpus in entries if cores or gpus]
+    if not held:
+        return units
+    amounts = ~inventory.compute_mask
+    return [
+        (mask & ranks, named | own & amounts)
+        for mask, named in units
+        for ranks, own in pairs(held)
+        if mask & ranks
+    ]
 
 
 def _union(entries: list[Entry]) -> list[Entry]:
