@@ -11,7 +11,8 @@ import pytest
 from pool_model import Ask, R_of
 
 from flux.resource import ResourcePool
-from flux.resource.plan.claims import Claimant, ClaimPlan, Claims
+from flux.resource.plan.claims import ClaimPlan, Claims
+from flux.resource.request import Claimant
 
 ALL = -1
 

@@ -7,7 +7,8 @@ import pytest
 
 from flux.resource import ResourcePool
 from flux.resource.pool import remembered
-from flux.resource.pool.constraint import matching_ranks, parse_constraint
+from flux.resource.pool.constraint import parse_constraint
+from flux.resource.pool.inventory import matching_ranks
 from flux.resource.pool.masks import idset_text
 from flux.resource.Rv1Pool import ResourceRequest
 

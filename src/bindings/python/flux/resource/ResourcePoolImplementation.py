@@ -17,7 +17,7 @@ from flux.resource.pool.inventory import Selection, pairs, select, selected_rank
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, members, popcount
 from flux.resource.pool.placement import WORST_FIT, Placement, slots_on, with_amounts
-from flux.resource.pool.rank_index import RankIndex, enough
+from flux.resource.pool.rank_index import RankIndex, enough, unused
 from flux.resource.request import ResourceRequest, Shape
 
 if TYPE_CHECKING:
@@ -393,9 +393,11 @@ class ResourcePoolImplementation(PoolContract):
         """The ranks of some eligible ones that a shape is placed on, because it has to be together,
         or to keep whole groups free; 0: there are no such.  O(groups)."""
         rooms = self.rooms(index, shape, eligible)
-        if shape.within is None:
-            return eligible & (packed(self.packing, index, shape, rooms) or -1)
         count = shape.node_count or shape.slot_count
+        if shape.within is None:
+            if shape.node_count is not None and not shape.slot_count.fixed:
+                return eligible  # it would get more slots on other nodes, perhaps
+            return eligible & (packed(self.packing, index.idle, count, rooms) or -1)
         return eligible & shape.within.choose(rooms, count, index.idle)
 
     def place_request(
@@ -418,7 +420,7 @@ class ResourcePoolImplementation(PoolContract):
     def check_shape(self, shape: Shape) -> str | None:
         """Why a shape could not be placed if every rank were up and free: a sentence, or None."""
         inventory = self.inventory
-        if self.place_shape(inventory.unused(), shape, inventory.matching(shape.match)) is None:
+        if self.place_shape(unused(inventory), shape, inventory.matching(shape.match)) is None:
             return explain.infeasible_in_groups(self, shape) or explain.infeasible(inventory, shape)
         return None
 
@@ -462,7 +464,7 @@ class ResourcePoolImplementation(PoolContract):
         if shape.node_count is not None and self.countable(shape):
             return popcount(self.match_mask(request) & self.eligible(None)) < shape.node_count.min
         up = self.eligible(shape.match)
-        return self.place_request(request, self.inventory.unused(), up) is None
+        return self.place_request(request, unused(self.inventory), up) is None
 
     # -- looking ahead --------------------------
 

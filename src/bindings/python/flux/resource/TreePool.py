@@ -31,7 +31,7 @@ from flux.resource.hwloc.amend import amend
 from flux.resource.pool.explain import infeasible_in_groups
 from flux.resource.pool.groups import Rooms
 from flux.resource.pool.inventory import Inventory, Selection, selected_ranks
-from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
@@ -110,7 +110,7 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
             return super().check_shape(shape)
         inventory = self.inventory
         eligible = inventory.matching(shape.match)
-        if self.place_shape(inventory.unused(), shape, eligible) is None:
+        if self.place_shape(unused(inventory), shape, eligible) is None:
             return infeasible_in_groups(self, shape) or infeasible_containers(
                 self.placement, inventory, shape, eligible
             )
@@ -126,15 +126,15 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         if shape.container_level is None:
             return super().match_mask(request)
         inventory = self.inventory
-        mask = able(self.placement, inventory.unused(), shape, inventory.matching(shape.match))
+        mask = able(self.placement, unused(inventory), shape, inventory.matching(shape.match))
         return mask if shape.within is None else mask & shape.within.groups.ranks
 
     def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
         if shape.container_level is None:
             return super().slots_by_rank(shape)
         inventory = self.inventory
-        unused = inventory.unused()
-        found = container_slots_of(unused, shape, self.placement.types, inventory.ranks)
+        all_free = unused(inventory)
+        found = container_slots_of(all_free, shape, self.placement.types, inventory.ranks)
         return list(found.items())
 
     def explain(self, request: Any) -> dict[str, Any]:

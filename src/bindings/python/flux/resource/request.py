@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import marshal
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from flux.resource.pool.constraint import parse_constraint
@@ -25,7 +25,6 @@ from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCo
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from flux.resource.plan.claims import Claimant
     from flux.resource.pool.groups import Within
 
 #: Vertices of a resource graph, on however many levels; more is an error. The graphs of sites have
@@ -346,6 +345,26 @@ SHAPE_FIELDS: dict[str, Any] = {
 }
 _VALUES = attrgetter(*SHAPE_FIELDS)
 _shapes: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
+
+
+class Claimant(NamedTuple):
+    """What decides with whom a job may be on a rank.
+
+    Attributes:
+        keys (tuple): whose job it is, one key for each kind of claim there is
+        where (tuple): for each kind, the ranks (a mask) that the job claims while it is there
+    """
+
+    keys: tuple[Hashable, ...]
+    where: tuple[int, ...]
+
+    def apart_from(self, other: Claimant) -> int:
+        """Mask of the ranks on which the jobs of two claimants may not be together."""
+        ranks = 0
+        for own_key, other_key, own, others in zip(self.keys, other.keys, self.where, other.where):
+            if own_key != other_key:
+                ranks |= own | others
+        return ranks
 
 
 def _shared(name: str, doc: str) -> Any:

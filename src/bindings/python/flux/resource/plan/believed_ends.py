@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+    from flux.resource.pool.view import PoolWithView
 
 
 class PoolWithBelievedEnds:
@@ -15,14 +15,12 @@ class PoolWithBelievedEnds:
     Nothing is copied: what the plan starts is started in the pool, and ends there by its limit.
 
     Args:
-        pool (ResourcePoolImplementation): the pool; it has a view
+        pool (PoolWithView): the pool; it has a view
         ends: function giving, for a job id, when that job is believed to end (seconds since the
             epoch); None: when the pool says
     """
 
-    def __init__(
-        self, pool: ResourcePoolImplementation, ends: Callable[[int], float | None]
-    ) -> None:
+    def __init__(self, pool: PoolWithView, ends: Callable[[int], float | None]) -> None:
         self._pool = pool
         self._ends = ends
 

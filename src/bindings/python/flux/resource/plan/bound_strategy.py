@@ -25,6 +25,7 @@ from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.rank_index import unused
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from flux.resource.plan.availability import Amounts
     from flux.resource.plan.compiled_availability import CompiledAvailability
     from flux.resource.plan.promise import Promise
+    from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
-    from flux.resource.ResourcePoolImplementation import JobRecord, ResourcePoolImplementation
 
 #: Promises that are looked at in a turn: a look is a count of what is free now.
 LOOKS_PER_TURN = 128
@@ -52,13 +54,13 @@ class BoundStrategy(Strategy):
     """Keeps promises as uses of ranks; see Strategy.
 
     Args:
-        pool (ResourcePoolImplementation): with a view.
+        pool (PoolWithView): with a view.
     """
 
     moves_per_turn = LOOKS_PER_TURN
     promises: dict[int, BoundPromise]
 
-    def __init__(self, pool: ResourcePoolImplementation) -> None:
+    def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
         self.seen: int | None = None
         self.promises = {}
@@ -416,9 +418,9 @@ class BoundStrategy(Strategy):
         """
         pool, shape, room, now = self._pool, request.shape, self._room, self._pool.clock()
         if not pool.countable(shape):
-            unused, up = self._inventory.unused(), pool.eligible(shape.match)
+            all_free, up = unused(self._inventory), pool.eligible(shape.match)
             for eligible in (up & ~room.booked(-inf, inf), up):
-                placed = pool.place_request(request, unused, eligible)
+                placed = pool.place_request(request, all_free, eligible)
                 if placed is not None:
                     return self._all_of(selected_ranks(placed[0]))
             return None

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable
 
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.masks import idset_text
@@ -24,8 +24,8 @@ from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
     from flux.resource.plan.promise import Promise
-    from flux.resource.request import ResourceRequest
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
+    from flux.resource.pool.view import PoolWithView
+    from flux.resource.request import Claimant, ResourceRequest
 
 #: Times that are tried one by one for the start of a job; of the later ones it is every second, then
 #: every fourth and so on, so that a search stays short. What it finds is certain all the same, and
@@ -34,26 +34,6 @@ TIMES_ONE_BY_ONE = 32
 
 #: Later than all ends there are, but for those of jobs without one.
 LAST = 1e300
-
-
-class Claimant(NamedTuple):
-    """What decides with whom a job may be on a rank.
-
-    Attributes:
-        keys (tuple): whose job it is, one key for each kind of claim there is
-        where (tuple): for each kind, the ranks (a mask) that the job claims while it is there
-    """
-
-    keys: tuple[Hashable, ...]
-    where: tuple[int, ...]
-
-    def apart_from(self, other: Claimant) -> int:
-        """Mask of the ranks on which the jobs of two claimants may not be together."""
-        ranks = 0
-        for own_key, other_key, own, others in zip(self.keys, other.keys, self.where, other.where):
-            if own_key != other_key:
-                ranks |= own | others
-        return ranks
 
 
 class _Owners:
@@ -187,14 +167,14 @@ class ClaimPlan:
 
     Args:
         claims (Claims): what runs, which goes on changing
-        pool (ResourcePoolImplementation): the pool of the plan, which knows when jobs end; a job
+        pool (PoolWithView): the pool of the plan, which knows when jobs end; a job
             that is not in it (it is a copy) has gone
 
     Attributes:
         promised (dict): by job id, the requests of jobs with a promise, as the jobs have made them
     """
 
-    def __init__(self, claims: Claims, pool: ResourcePoolImplementation) -> None:
+    def __init__(self, claims: Claims, pool: PoolWithView) -> None:
         self._claims = claims
         self._pool = pool
         self.promised: dict[int, ResourceRequest] = {}
@@ -207,7 +187,7 @@ class ClaimPlan:
         #: the generation of the pool and the change of the claims as of which these two are true
         self._seen: tuple[int, int] | None = None
 
-    def copy(self, pool: ResourcePoolImplementation | None = None) -> ClaimPlan:
+    def copy(self, pool: PoolWithView | None = None) -> ClaimPlan:
         """An independent copy with the same promises, of the same running jobs; for a copy of the
         pool, if one is given, without promises."""
         new = ClaimPlan(self._claims, self._pool if pool is None else pool)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.counted_profile import CountedProfile, UnitKind
+    from flux.resource.plan.counted_profile import CountedProfile
+    from flux.resource.plan.demand import UnitKind
 
 try:
     from _flux_plan import ffi, lib  # type: ignore[attr-defined]

@@ -12,8 +12,7 @@ as many are free as the sum leaves, and any of them will do.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.pool.inventory import pairs
@@ -21,80 +20,21 @@ from flux.resource.pool.masks import popcount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, Union
 
     from typing_extensions import Self
 
-    from flux.resource.plan.compiled import CompiledTimeline
-    from flux.resource.plan.count_timeline import CountTimeline
-    from flux.resource.plan.promise_moves import PromiseMoves
-    from flux.resource.request import ResourceRequest
-    from flux.resource.ResourcePoolImplementation import JobRecord, ResourcePoolImplementation
+    from flux.resource.plan.count_timeline import Timeline
+    from flux.resource.plan.demand import UnitKind
+    from flux.resource.pool.contract import JobRecord
+    from flux.resource.pool.view import PoolWithView
 
 
-class UnitKind:
-    """Units that are counted together. Equal ones are one object, made by `UnitKind.of()`.
+class _Moves(Protocol):
+    """What moves promises in a profile: `flux.resource.plan.promise_moves.PromiseMoves`."""
 
-    Attributes:
-        ranks (int): mask of the ranks that the units are on.
-        whole (bool): whole nodes, any of ``ranks``; else single cores, anywhere on them.
-    """
+    timeline: Any
 
-    __slots__ = ("ranks", "whole", "__weakref__")
-
-    def __init__(self, ranks: int, whole: bool) -> None:
-        self.ranks = ranks
-        self.whole = whole
-
-    @classmethod
-    def of(cls, ranks: int, whole: bool) -> UnitKind:
-        """The kind with these attributes: the one made before, if it still lives.
-
-        Each call of a plan looks a kind up. As one object it is found by its identity, while a mask
-        of ranks is as long as the cluster and would be hashed each time.
-        """
-        kind = _kinds.get((ranks, whole))
-        if kind is None:
-            kind = _kinds[ranks, whole] = cls(ranks, whole)
-        return kind
-
-
-_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
-
-
-class CountedDemand:
-    """What a shape asks for, in units.
-
-    Attributes:
-        kind (UnitKind): which units.
-        count (int): how many at least.
-    """
-
-    __slots__ = ("kind", "count")
-
-    def __init__(self, kind: UnitKind, count: int) -> None:
-        self.kind = kind
-        self.count = count
-
-    @classmethod
-    def of(cls, pool: ResourcePoolImplementation, request: ResourceRequest) -> Self | None:
-        """That of a request; None if it asks for other things than whole nodes or single cores."""
-        shape = request.shape
-        if not pool.countable(shape):
-            return None
-        inventory = pool.inventory
-        ranks = pool.match_mask(request) & pool.eligible(shape.match)
-        base = inventory.key_base
-        sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
-        if shape.node_count is not None:
-            if shape.exclusive or sizes == {shape.node_cores}:
-                return cls(UnitKind.of(ranks, True), shape.node_count.min)
-        elif not shape.exclusive and shape.slot_size:
-            if sizes == {shape.slot_size}:
-                return cls(UnitKind.of(ranks, True), shape.slot_count.min)
-            if shape.slot_size == 1 and not any(shape.need[1:]):
-                return cls(UnitKind.of(ranks, False), shape.slot_count.min)
-        return None
+    def watch(self, line: Any) -> Any: ...
 
 
 class CountedProfile:
@@ -103,7 +43,7 @@ class CountedProfile:
     A job that ran past its end is taken to end now. Made by `CountedProfile.of()`.
 
     Attributes:
-        line (CountTimeline or CompiledTimeline): free units by time.
+        line (Timeline): free units by time.
         watch (object): is told where units come free, for promises that could move there; see
             `PromiseMoves.watch`.
         free (int): units that are free now, whatever was promised.
@@ -131,7 +71,7 @@ class CountedProfile:
     )
     ranks: int
     whole: bool
-    line: Union[CountTimeline, CompiledTimeline]
+    line: Timeline
     watch: Any
     free: int
     promises: int
@@ -144,9 +84,7 @@ class CountedProfile:
     _uniform: bool  # the pool has nodes of one kind, and all are counted here
 
     @classmethod
-    def of(
-        cls, pool: ResourcePoolImplementation, kind: UnitKind, now: float, moves: PromiseMoves
-    ) -> Self | None:
+    def of(cls, pool: PoolWithView, kind: UnitKind, now: float, moves: _Moves) -> Self | None:
         """That of a kind of units; None if what runs on their ranks holds parts of units.
 
         Args:
@@ -191,7 +129,7 @@ class CountedProfile:
         self.watch = moves.watch(self.line)
         return self
 
-    def copy(self, moves: PromiseMoves) -> Self:
+    def copy(self, moves: _Moves) -> Self:
         """An independent copy; `moves` as for `of`."""
         new = object.__new__(type(self))
         for name in ("ranks", "whole", "free", "promises", "total", "maybe_overdrawn", "_uniform"):
@@ -206,7 +144,7 @@ class CountedProfile:
 
     # -- what runs ----------------------------------------------------------
 
-    def _free(self, pool: ResourcePoolImplementation) -> int | None:
+    def _free(self, pool: PoolWithView) -> int | None:
         """Units free now; None if a node is partly free where only whole ones count."""
         index = pool.index
         base = index.inventory.key_base
@@ -220,7 +158,7 @@ class CountedProfile:
                     return None
         return popcount(ranks & index.idle)
 
-    def _units(self, pool: ResourcePoolImplementation, jobid: int) -> int | None:
+    def _units(self, pool: PoolWithView, jobid: int) -> int | None:
         """Units that a running job holds; None if it holds parts of some."""
         inventory = pool.inventory
         held = pool.held(jobid)
@@ -247,7 +185,7 @@ class CountedProfile:
             count += popcount(mask)
         return count
 
-    def started(self, pool: ResourcePoolImplementation, jobid: int, now: float, end: float) -> bool:
+    def started(self, pool: PoolWithView, jobid: int, now: float, end: float) -> bool:
         """Count in a job that has just started; False if it holds parts of units."""
         count = self._units(pool, jobid)
         if count is None:
@@ -263,7 +201,7 @@ class CountedProfile:
 
     def follow(
         self,
-        pool: ResourcePoolImplementation,
+        pool: PoolWithView,
         changes: Mapping[int, JobRecord | None],
         now: float,
     ) -> bool:
@@ -389,7 +327,7 @@ class CountedProfile:
             self._bounds.learn(None, count, length, found)
         return found
 
-    def to_hold(self, pool: ResourcePoolImplementation, count: int) -> int:
+    def to_hold(self, pool: PoolWithView, count: int) -> int:
         """How many units to keep for a job that waits for jobs without an end.
 
         If there is only one such job, all of its units come free together when it ends, and only

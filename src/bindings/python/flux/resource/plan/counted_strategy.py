@@ -12,7 +12,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from flux.resource.plan import compiled
-from flux.resource.plan.counted_profile import CountedDemand, CountedProfile, UnitKind
+from flux.resource.plan.counted_profile import CountedProfile
+from flux.resource.plan.demand import CountedDemand, UnitKind
 from flux.resource.plan.promise import CountedPromise, length_of
 from flux.resource.plan.promise_moves import PlainMoves
 from flux.resource.plan.strategy import Strategy
@@ -25,25 +26,24 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.compiled import CompiledTimeline
-    from flux.resource.plan.count_timeline import CountTimeline
+    from flux.resource.plan.count_timeline import Timeline
     from flux.resource.plan.promise import Promise
     from flux.resource.plan.promise_moves import PromiseMoves
     from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 
 class CountedStrategy(Strategy):
     """Keeps promises as counts of units; see Strategy.
 
     Args:
-        pool (ResourcePoolImplementation): with a view.
+        pool (PoolWithView): with a view.
     """
 
     promises: dict[int, CountedPromise]
 
-    def __init__(self, pool: ResourcePoolImplementation) -> None:
+    def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
         self.promises = {}
         self.seen: int | None = None
@@ -222,7 +222,7 @@ class CountedStrategy(Strategy):
         return self._find(request)[0].next_change(time)
 
     def stale(self, now: float) -> list[int]:
-        lines: dict[UnitKind, CountTimeline | CompiledTimeline] = {}
+        lines: dict[UnitKind, Timeline] = {}
         moves = self._new_moves()  # none moves: the lines are thrown away
         stale = []
         for jobid, promise in self.promises.items():

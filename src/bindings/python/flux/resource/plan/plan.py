@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from flux.resource.plan.promise import Promise
     from flux.resource.plan.strategy import Strategy
     from flux.resource.plan.tokens import TokenPlan
+    from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 #: More than the relative error of a sum of two floats.
 ROUNDING = 1e-15
@@ -67,14 +66,14 @@ class Plan:
     possible, and no promise is broken.
 
     Args:
-        pool (ResourcePoolImplementation): the pool; it has a view.
+        pool (PoolWithView): the pool; it has a view.
     """
 
     #: Turns the implementation that ``alloc()`` got into what it returns, for the plan of a
     #: ResourcePool a pool of the same class.
-    wrap: Callable[[ResourcePoolImplementation], Any] = staticmethod(lambda impl: impl)
+    wrap: Callable[[PoolWithView], Any] = staticmethod(lambda impl: impl)
 
-    def __init__(self, pool: ResourcePoolImplementation) -> None:
+    def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
         # Both are kept, with what they know of the pool, since a plan goes from one to the other.
         self._counted = CountedStrategy(pool)
@@ -121,7 +120,7 @@ class Plan:
         return new
 
     @property
-    def pool(self) -> ResourcePoolImplementation:
+    def pool(self) -> PoolWithView:
         """The pool that is planned."""
         return self._pool
 
@@ -552,7 +551,7 @@ class Plan:
             return True
         return strategy.hold(jobid, request, now)
 
-    def alloc(self, jobid: int, request: ResourceRequest) -> ResourcePool:
+    def alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """Allocate to a job now, if all promises to others can still be kept.
 
         Returns:
@@ -577,7 +576,7 @@ class Plan:
                 pass  # not on the ranks where it may be now
         self._refuse(request)
 
-    def _alloc(self, jobid: int, request: ResourceRequest) -> ResourcePool:
+    def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """As ``alloc()``, wherever the job may be."""
         if self._keeps_nothing_from(jobid):
             return self._started(jobid, self._pool.alloc(jobid, request))
@@ -592,7 +591,7 @@ class Plan:
             raise
         strategy.started(jobid)
         self._forget_more(jobid)
-        granted: ResourcePool = self.wrap(answer)
+        granted = self.wrap(answer)
         return granted
 
     def _keeps_nothing_from(self, jobid: int) -> bool:
@@ -600,10 +599,10 @@ class Plan:
         promises = self._strategy.promises
         return not promises or (len(promises) == 1 and jobid in promises)
 
-    def _started(self, jobid: int, answer: ResourcePoolImplementation) -> ResourcePool:
+    def _started(self, jobid: int, answer: PoolWithView) -> Any:
         """A job was started on the pool itself, which gave `answer`."""
         self.note_started(jobid)
-        granted: ResourcePool = self.wrap(answer)
+        granted = self.wrap(answer)
         return granted
 
     def note_started(self, jobid: int) -> None:
@@ -647,9 +646,7 @@ class Plan:
 
     # -- starting now -------------------------------------------------------
 
-    def _start(
-        self, jobid: int, request: ResourceRequest, promise: Promise | None
-    ) -> ResourcePoolImplementation:
+    def _start(self, jobid: int, request: ResourceRequest, promise: Promise | None) -> PoolWithView:
         """Start a job, whose promise was withdrawn, where all other promises can still be kept."""
         now = self._pool.clock()
         end = now + length_of(request)

@@ -7,14 +7,12 @@ A promise is kept in one of two ways (see ``strategy.py``): it is counted, or it
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flux.resource.plan.compiled_availability import CompiledAvailability
-    from flux.resource.plan.counted_profile import CountedDemand
-    from flux.resource.plan.plain_availability import PlainAvailability
+    from flux.resource.plan.demand import CountedDemand
     from flux.resource.request import ResourceRequest
 
 
@@ -76,11 +74,17 @@ class CountedPromise(Promise):
         return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
 
 
+class _Room(Protocol):
+    """What a promise that is bound to ranks has a use in: an `Availability`, plain or compiled."""
+
+    def ranks_of(self, number: int) -> int: ...
+
+
 class BoundPromise(Promise):
     """A promise that is bound to ranks.
 
     Attributes:
-        room (PlainAvailability): in which it has a use
+        room: the availability in which it has a use
         number (int or None): of that use; None: it has no ranks, since it cannot be kept
         pinned (bool): whether it stays on its ranks
     """
@@ -94,7 +98,7 @@ class BoundPromise(Promise):
         self.end = end
         self.request = request
         self.is_open = is_open
-        self.room: PlainAvailability | CompiledAvailability | None = None
+        self.room: _Room | None = None
         self.number: int | None = None
         self.pinned = False
 

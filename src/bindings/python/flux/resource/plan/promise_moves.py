@@ -17,7 +17,8 @@ from flux.resource.plan.promise import CountedPromise, due_of, length_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from flux.resource.plan.counted_profile import CountedProfile, UnitKind
+    from flux.resource.plan.counted_profile import CountedProfile
+    from flux.resource.plan.demand import UnitKind
 
 
 class PromiseMoves(ABC):

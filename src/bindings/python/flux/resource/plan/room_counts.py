@@ -15,15 +15,15 @@ from flux.resource.pool.rank_index import enough
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
+    from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Shape
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 #: ``(constraint, need, whether it takes ranks whole, whether nodes are counted)``: what is counted
 #: together.
 RoomKind = tuple[Any, Counts, bool, bool]
 
 
-def free_ranks(pool: ResourcePoolImplementation, shape: Shape) -> int:
+def free_ranks(pool: PoolWithView, shape: Shape) -> int:
     """Mask of the ranks that have room for a node or slot of a shape now, whatever is promised.
     O(different counts of free cores and GPUs)."""
     eligible = pool.eligible(shape.match)
@@ -41,10 +41,10 @@ class RoomCounts:
     """Counts of a pool as it is now.
 
     Args:
-        pool (ResourcePoolImplementation): with a view
+        pool (PoolWithView): with a view
     """
 
-    def __init__(self, pool: ResourcePoolImplementation) -> None:
+    def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
         self._generation = pool.generation  # of the pool, of which is what follows
         # By constraint: counts of what is free, and how many ranks have just that.

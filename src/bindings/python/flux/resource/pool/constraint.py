@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.hosts import look_ups
-from flux.resource.pool.masks import clip_idset, intervals, quote
+from flux.resource.pool.masks import intervals, quote
 
 if TYPE_CHECKING:
-    from flux.resource.pool.inventory import Inventory
+    pass
 
 
 class Terms(tuple[str, tuple[Any, ...]]):
@@ -27,7 +27,7 @@ class Terms(tuple[str, tuple[Any, ...]]):
         found: an inventory, and the mask of its ranks that match; or None
     """
 
-    found: tuple[Inventory, int] | None = None
+    found: tuple[object, int] | None = None
 
 
 #: Levels of and/or/not in each other. More is an error rather than a deep recursion.
@@ -115,39 +115,3 @@ def _check_property(value: Any) -> None:
     plain = value[1:] if value[:1] == "^" else value
     if not plain or not ILLEGAL_IN_PROPERTIES.isdisjoint(plain):
         raise ValueError(f"property constraint {quote(value)} is not a property name")
-
-
-def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> int:
-    """Mask of the ranks of an inventory that meet a constraint.
-
-    ``or`` of nothing is false, as it is in the schedulers of flux-core, although RFC 31 leaves room
-    for an evaluator that says true. ``not`` of nothing is false as well.
-    """
-    name, values = terms
-    everything = inventory.ranks
-    if name == "properties":
-        mask = everything
-        properties = inventory.properties
-        for value in values:
-            if value[0] == "^":
-                mask &= ~properties.get(value[1:], 0)
-            else:
-                mask &= properties.get(value, 0)
-        return mask
-    mask = 0
-    if name == "hostlist":
-        for value in values:
-            mask |= inventory.hosts.find(value)
-    elif name == "ranks":
-        for value in values:
-            mask |= clip_idset(value, everything.bit_length())
-    elif name == "or":
-        for value in values:
-            mask |= matching_ranks(value, inventory)
-    else:
-        mask = everything
-        for value in values:
-            mask &= matching_ranks(value, inventory)
-        if name == "not":
-            mask = everything & ~mask
-    return mask & everything

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.placement import slots_on
-from flux.resource.pool.rank_index import enough
+from flux.resource.pool.rank_index import enough, unused
 
 if TYPE_CHECKING:
+    from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Shape
-    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 
 
 def counted(number: int, noun: str) -> str:
@@ -89,14 +89,14 @@ def infeasible(inventory: Inventory, shape: Shape) -> str:
     return "unsatisfiable request: " + text + left_out(inventory, match, small)
 
 
-def infeasible_in_groups(pool: ResourcePoolImplementation, shape: Shape) -> str | None:
+def infeasible_in_groups(pool: PoolWithView, shape: Shape) -> str | None:
     """Sentence for a request that an empty pool could satisfy, but not in as few groups as it has to
     be in; None: that is not the reason."""
     if shape.within is None:
         return None
     inventory = pool.inventory
     count = shape.node_count or shape.slot_count
-    rooms = pool.rooms(inventory.unused(), shape, inventory.matching(shape.match))
+    rooms = pool.rooms(unused(inventory), shape, inventory.matching(shape.match))
     if sum([number * popcount(mask) for number, mask in rooms]) < count.min:
         return None
     unit = "slots" if shape.node_count is None else "nodes"
@@ -131,7 +131,7 @@ def left_out(
     return text
 
 
-def explain(pool: ResourcePoolImplementation, shape: Shape) -> dict[str, Any]:
+def explain(pool: PoolWithView, shape: Shape) -> dict[str, Any]:
     """Numbers and reason of a shape; see ``ResourcePool.explain()``.
 
     O(kinds of rank + different counts of free cores and GPUs).
@@ -156,7 +156,7 @@ def explain(pool: ResourcePoolImplementation, shape: Shape) -> dict[str, Any]:
 
 
 def facts(
-    pool: ResourcePoolImplementation,
+    pool: PoolWithView,
     shape: Shape,
     large: int,
     up: int,
@@ -198,9 +198,7 @@ def facts(
     return answer
 
 
-def _why_not_together(
-    pool: ResourcePoolImplementation, shape: Shape, up: int, answer: dict[str, Any]
-) -> str:
+def _why_not_together(pool: PoolWithView, shape: Shape, up: int, answer: dict[str, Any]) -> str:
     """The sentence for a request for which enough is free, but not in as few groups as it has to be
     in; empty if it is."""
     assert shape.within is not None

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from flux.resource.pool.masks import popcount, take
 
 if TYPE_CHECKING:
-    from flux.resource.pool.rank_index import RankIndex
-    from flux.resource.request import Shape
     from flux.resource.ResourceCount import ResourceCount
 
 #: Ranks by what they have room for: how many nodes (1) or slots on each, and the mask of the ranks.
@@ -214,29 +212,26 @@ def fewest(
     return []
 
 
-def packed(levels: Iterable[Groups], index: RankIndex, shape: Shape, rooms: Rooms) -> int:
+def packed(levels: Iterable[Groups], idle: int, count: ResourceCount, rooms: Rooms) -> int:
     """The ranks that a request is best given so that whole groups stay free: those of the fewest
     groups that have room for all of it, level by level, the largest groups first.
 
     Args:
         levels: groups; the largest first
-        index (RankIndex): what is free
-        shape (Shape): what is asked for
+        idle (int): mask of the ranks of which nothing is in use
+        count (ResourceCount): how many nodes, or slots, are wanted
         rooms (list): ranks by what they have room for
 
     Returns:
         mask; 0: that makes no difference
     """
-    count = shape.node_count or shape.slot_count
-    if shape.node_count is not None and not shape.slot_count.fixed:
-        return 0  # it would get more slots on other nodes, perhaps
     if count.fixed:
         wanted: int | None = count.min
     else:
         wanted = count.floor(sum([number * popcount(mask) for number, mask in rooms]))
     if wanted is None or not rooms:
         return 0
-    return _packed(levels, index.idle, rooms, wanted)
+    return _packed(levels, idle, rooms, wanted)
 
 
 def choose_nodes(

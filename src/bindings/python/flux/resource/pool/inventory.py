@@ -22,14 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.pool.constraint import Terms, matching_ranks
+from flux.resource.pool.constraint import Terms
 from flux.resource.pool.hosts import HostNames
-from flux.resource.pool.masks import bracketed, idset_text, lowest, popcount, runs, take
-from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.masks import bracketed, clip_idset, idset_text, lowest, popcount, runs, take
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
-    from flux.resource.pool.amounts import AmountKind, NodeAmounts
+    from flux.resource.pool.amount_kinds import AmountKind, NodeAmounts
 
 #: Up to so many ranks are kept one by one instead of as a mask longer than LONG_MASK, that is of
 #: more than 1,000 ranks: four small integers take less memory than one as long as the cluster.
@@ -130,7 +129,7 @@ class Inventory:
         "keys",
         "matches",
         "verdicts",
-        "_unused",
+        "unused",
     )
 
     def __init__(
@@ -153,7 +152,8 @@ class Inventory:
         for mask in groups.values():
             self.ranks |= mask
         self._full: list[int] | None = None
-        self._unused: RankIndex | None = None
+        #: what `rank_index.unused` has made of it
+        self.unused: Any = None
         # The counts of what is free of a rank are one number, its key: cores * key_base + GPUs, or
         # what is one digit more for each amount, so that keys sort as worst fit wants. When ranks
         # leave, the base stays as it is, so that the keys of an index stay valid.
@@ -246,12 +246,6 @@ class Inventory:
             return (mask.bit_length() - 1 if mask & (mask - 1) == 0 else ~mask, units)
         return select(self.kinds)
 
-    def unused(self) -> RankIndex:
-        """A RankIndex in which all is free, which nobody may change. O(1) the second time."""
-        if self._unused is None:
-            self._unused = RankIndex(self)
-        return self._unused
-
     def without(self, ranks: int) -> Inventory:
         """The inventory less a mask of ranks. O(kinds of rank + properties)."""
         keep = self.ranks & ~ranks
@@ -268,7 +262,7 @@ class Inventory:
             "properties": _present(properties),
             "matches": Remembered(),
             "verdicts": Remembered(),
-            "_unused": None,
+            "unused": None,
         }
         new = Inventory.__new__(Inventory)
         for slot in self.__slots__:
@@ -413,6 +407,42 @@ class Inventory:
 
 def _present(properties: dict[str, int]) -> dict[str, int]:
     return {name: mask for name, mask in properties.items() if mask}
+
+
+def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> int:
+    """Mask of the ranks of an inventory that meet a constraint.
+
+    ``or`` of nothing is false, as it is in the schedulers of flux-core, although RFC 31 leaves room
+    for an evaluator that says true. ``not`` of nothing is false as well.
+    """
+    name, values = terms
+    everything = inventory.ranks
+    if name == "properties":
+        mask = everything
+        properties = inventory.properties
+        for value in values:
+            if value[0] == "^":
+                mask &= ~properties.get(value[1:], 0)
+            else:
+                mask &= properties.get(value, 0)
+        return mask
+    mask = 0
+    if name == "hostlist":
+        for value in values:
+            mask |= inventory.hosts.find(value)
+    elif name == "ranks":
+        for value in values:
+            mask |= clip_idset(value, everything.bit_length())
+    elif name == "or":
+        for value in values:
+            mask |= matching_ranks(value, inventory)
+    else:
+        mask = everything
+        for value in values:
+            mask &= matching_ranks(value, inventory)
+        if name == "not":
+            mask = everything & ~mask
+    return mask & everything
 
 
 def make_inventory(entries: list[Entry], hosts: HostNames, properties: dict[str, int]) -> Inventory:

@@ -55,6 +55,14 @@ def enough(have: Counts, need: Counts) -> bool:
     return all(there >= least for there, least in zip(have, need))
 
 
+def unused(inventory: Inventory) -> RankIndex:
+    """An index of an inventory of which all is free, which nobody may change. O(1) the second time."""
+    found: RankIndex | None = inventory.unused
+    if found is None:
+        found = inventory.unused = RankIndex(inventory)
+    return found
+
+
 class RankIndex:
     """Free units of the ranks of an inventory; all are free at first."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Any
 
-from flux.resource.pool.constraint import matching_ranks
 from flux.resource.pool.inventory import (
     Inventory,
     Selection,
+    matching_ranks,
     pairs,
     select,
     selected_ranks,

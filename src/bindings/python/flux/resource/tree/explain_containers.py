@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flux.resource.pool.explain import counted, facts, left_out
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount
-from flux.resource.pool.rank_index import RankIndex
+from flux.resource.pool.rank_index import RankIndex, unused
 from flux.resource.request import Shape
 from flux.resource.tree.tree_placement import TreePlacement
 
@@ -66,7 +66,7 @@ def infeasible_containers(
 
     It begins as that of flux-core's schedulers does.
     """
-    nodes, have = _available(placement, inventory.unused(), shape, ranks)
+    nodes, have = _available(placement, unused(inventory), shape, ranks)
     least = [
         f"{number} {noun}"
         for number, noun in ((shape.slot_size, "core(s)"), (shape.gpu_per_slot, "GPU(s)"))
@@ -93,7 +93,7 @@ def explain_containers(pool: ResourcePoolImplementation, shape: Shape) -> dict[s
     assert isinstance(placement, TreePlacement)
     match = inventory.matching(shape.match)
     up = pool.eligible(shape.match)
-    large = able(placement, inventory.unused(), shape, match)
+    large = able(placement, unused(inventory), shape, match)
     free, have = _available(placement, pool.index, shape, up)
     each = counted(_each(shape), f"exclusive '{shape.container_level}' container")
     least = [

@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.plan.claims import Claimant, ClaimPlan, Claims, only_on
+from flux.resource.plan.claims import ClaimPlan, Claims, only_on
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import Remembered, count_kept
 from flux.resource.pool.rv1 import object_of, read_lite
+from flux.resource.request import Claimant
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Reason
