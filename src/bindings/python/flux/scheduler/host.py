@@ -15,6 +15,7 @@ from typing import Any, Callable
 import flux.job
 import flux.kvs
 from flux.job import JobID
+from flux.resource.pool.explain import counted as counted
 
 # -- time ------------------------------------------------------------------------------------------
 
@@ -260,11 +261,6 @@ def name_of(jobid: int) -> str:
     """A job's id as users write it."""
     name: str = JobID(jobid).f58
     return name
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 job``, ``2 jobs``."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 # -- keys ------------------------------------------------------------------------------------------

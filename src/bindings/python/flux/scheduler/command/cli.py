@@ -24,12 +24,12 @@ from flux.scheduler.command.formatting import (
     format_duration,
     format_table,
     format_time,
-    plural,
     terminal_width,
 )
 from flux.scheduler.command.new_file import replace_file
 from flux.scheduler.command.plan_chart import Chart
 from flux.scheduler.command.prometheus import exposition
+from flux.scheduler.host import counted
 from flux.scheduler.reservations.times import (
     iso_time,
     local_zone_name,
@@ -131,10 +131,16 @@ class Context:
         return format_time(when, now, self.zone)
 
 
-def show_json(answer: Any) -> None:
-    """Print an answer as one JSON object."""
-    json.dump(answer, sys.stdout, ensure_ascii=False)
-    sys.stdout.write("\n")
+def read_jobid(text: str) -> int:
+    """The job id that a user has written.
+
+    Raises:
+        CommandError: it is none
+    """
+    try:
+        return int(JobID(text))
+    except ValueError:
+        raise CommandError(f"{text!r} is not a job id") from None
 
 
 def write_file(path: str, text: str) -> None:
@@ -163,25 +169,47 @@ def until_text(end: float | None, now: float, context: Context) -> str:
 
 
 class Subcommand:
-    """A subcommand.
+    """A subcommand: it asks a service of the scheduler, and shows the answer or prints it as JSON.
 
     Attributes:
         help (str): what it does, for ``--help``
+        topic (str): the request, without ``sched.``
+        has_head (bool): it prints tables, whose heads ``--no-header`` leaves out
     """
 
     help = ""
+    topic = ""
+    has_head = False
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add its options, beside those that all subcommands have."""
 
-    def run(self, context: Context) -> None:
-        """Do it.
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
+        """The request. A CommandError or ValueError tells that an option has a bad value."""
+        return {}
 
-        Raises:
-            CommandError: it cannot be done
-            ValueError: an option has a bad value
-        """
-        raise NotImplementedError
+    def ask(self, context: Context) -> dict[str, Any]:
+        """Return the answer. A CommandError tells that there is none."""
+        return context.ask(self.topic, self.payload(context.options))
+
+    def run(self, context: Context) -> Any:
+        """Do it, and return the answer. A CommandError or ValueError tells that it cannot be done."""
+        answer = self.ask(context)
+        if context.options.json:
+            json.dump(answer, sys.stdout, ensure_ascii=False)
+            sys.stdout.write("\n")
+        else:
+            self.show(answer, context)
+        return answer
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
+        """Print an answer for a reader."""
+
+    def print_table(self, context: Context, *table: Any) -> None:
+        """Print a table; arguments are those of `format_table`."""
+        lines = format_table(*table)
+        for line in lines[1:] if self.has_head and context.options.no_header else lines:
+            print(line)
 
 
 class Explain(Subcommand):
@@ -191,21 +219,16 @@ class Explain(Subcommand):
         parser.add_argument("jobid", nargs="?", metavar="JOBID", help="a pending job")
         parser.add_argument("-a", "--all", action="store_true", help="all pending jobs")
 
-    def run(self, context: Context) -> None:
+    def ask(self, context: Context) -> dict[str, Any]:
         options = context.options
         if options.all == (options.jobid is not None):
             raise CommandError("give either a job id or --all")
         if options.all:
-            answer = context.ask("explain", {"all": True})
-        else:
-            try:
-                jobid = int(JobID(options.jobid))
-            except ValueError:
-                raise CommandError(f"{options.jobid!r} is not a job id") from None
-            answer = self.explain_job(jobid, context)
-        if options.json:
-            show_json(answer)
-        elif options.all:
+            return context.ask("explain", {"all": True})
+        return self.explain_job(read_jobid(options.jobid), context)
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
+        if context.options.all:
             self._print_table(answer, context)
         else:
             for job in answer["jobs"]:
@@ -216,11 +239,11 @@ class Explain(Subcommand):
         for job in answer["jobs"]:
             estimate = job["t_estimate"] and context.time(job["t_estimate"], answer["now"])
             rows.append((job["name"], job.get("queue"), estimate, job["reason"]))
-        print("\n".join(format_table(("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)))
+        self.print_table(context, ("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)
         more = job_status.count_pending(context.handle) - len(rows) - answer.get("others", 0)
         if more > 0:
             print(
-                f"{plural(more, 'pending job')} not sent to the scheduler yet: "
+                f"{counted(more, 'pending job')} not sent to the scheduler yet: "
                 "flux sched explain JOBID says why"
             )
 
@@ -277,14 +300,14 @@ class Explain(Subcommand):
         if job.get("total") is not None:
             unit = job["unit"]
             lines.append(
-                f"  needs {plural(job['needed'], unit[:-1])}; of {plural(job['total'], 'node')} "
+                f"  needs {counted(job['needed'], unit[:-1])}; of {counted(job['total'], 'node')} "
                 f"{job['matching']} match, {job['up']} of them are up, {job['large_enough']} are "
-                f"large enough; {plural(job['available'], unit[:-1])} free now"
-                + (f" on {plural(job['free'], 'node')}" if unit == "slots" else "")
+                f"large enough; {counted(job['available'], unit[:-1])} free now"
+                + (f" on {counted(job['free'], 'node')}" if unit == "slots" else "")
             )
         for one in job.get("excluded") or ():
             lines.append(
-                f"  {one['constraint']} excludes {plural(one['nodes'], 'node')}: "
+                f"  {one['constraint']} excludes {counted(one['nodes'], 'node')}: "
                 f"rank {one['ranks']}"
             )
         for one in job.get("behind") or ():
@@ -322,7 +345,7 @@ class Explain(Subcommand):
             )
         if fits.get("count"):
             unit = job["unit"]
-            lines.append(f"  it could start now with {plural(fits['count'], unit[:-1])}")
+            lines.append(f"  it could start now with {counted(fits['count'], unit[:-1])}")
         if job.get("rank") is not None:
             lines.append(
                 f"  rank {job['rank']:.6g} among jobs of its priority; expected to run for "
@@ -363,18 +386,17 @@ def likely_text(said: dict[str, Any], now: float, context: Context) -> str:
 
 class When(Subcommand):
     help = "say when a job would start if it were submitted now"
+    topic = "when"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         jobspec_options.add_options(parser)
         parser.add_argument("--match", action="store_true", help="list the ranks it would get")
 
-    def run(self, context: Context) -> None:
-        answer = context.ask(
-            "when", {"jobspec": jobspec_options.jobspec_from_options(context.options)}
-        )
-        if context.options.json:
-            show_json(answer)
-        elif answer["verdict"] == "never":
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
+        return {"jobspec": jobspec_options.jobspec_from_options(options)}
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
+        if answer["verdict"] == "never":
             raise CommandError(f"never: {answer['reason']}")
         elif answer["start"] is None:
             print(f"unknown: {printable(answer['reason'])}")
@@ -390,7 +412,7 @@ class When(Subcommand):
             if answer.get("t_latest"):
                 print(f"at the latest {context.time(answer['t_latest'], now)}")
             if answer.get("unplanned"):
-                left_out = plural(answer["unplanned"], "pending job")
+                left_out = counted(answer["unplanned"], "pending job")
                 print(f"({left_out} had not started when there was no time left)")
             if context.options.match:
                 print(f"ranks: {answer['ranks'] or 'chosen when it starts'}")
@@ -401,20 +423,24 @@ class When(Subcommand):
             print(likely_text(answer, answer["now"], context))
 
 
-class Windows(Subcommand):
-    help = "show how many nodes are free now, and for how long"
+class WithHorizon(Subcommand):
+    """A question about the time to come."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--horizon", default="8h", metavar="FSD", help="how far to look (default: 8h)"
         )
 
-    def run(self, context: Context) -> None:
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
+        return {"horizon": parse_duration(options.horizon, "horizon")}
+
+
+class Windows(WithHorizon):
+    help = "show how many nodes are free now, and for how long"
+    topic = "windows"
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
         horizon = parse_duration(context.options.horizon, "horizon")
-        answer = context.ask("windows", {"horizon": horizon})
-        if context.options.json:
-            show_json(answer)
-            return
         now = answer["now"]
         rows: list[tuple[object, ...]] = []
         for kind in answer["kinds"]:
@@ -424,21 +450,13 @@ class Windows(Subcommand):
                 else:
                     lasts, ends = f"{format_duration(horizon)} or more" if count else "", ""
                 rows.append((kind["kind"], count, kind["total"], lasts, ends))
-        print("\n".join(format_table(("KIND", "FREE", "OF", "FOR", "UNTIL"), rows, ("FREE", "OF"))))
+        self.print_table(context, ("KIND", "FREE", "OF", "FOR", "UNTIL"), rows, ("FREE", "OF"))
         if answer.get("levels"):
             print()
             columns = ("LEVEL", "FREE GROUPS", "OF", "FREE NODES IN ONE", "JOBS WAITING")
-            rows = [
-                (
-                    one["level"],
-                    one["idle_groups"],
-                    one["groups"],
-                    one["idle_nodes"],
-                    one.get("waiting"),
-                )
-                for one in answer["levels"]
-            ]
-            print("\n".join(format_table(columns, rows, columns[1:])))
+            keys = ("level", "idle_groups", "groups", "idle_nodes", "waiting")
+            rows = [tuple(map(one.get, keys)) for one in answer["levels"]]
+            self.print_table(context, columns, rows, columns[1:])
         width = max(10, terminal_width() - 12)
         for kind in answer["kinds"]:
             if kind["total"]:
@@ -456,23 +474,17 @@ class Windows(Subcommand):
         return lines or ["       0"]
 
 
-class Plan(Subcommand):
+class Plan(WithHorizon):
     help = "draw what runs, is promised and is reserved, over time"
+    topic = "plan"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--horizon", default="8h", metavar="FSD", help="how far to look (default: 8h)"
-        )
+        super().add_options(parser)
         parser.add_argument(
             "-o", "--output", metavar="FILE.svg", help="write an SVG picture to this file"
         )
 
-    def run(self, context: Context) -> None:
-        horizon = parse_duration(context.options.horizon, "horizon")
-        answer = context.ask("plan", {"horizon": horizon})
-        if context.options.json:
-            show_json(answer)
-            return
+    def show(self, answer: dict[str, Any], context: Context) -> None:
         chart = Chart(answer, context.zone)
         if context.options.output:
             write_file(context.options.output, chart.svg())
@@ -495,7 +507,7 @@ class Stats(Subcommand):
             help="write to this file, atomically (default: standard output)",
         )
 
-    def run(self, context: Context) -> None:
+    def run(self, context: Context) -> Any:
         answer = context.ask("stats")
         if context.options.prometheus:
             write_file(context.options.output, exposition(answer))
@@ -505,6 +517,7 @@ class Stats(Subcommand):
 
 class Reserve(Subcommand):
     help = "reserve resources for a group of jobs, or for nobody, during a period of time"
+    topic = "reserve"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
@@ -551,14 +564,12 @@ class Reserve(Subcommand):
             help="reserve nothing; list the running jobs that are in the way",
         )
 
-    def run(self, context: Context) -> None:
-        options = context.options
-        zone = options.zone or local_zone_name()
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
         entry: dict[str, Any] = {
             "name": options.name,
             "start": options.start,
             "duration": options.duration,
-            "zone": zone,
+            "zone": options.zone or local_zone_name(),
             "at_end": options.at_end,
             "pin": options.pin,
         }
@@ -573,15 +584,15 @@ class Reserve(Subcommand):
             entry["queues"] = options.queues.split(",")
         if options.bank:
             entry["banks"] = options.bank
-        answer = context.ask("reserve", {"reservation": entry, "dry_run": options.dry_run})
-        if options.json:
-            show_json(answer)
-            return
-        now = answer["now"]
+        return {"reservation": entry, "dry_run": options.dry_run}
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
+        options, now = context.options, answer["now"]
+        zone = options.zone or local_zone_name()
         one = answer["reservation"]
         verb = "would be" if options.dry_run else "is"
         print(
-            f"{one['name']} {verb} reserved: {plural(one['nodes'], 'node')}, "
+            f"{one['name']} {verb} reserved: {counted(one['nodes'], 'node')}, "
             f"{iso_time(one['start'], zone)} to {iso_time(one['end'], zone)}"
             + (f", every {one['every']}" if one.get("every") else "")
         )
@@ -593,34 +604,28 @@ class Reserve(Subcommand):
             print("  jobs of the group that still run at the end go on as ordinary jobs")
         for job in answer["conflicts"]:
             until = until_text(job["end"], now, context)
-            print(f"  in the way: {job['name']} on {plural(job['nodes'], 'node')}, {until}")
+            print(f"  in the way: {job['name']} on {counted(job['nodes'], 'node')}, {until}")
         for text in answer.get("warnings") or ():
             print(f"  warning: {printable(text)}")
 
 
 class Unreserve(Subcommand):
     help = "remove a reservation"
+    topic = "unreserve"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME", help="name of the reservation")
 
-    def run(self, context: Context) -> None:
-        answer = context.ask("unreserve", {"name": context.options.name})
-        if context.options.json:
-            show_json(answer)
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
+        return {"name": options.name}
 
 
 class Reservations(Subcommand):
     help = "list the reservations"
+    topic = "reservations"
+    has_head = True
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("-n", "--no-header", action="store_true", help="print no header")
-
-    def run(self, context: Context) -> None:
-        answer = context.ask("reservations")
-        if context.options.json:
-            show_json(answer)
-            return
+    def show(self, answer: dict[str, Any], context: Context) -> None:
         now = answer["now"]
         rows = []
         for one in answer["reservations"]:
@@ -638,9 +643,7 @@ class Reservations(Subcommand):
                 )
             )
         head = ("NAME", "STATE", "START", "FOR", "NODES", "RANKS", "EVERY", "GROUP", "NOTE")
-        lines = format_table(head, rows, ("NODES",))
-        for line in lines[1:] if context.options.no_header else lines:
-            print(line)
+        self.print_table(context, head, rows, ("NODES",))
 
     def note(self, one: dict[str, Any], now: float, context: Context) -> str:
         """What is wrong with a reservation, and which running jobs are in its way."""
@@ -651,12 +654,13 @@ class Reservations(Subcommand):
             for job in jobs[:MAX_CONFLICTS_SHOWN]
         ]
         if len(jobs) > MAX_CONFLICTS_SHOWN:
-            parts.append(f"{plural(len(jobs) - MAX_CONFLICTS_SHOWN, 'more job')}")
+            parts.append(f"{counted(len(jobs) - MAX_CONFLICTS_SHOWN, 'more job')}")
         return "; ".join(parts)
 
 
 class Preempt(Subcommand):
     help = "say which running jobs would end so that a pending job can start"
+    topic = "preempt"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("jobid", metavar="JOBID", help="a pending job")
@@ -667,40 +671,29 @@ class Preempt(Subcommand):
             help="end nobody: by themselves jobs are ended as the configuration says",
         )
 
-    def run(self, context: Context) -> None:
-        try:
-            jobid = int(JobID(context.options.jobid))
-        except ValueError:
-            raise CommandError(f"{context.options.jobid!r} is not a job id") from None
-        answer = context.ask("preempt", {"id": jobid, "dry_run": True})
-        if context.options.json:
-            show_json(answer)
-            return
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
+        return {"id": read_jobid(options.jobid), "dry_run": True}
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
         if answer["reason"] is None:
             what = answer.get("text") or "jobs of others"
             print(f"{answer['name']} could start now by ending {what}")
         else:
             print(f"{answer['name']} takes from nobody: {answer['reason']}")
         if answer.get("victims"):
-            print("\n".join(victims_table(answer["victims"])))
-
-
-def victims_table(victims: list[dict[str, Any]]) -> list[str]:
-    """A line for each job that gives way, below a header."""
-    rows = [
-        (one["name"], one["class"], one["nodes"], f"{one['node_hours']:.1f}") for one in victims
-    ]
-    return format_table(("JOBID", "CLASS", "NODES", "NODE-HOURS"), rows, ("NODES", "NODE-HOURS"))
+            rows = [
+                (one["name"], one["class"], one["nodes"], f"{one['node_hours']:.1f}")
+                for one in answer["victims"]
+            ]
+            head = ("JOBID", "CLASS", "NODES", "NODE-HOURS")
+            self.print_table(context, head, rows, head[2:])
 
 
 class Preemptions(Subcommand):
     help = "list the jobs for which others end, and count what was lost so far"
+    topic = "preemptions"
 
-    def run(self, context: Context) -> None:
-        answer = context.ask("preemptions")
-        if context.options.json:
-            show_json(answer)
-            return
+    def show(self, answer: dict[str, Any], context: Context) -> None:
         now = answer["now"]
         rows = [
             (
@@ -712,7 +705,7 @@ class Preemptions(Subcommand):
             )
             for one in answer["preemptions"]
         ]
-        print("\n".join(format_table(("FOR", "QUEUE", "STATE", "END", "JOBS"), rows)))
+        self.print_table(context, ("FOR", "QUEUE", "STATE", "END", "JOBS"), rows)
         if answer["borrowers"]:
             borrowers = [
                 (
@@ -725,7 +718,8 @@ class Preemptions(Subcommand):
                 for one in answer["borrowers"]
             ]
             head = ("IN THE TIME OF", "STATE", "END", "JOB", "CLASS")
-            print("\n" + "\n".join(format_table(head, borrowers)))
+            print()
+            self.print_table(context, head, borrowers)
         if answer.get("counts"):
             head = ("CLASS", "ENDED", "NODE-HOURS", "USELESS", "LOGGED")
             counts = [
@@ -738,7 +732,8 @@ class Preemptions(Subcommand):
                 )
                 for one in answer["counts"]
             ]
-            print("\n" + "\n".join(format_table(head, counts, head[1:])))
+            print()
+            self.print_table(context, head, counts, head[1:])
 
 
 def elsewhere_text(license: dict[str, Any]) -> tuple[Any, str]:
@@ -754,15 +749,10 @@ def elsewhere_text(license: dict[str, Any]) -> tuple[Any, str]:
 
 class Limits(Subcommand):
     help = "list limits and licences, and what is in use of them"
+    topic = "limits"
+    has_head = True
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("-n", "--no-header", action="store_true", help="print no header")
-
-    def run(self, context: Context) -> None:
-        answer = context.ask("limits")
-        if context.options.json:
-            show_json(answer)
-            return
+    def show(self, answer: dict[str, Any], context: Context) -> None:
         tables = []
         rows: list[tuple[Any, ...]] = []
         for one in answer.get("limits", ()):
@@ -811,22 +801,15 @@ class Limits(Subcommand):
         for number, (head, rows, right) in enumerate(tables):
             if number:
                 print()
-            lines = format_table(head, rows, right)
-            for line in lines[1:] if context.options.no_header else lines:
-                print(line)
+            self.print_table(context, head, rows, right)
 
 
 class Shares(Subcommand):
     help = "list what banks and users have used, and their shares"
+    topic = "shares"
+    has_head = True
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("-n", "--no-header", action="store_true", help="print no header")
-
-    def run(self, context: Context) -> None:
-        answer = context.ask("shares")
-        if context.options.json:
-            show_json(answer)
-            return
+    def show(self, answer: dict[str, Any], context: Context) -> None:
         if answer["half_life"] is None:
             print("fair share is off: there is no [fairshare] in the configuration")
             return
@@ -844,36 +827,37 @@ class Shares(Subcommand):
             for one in answer["shares"]
         ]
         head = ("BANK", "USER", "SHARES", "PART", "USED", "USED-PART", "PENDING", "RUNNING")
-        lines = format_table(head, rows, head[2:])
-        for line in lines[1:] if context.options.no_header else lines:
-            print(line)
+        self.print_table(context, head, rows, head[2:])
 
 
 class CheckConfig(Subcommand):
     help = "check the tables of a configuration before it is loaded"
+    topic = "check-config"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", help="a TOML file, or a directory of them")
 
-    def run(self, context: Context) -> None:
-        answer = context.ask("check-config", {"config": read_toml(context.options.file)})
-        if context.options.json:
-            show_json(answer)
-        else:
-            for text in (*answer["faults"], *answer["doubts"]):
-                print(printable(text))
-            for table, kinds in answer["changes"].items():
-                for kind, keys in kinds.items():
-                    if keys:
-                        print(printable(f"[{table}] {kind}: {', '.join(keys)}"))
-            for one in answer.get("over", ()):
-                jobs = ", ".join(one["jobs"])
-                verb = "run on" if one["state"] == "running" else "would wait"
-                print(printable(f"{one['text']}: {jobs} {verb}"))
-            if not any(answer.values()):
-                print("nothing would change")
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
+        return {"config": read_toml(options.file)}
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
+        for text in (*answer["faults"], *answer["doubts"]):
+            print(printable(text))
+        for table, kinds in answer["changes"].items():
+            for kind, keys in kinds.items():
+                if keys:
+                    print(printable(f"[{table}] {kind}: {', '.join(keys)}"))
+        for one in answer.get("over", ()):
+            jobs = ", ".join(one["jobs"])
+            verb = "run on" if one["state"] == "running" else "would wait"
+            print(printable(f"{one['text']}: {jobs} {verb}"))
+        if not any(answer.values()):
+            print("nothing would change")
+
+    def run(self, context: Context) -> Any:
+        answer = super().run(context)
         if answer["faults"]:
-            raise CommandError(plural(len(answer["faults"]), "fault"))
+            raise CommandError(counted(len(answer["faults"]), "fault"))
 
 
 def read_toml(path: str) -> dict[str, Any]:
@@ -916,7 +900,7 @@ class Top(Subcommand):
         )
         parser.add_argument("--once", action="store_true", help="print one view and exit")
 
-    def run(self, context: Context) -> None:
+    def run(self, context: Context) -> Any:
         from flux.scheduler.command.top import watch
 
         watch(context, max(0.2, parse_duration(context.options.delay, "delay")))
@@ -958,6 +942,8 @@ def make_parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--json", action="store_true", help="print the answer as JSON")
         sub.add_argument("--utc", action="store_true", help="show times in UTC")
+        if command.has_head:
+            sub.add_argument("-n", "--no-header", action="store_true", help="print no header")
         command.add_options(sub)
     return parser
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Durations, points in time, counts and tables as text for a terminal."""
+"""Durations, points in time and tables as text for a terminal."""
 
 from __future__ import annotations
 
@@ -40,11 +40,6 @@ def format_time(when: float | None, now: float, zone: str) -> str:
     if text[:10] == today[:10]:
         return text[11:19]
     return text[:16].replace("T", " ")
-
-
-def plural(number: int, noun: str) -> str:
-    """Write a count with its noun: ``1 node``, ``2 nodes``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def display_width(text: str) -> int:

@@ -18,7 +18,8 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from flux.scheduler.attributes import printable
-from flux.scheduler.command.formatting import format_duration, format_table, plural
+from flux.scheduler.command.formatting import format_duration, format_table
+from flux.scheduler.host import counted
 
 if TYPE_CHECKING:
     from flux.scheduler.command.cli import Context
@@ -83,7 +84,7 @@ class TopView:
             "nodes   "
             + "  ".join(f"{count} {state}" for state, count in answer["nodes"].items() if count),
             "        " + state_bar(answer["nodes"], min(60, width - 10)),
-            f"queue   {plural(answer['stats']['pending_jobs'], 'pending job')}"
+            f"queue   {counted(answer['stats']['pending_jobs'], 'pending job')}"
             f", {answer['stats'].get('reserved', 0)} with a promise",
             "passes  "
             + (
@@ -91,19 +92,19 @@ class TopView:
                 if rates
                 else ""
             )
-            + plural(answer["stats"]["errors"], "error"),
+            + counted(answer["stats"]["errors"], "error"),
         ]
         claims = answer.get("claims")
         if claims:
-            nodes = plural(sum(one["nodes"] for one in claims), "node")
-            idle = plural(sum(one["idle_cores"] for one in claims), "idle core")
+            nodes = counted(sum(one["nodes"] for one in claims), "node")
+            idle = counted(sum(one["idle_cores"] for one in claims), "idle core")
             lines.append(f"claims  {nodes} of one user or bank, with {idle} for nobody else")
         for level in answer.get("topology", ()):
             name, idle = printable(level["level"]), level["idle_groups"]
-            text = f"{name:<7} {idle} of {plural(level['groups'], 'group')} wholly free"
-            text += f", at most {plural(level['idle_nodes'], 'free node')} in one"
+            text = f"{name:<7} {idle} of {counted(level['groups'], 'group')} wholly free"
+            text += f", at most {counted(level['idle_nodes'], 'free node')} in one"
             if level.get("waiting"):
-                text += f"   waiting for one: {plural(level['waiting'], 'job')}"
+                text += f"   waiting for one: {counted(level['waiting'], 'job')}"
             lines.append(text)
         for one in answer.get("amounts", ()):
             name = printable(one["amount"])
