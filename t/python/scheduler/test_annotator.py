@@ -12,7 +12,7 @@ from flux.scheduler.policies import Backfill, Fifo
 
 
 @pytest.mark.parametrize("policy", [Fifo, Backfill])
-@pytest.mark.parametrize("seed", seeds(2, 5))
+@pytest.mark.parametrize("seed", seeds(1, 5))
 def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
     monkeypatch.setattr(forecasts, "QUIET_TIME_S", 1.0)
     rnd = random.Random(f"{policy.__name__} {seed}")

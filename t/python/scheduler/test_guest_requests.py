@@ -106,19 +106,18 @@ def ask_and_withdraw(rig, first, count):
     rig.wait(10)
 
 
-@pytest.mark.parametrize("module", ["sched-fifo", "sched-backfill"])
-def test_what_is_kept_of_requests_is_bounded_in_bytes(module):
+def test_what_is_kept_of_requests_is_bounded_in_bytes():
     rig = Rig(R(8, 4, gpus=1))
-    rig.load_file(module)
+    rig.load_file("sched-backfill")
     rig.alloc(1, jobspec(8, nodes=8, exclusive=True))
     rig.settle()
-    ask_and_withdraw(rig, 100, 2)
+    ask_and_withdraw(rig, 100, 1)
     gc.collect()
     tracemalloc.start()
     try:
-        ask_and_withdraw(rig, 200, 12)
+        ask_and_withdraw(rig, 200, 4)
         gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < 8e6
+        assert tracemalloc.get_traced_memory()[0] < 1e6
     finally:
         tracemalloc.stop()
 
@@ -141,7 +140,6 @@ def large(bytes=0, values=0):
     [
         (large(bytes=20000), "jobspec-bytes=20000", "jobspec-bytes"),
         (large(values=1000), "jobspec-values=1000", "jobspec-values"),
-        (large(bytes=9 << 20), None, "jobspec-bytes"),
         (large(values=60000), None, "jobspec-values"),
     ],
 )

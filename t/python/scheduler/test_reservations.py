@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 
 import pytest
 from peers import R, Rig, Simulation, VirtualClock, jobspec
+from shared import seeds
 
 from flux.idset import IDset
 
@@ -771,7 +772,7 @@ def test_promises_made_before_the_reservation_come_due_too():
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(2, 8))
 def test_nobody_outside_the_group_ever_holds_reserved_ranks(module, seed):
     """Random jobs, reservations, drains, extensions and cancels; watched at every moment.
 

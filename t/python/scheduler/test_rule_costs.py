@@ -71,7 +71,7 @@ def calls_of_an_end(module, tables, says, asks, pending, users=6):
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-backfill"])
 @pytest.mark.parametrize("case", CASES)
 def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
-    few, many = (calls_of_an_end(module, *CASES[case], pending) for pending in (150, 600))
+    few, many = (calls_of_an_end(module, *CASES[case], pending) for pending in (60, 240))
     assert many < 1.1 * few
 
 

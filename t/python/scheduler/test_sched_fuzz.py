@@ -101,7 +101,7 @@ def message(rnd, rig, ids):
 
 
 @pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-backfill"])
-@pytest.mark.parametrize("seed", seeds(3, 12))
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_random_and_mutated_messages(module, seed):
     rnd = random.Random(f"{module} {seed}")
     rig = Rig(R(4, 4, 1, properties={"a": "0-1"}))
