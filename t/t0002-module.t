@@ -53,10 +53,6 @@ test_expect_success 'a bad argument is refused, and the log says why' '
 	dmesg-grep.py -t 20 "queue-depth=.bogus.* expected a positive integer or .unlimited." &&
 	test_must_fail is_loaded sched-fifo
 '
-test_expect_success 'so is one it does not know' '
-	test_must_fail flux module load sched-fifo queu-depth=8 2>err &&
-	dmesg-grep.py -t 20 "queu-depth=8"
-'
 test_expect_success 'a name that is nowhere on the path' '
 	test_must_fail flux module load nosuch 2>err &&
 	grep "load nosuch: module not found in search path" err
@@ -78,49 +74,10 @@ test_expect_success 'it schedules jobs' '
 	test $(grep -c hello out) = 2 &&
 	flux submit --quiet --wait --cc=1-8 -n1 true
 '
-test_expect_success 'it has a job wait that does not fit yet' '
-	first=$(flux submit -n4 sleep 1000) &&
-	flux job wait-event --timeout=20 $first start &&
-	second=$(flux submit -n4 true) &&
-	flux job wait-event --timeout=20 $second priority &&
-	test "$(flux jobs -no {state} $second)" = SCHED &&
-	flux cancel $first &&
-	flux job wait-event --timeout=20 $second clean
-'
-test_expect_success 'a job that can never run ends in an exception that says why' '
-	id=$(flux submit -n1 -c100 hostname) &&
-	flux job wait-event --timeout=20 -v $id exception >event &&
-	grep "type=\"alloc\" severity=0" event &&
-	grep "100 core" event &&
-	test_must_fail flux job attach $id
-'
-test_expect_success 'reload takes over running jobs' '
-	id=$(flux submit -n3 sleep 1000) &&
-	flux job wait-event --timeout=20 $id start &&
-	flux module reload ./my-sched.py &&
-	is_loaded my-sched &&
-	waiting=$(flux submit -n2 true) &&
-	free=$(flux submit -n1 true) &&
-	test_wait_until "test \$(flux jobs -no {state} $waiting) = SCHED" &&
-	flux cancel $id &&
-	flux job wait-event --timeout=20 $waiting clean &&
-	flux job wait-event --timeout=20 $free clean
-'
 test_expect_success 'it is removed by its path' '
 	flux module remove ./my-sched.py &&
 	test_must_fail is_loaded my-sched
 '
-
-for name in sched-fifo sched-simple sched-backfill; do
-	test_expect_success "$name says in a user's words why a job can never run" "
-		flux module load $name &&
-		id=\$(flux submit -n1 -c100 hostname) &&
-		flux job wait-event --timeout=20 \$id exception >event &&
-		flux module remove $name &&
-		grep 'type=\"alloc\"' event &&
-		grep '100 core' event
-	"
-done
 
 test_expect_success 'a module without an entry point is refused' '
 	echo "x = 1" >empty.py &&

@@ -7,9 +7,6 @@ test_under_flux 4 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
-}
 sched() {
 	flux jobs -no "{annotations.sched.$2}" "$1"
 }

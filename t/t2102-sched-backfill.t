@@ -1,6 +1,6 @@
 #!/bin/sh
 
-test_description='sched-backfill: reservations, jobs that go ahead, nodes that are down, nodes that leave'
+test_description='sched-backfill: promises, jobs that go ahead, nodes that are down, nodes that leave'
 
 . "$(dirname "$0")/sharness.sh"
 # A test takes a broker away; on a real Flux that broker's exit code is not the script's.
@@ -8,9 +8,6 @@ test_under_flux 4 job ${REAL_FLUX:+--test-exit-mode=leader}
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-started() {
-	flux job wait-event -t 20 "$1" alloc >/dev/null
-}
 sched() {
 	flux jobs -no "{annotations.sched.$2}" "$1"
 }
@@ -26,13 +23,9 @@ stat() {
 	flux module stats sched-backfill | jq -r ".$1"
 }
 
-test_expect_success 'bad reservations' '
+test_expect_success 'it loads' '
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
 	flux module remove sched-simple &&
-	test_must_fail flux module load sched-backfill reservations=few &&
-	dmesg-grep.py -t 20 "reservations=.few. is invalid: expected a number, .head., .unlimited. or .all."
-'
-test_expect_success 'it loads' '
 	flux module load sched-backfill &&
 	dmesg-grep.py -t 20 "sched-backfill.*ready: queue-depth=unlimited"
 '
@@ -49,11 +42,6 @@ test_expect_success 'a short job goes ahead, a long one does not' '
 	test "$(sched $short selection_type)" = backfilled &&
 	test_must_fail flux job wait-event -t 0.5 $long alloc &&
 	flux cancel $short
-'
-test_expect_success 'a job without a limit does not either' '
-	none=$(flux submit -N1 sleep 300) &&
-	test_must_fail flux job wait-event -t 0.5 $none alloc &&
-	flux cancel $none
 '
 test_expect_success 'when the head goes, the others follow' '
 	flux cancel $head &&
@@ -79,24 +67,6 @@ test_expect_success 'a new limit of a running job moves the reservation' '
 	flux update $run duration=30m &&
 	test_wait_until "test \"\$(flux jobs -no {annotations.sched.t_estimate} $head)\" != $before" &&
 	flux cancel $run && flux job wait-event -t 20 $head clean
-'
-test_expect_success 'conservative: everybody has a reservation' '
-	flux module reload sched-backfill reservations=unlimited &&
-	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
-	flux submit --cc=1-5 -N4 --quiet -t 1m true &&
-	test_wait_until "test \$(flux module stats sched-backfill | jq .reserved) = 5" &&
-	flux cancel $run && flux queue drain --timeout=30 &&
-	test $(stat reserved) -eq 0 &&
-	test $(stat errors) -eq 0
-'
-test_expect_success 'messages get their answer while a long queue is looked at' '
-	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&
-	flux submit --cc=1-200 --quiet -N2 -t 5m true &&
-	flux resource drain 0 && flux resource undrain 0 &&
-	for i in 1 2 3; do run_timeout 5 flux module stats sched-backfill >/dev/null || return 1; done &&
-	test_wait_until "test \$(flux module stats sched-backfill | jq .unlooked) = 0" &&
-	flux cancel --all --states=pending &&
-	flux cancel $run && flux queue idle --timeout=30
 '
 # Only an instance of ours changes properties while a scheduler holds the resources.
 flux resource property add -h >/dev/null 2>&1 && test_set_prereq PROPERTY

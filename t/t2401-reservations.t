@@ -113,29 +113,6 @@ test_expect_success REAL_FLUX 'reservations outlive a restart of the instance' '
 	" -Sstatedir=$PWD/state &&
 	jq -e "length == 1" after.json && test_cmp before.json after.json
 '
-test_expect_success 'what is in the KVS is what another instance needs' '
-	instance "
-		flux sched reserve tuesday --start=+2h --duration=1h --nodes=2 --pin
-		flux kvs get checkpoint.sched-reservations >stored
-		flux sched reservations --json | jq .reservations >before.json
-	" &&
-	instance "
-		flux module remove sched-backfill
-		flux kvs put --raw checkpoint.sched-reservations=- <stored
-		flux module load sched-backfill
-		flux sched reservations --json | jq .reservations >after.json
-	" && test_cmp before.json after.json
-'
-test_expect_success 'one that a newer scheduler stored fails the load, with the way out' '
-	instance "
-		flux module remove sched-backfill
-		flux kvs put checkpoint.sched-reservations=\"{\\\"version\\\": 2}\"
-		if flux module load sched-backfill; then false; fi
-		flux dmesg | grep \"flux kvs unlink checkpoint.sched-reservations\" >log
-		flux kvs unlink checkpoint.sched-reservations
-		flux module load sched-backfill
-	" && cat log
-'
 test_expect_success 'at the end members are ended, or go on, as was said' '
 	instance "
 		flux sched reserve short --start=+1s --duration=8s --nodes=1 --users=\$(id -u) --at-end=cancel >made
@@ -156,26 +133,6 @@ test_expect_success 'at the end members are ended, or go on, as was said' '
 	grep "exception.*timeout" ended && grep RUN went_on &&
 	grep "short *over" after
 '
-test_expect_success 'every subcommand has --json, one object' '
-	instance "
-		flux sched reserve --json dat --start=+1h --duration=1h --nodes=4 | tee -a all.json | jq -e .reservation
-		run=\$(flux submit -N4 -t 10m sleep 60)
-		flux job wait-event -t 20 \$run alloc
-		job=\$(flux submit -N4 --exclusive -t 10m true)
-		flux sched explain --json \$job | tee -a all.json | jq -e .jobs[0].reason
-		flux sched explain --json --all | tee -a all.json | jq -e .jobs[0].reason
-		flux sched when --json -N1 -t 10m --match | tee -a all.json | jq -e .verdict
-		flux sched windows --json | tee -a all.json | jq -e .kinds
-		flux sched plan --json | tee -a all.json | jq -e .running
-		flux sched stats --json | tee -a all.json | jq -e .nodes
-		flux sched top --json --once | tee -a all.json | jq -e .nodes
-		flux sched reservations --json | tee -a all.json | jq -e .reservations[0].in_the_way
-		flux sched unreserve --json dat | tee -a all.json | jq -e .now
-		flux sched top -d 0.2s | head -3 >top.json
-		flux cancel --all
-	" >/dev/null &&
-	test $(wc -l <all.json) = 10 && test $(wc -l <top.json) = 3 && jq -e .nodes.allocated top.json
-'
 command -v script >/dev/null && test_set_prereq SCRIPT
 test_expect_success SCRIPT 'flux sched top on a terminal: q ends it, and a signal, and the screen is as it was' '
 	instance "
@@ -184,38 +141,6 @@ test_expect_success SCRIPT 'flux sched top on a terminal: q ends it, and a signa
 	" &&
 	for name in quit term; do
 		grep "4 free" $name >/dev/null && tr "\033" E <$name | grep "E.?25hE.?1049l" >/dev/null || return 1
-	done
-'
-test_expect_success 'queues with nodes of their own never hold up each other, with order=queue' '
-	cat >queues.toml <<-EOT &&
-	[queues.left]
-	requires = ["left"]
-	[queues.right]
-	requires = ["right"]
-	[queues.all]
-	EOT
-	for module in sched-fifo sched-simple; do
-		instance "
-			flux module remove sched-backfill
-			flux kvs get --raw resource.R | jq -c \".execution.properties = {\\\"left\\\": \\\"0-1\\\", \\\"right\\\": \\\"2-3\\\"}\" >R
-			flux module remove resource
-			flux kvs put --raw resource.R=- <R
-			flux config load <queues.toml
-			flux module load resource noverify
-			flux module load $module order=queue queue-depth=unlimited
-			flux queue start --all
-			run=\$(flux submit -q left -N1 --exclusive -t 1h sleep 60)
-			flux job wait-event -t 20 \$run alloc
-			head=\$(flux submit -q left -N2 --exclusive -t 1h true)
-			flux job wait-event -t 20 \$(flux submit -q right -N2 --exclusive -t 1h true) clean
-			all=\$(flux submit -q all -N4 --exclusive -t 1h true)
-			behind=\$(flux submit -q right -N1 -t 1m true)
-			urgent=\$(flux submit -q right -N1 --urgency=20 -t 1m true)
-			flux job wait-event -t 20 \$urgent clean
-			if flux job wait-event -t 1 \$behind alloc; then false; fi
-			flux sched explain \$behind | grep \"behind \$all\"
-			flux cancel --all
-		" || return 1
 	done
 '
 

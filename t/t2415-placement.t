@@ -2,7 +2,7 @@
 
 test_description='jobs in one rack, or in as few as can be: [topology.LEVEL]
 
-Eight nodes of two cores, in racks of four. The properties name the same racks.
+Eight nodes of two cores, in racks of four.
 '
 
 . "$(dirname "$0")/sharness.sh"
@@ -28,11 +28,10 @@ clean() {
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 8"
 }
 required="--setattr=system.placement.level=rack"
-preferred="$required --setattr=system.placement.mode=preferred"
 
 test_expect_success 'eight nodes, and the table' '
 	flux module remove sched-simple &&
-	flux kvs put resource.R="$(flux R encode -r 0-7 -c 0-1 -H n[0-7] -p rack-a:0-3 -p rack-b:4-7)" &&
+	flux kvs put resource.R="$(flux R encode -r 0-7 -c 0-1 -H n[0-7])" &&
 	flux module reload resource noverify monitor-force-up &&
 	cat >racks.toml <<-EOT &&
 	[topology.rack]
@@ -75,73 +74,14 @@ test_expect_success 'windows and top show how many racks are free and who waits 
 	flux sched top --once >top && cat top &&
 	grep "^rack    0 of 2 groups wholly free, at most 2 free nodes in one   waiting for one: 1 job" top
 '
-test_expect_success 'an admin is told of the job of another, a guest is not; neither changes anything' '
-	explained_to_admins_only $five "in one rack" &&
-	admin flux sched stats | jq -e ".topology | length == 1" &&
-	admin_changes_nothing $five
-'
 test_expect_success 'a reload of the scheduler changes nothing of that' '
 	flux module reload sched-backfill &&
 	reason $five >reason && test_cmp expected reason &&
 	flux cancel $two && started $five && in_racks $five "rack r1" && clean
 '
-test_expect_success 'what can never be is denied, with numbers' '
-	id=$(job 5 $required) &&
-	flux job wait-event -t 20 $id exception >exception && cat exception &&
-	grep "need 5 nodes in one rack, at most 4 in one rack" exception &&
-	test_must_fail flux sched when -N5 -t 1h $required 2>when && cat when &&
-	grep "never: unsatisfiable request: need 5 nodes in one rack" when &&
-	id=$(job 2 --setattr=system.placement.level=pod) &&
-	flux job wait-event -t 20 $id exception >exception && cat exception &&
-	grep "there is no such level: there are rack" exception &&
-	id=$(job 2 $required --setattr=system.placement.segment=3) &&
-	flux job wait-event -t 20 $id exception >exception && cat exception &&
-	grep "2 nodes cannot be divided by that" exception
-'
-test_expect_success 'segments' '
-	id=$(job 6 $required --setattr=system.placement.segment=3) && started $id &&
-	in_racks $id "rack r1,r2" && clean
-'
-test_expect_success 'a job that prefers a rack waits for it, and then takes any nodes' '
-	one=$(job 1 --requires=rank:0) && two=$(job 1 --requires=rank:4) && started $one && started $two &&
-	three=$(job 4 $preferred --setattr=system.placement.wait=6s) &&
-	reason $three | grep "placement: needs 4 nodes in one rack: 6 free, at most 3 in one rack" &&
-	started $three &&
-	in_racks $three "rack r1,r2" && clean
-'
-test_expect_success 'a reservation by count is in one rack, and leaves the other one' '
-	one=$(job 1) && started $one &&
-	flux sched reserve class --start=now --duration=1h --nodes=3 --users=$(id -un) &&
-	flux sched reservations --json | jq -e ".reservations[0].ranks == \"1-3\"" &&
-	flux sched reserve lesson --start=+1h --duration=1h --nodes=4 --pin --users=$(id -un) &&
-	flux sched reservations --json >reservations && cat reservations &&
-	jq -e "[.reservations[] | select(.name == \"lesson\") | .ranks] == [\"4-7\"]" reservations &&
-	flux sched unreserve class && flux sched unreserve lesson && clean
-'
-test_expect_success 'a fault is one line, and the table stays as it was' '
-	sed s/4-7/3-7/ racks.toml | flux config load &&
-	flux dmesg | grep "configuration: \[topology.rack\] groups.r2=.*: 1 node of it in group r1 as well" &&
-	id=$(job 4 $required) && started $id && in_racks $id "rack r1" && clean
-'
-test_expect_success 'racks by properties' '
-	cat >properties.toml <<-EOT &&
-	[topology.rack]
-	property-prefix = "rack-"
-	EOT
-	flux config load <properties.toml &&
-	id=$(job 4 $required) && started $id && in_racks $id "rack a" && clean
-'
-test_expect_success 'sched-fifo and sched-simple keep it, too' '
-	flux config load <racks.toml &&
-	for name in sched-fifo sched-simple; do
-		flux module remove $(flux module list | grep -o "sched-[a-z]*" | head -n1) &&
-		flux module load $name queue-depth=unlimited &&
-		one=$(job 3 $required) && two=$(job 3 $required) && started $two &&
-		in_racks $one "rack r1" && in_racks $two "rack r2" &&
-		three=$(job 2 $required) &&
-		reason $three | grep "in one rack: 2 free, at most 1 in one rack" &&
-		flux cancel $one && started $three && clean || return 1
-	done
+test_expect_success 'sched-simple is back' '
+	flux config load </dev/null &&
+	flux module remove sched-backfill && flux module load sched-simple
 '
 
 test_done
