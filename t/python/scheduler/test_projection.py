@@ -272,13 +272,16 @@ def test_a_question_of_a_client_that_has_left_is_not_answered():
     assert projections._waiting == [] and projections.count == 1
 
 
-def test_a_child_that_hangs_is_ended(monkeypatch):
-    class Hangs(Fifo):
-        def order(self, job):
-            if job.jobid > 1:
-                time.sleep(60)
-            return 0
+class Hangs(Fifo):
+    """Its child does not come to an answer."""
 
+    def order(self, job):
+        if job.jobid > 1:
+            time.sleep(60)
+        return 0
+
+
+def test_a_child_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(fork, "KILLED_AFTER_S", 0.3)
     rig = full(Hangs)
     for waits in (False, True):
@@ -294,10 +297,10 @@ def test_where_time_is_virtual_a_slow_machine_changes_no_answer(monkeypatch):
     class Slow(Fifo):
         def order(self, job):
             if job.jobid > 1:
-                time.sleep(1.5)
+                time.sleep(0.4)
             return 0
 
-    monkeypatch.setattr(fork, "KILLED_AFTER_S", 1.0)
+    monkeypatch.setattr(fork, "KILLED_AFTER_S", 0.2)
     assert when(full(Slow), jobspec=small())["verdict"] == "later"
 
 
@@ -324,7 +327,7 @@ def test_where_no_process_can_be_forked_the_answer_says_so(monkeypatch):
 
 
 def test_a_scheduler_that_ends_leaves_no_child():
-    rig = full()
+    rig = full(Hangs)
     projections = rig.sched._projections
     projections._waits = False
     steps = projections.ask("newcomer", jobspec=small(), caller=OWNER, priority=None)
