@@ -20,6 +20,7 @@ if test -n "$missing$REAL_FLUX$FLUX_TEST_INSTALLED_PATH"; then
 fi
 PYTHON=${FLUX_SCHEDULER_PYTHON:-$FLUX_SOURCE_DIR/.venv/bin/python}
 test -x "$PYTHON" || PYTHON=$(command -v python3)
+XZ_OPT=-0 && export XZ_OPT  # it is thrown away
 unset CHECK_ARGS FLUX_BUILD_DIR FLUX_TEST_DATA FLUX_PYTHONPATH_PREPEND FLUX_SCHEDULER_PYTHON MAKEFLAGS MFLAGS MAKELEVEL
 
 test_expect_success 'a copy of the source is configured' '
