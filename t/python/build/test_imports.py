@@ -5,6 +5,7 @@ Each case runs in a Python of its own, because an import happens once.
 """
 
 import ast
+import graphlib
 import os
 import sys
 import textwrap
@@ -276,3 +277,25 @@ def test_commands_do_not_import_the_simulator(embedded):
         path.name for path in root.rglob("*.py") for name in imports(path) if ".simulate" in name
     }
     assert found == {"simulate.py"}
+
+
+def test_no_files_import_each_other_in_a_ring(srcdir):
+    """Those for types and those within functions included: a file can be read without any that is above it."""
+    top = srcdir / "src" / "bindings" / "python"
+    paths = {
+        ".".join(path.relative_to(top).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in top.rglob("*.py")
+    }
+    imports = {}
+    for name, path in paths.items():
+        found = imports[name] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                full = {f"{node.module}.{alias.name}" for alias in node.names}
+                found.update(full & paths.keys() or {node.module})
+        found &= paths.keys()
+        found.discard(name)
+    assert len(imports) > 200
+    graphlib.TopologicalSorter(imports).prepare()

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from flux.scheduler.requests import PendingJob
+
+class _Job(Protocol):
+    @property
+    def resource_request(self) -> Any: ...
 
 
 def printable(text: object) -> str:
@@ -42,7 +44,7 @@ class SystemAttributes:
         return cls(values if isinstance(values, dict) else {})
 
     @classmethod
-    def of_job(cls, job: PendingJob) -> SystemAttributes:
+    def of_job(cls, job: _Job) -> SystemAttributes:
         """Those of a pending job. Costs parsing its jobspec again, which a long queue keeps as
         text."""
         try:

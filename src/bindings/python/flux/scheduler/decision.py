@@ -9,14 +9,62 @@ jobs by a ``schedule()`` of its own, as `Fifo` does: it promises nothing, and re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.requests import PendingJob
+
+
+class _QueueOrder(Protocol):
+    def first_ahead_of(self, job: PendingJob) -> PendingJob | None: ...
+
+
+class _Admission(Protocol):
+    def is_deferred(self, jobid: int) -> bool: ...
+
+
+class DecidedPolicy(Protocol):
+    """What a decision uses of its policy, a `PolicyScheduler`."""
+
+    @property
+    def queue_order(self) -> _QueueOrder: ...
+
+    @property
+    def admission(self) -> _Admission: ...
+
+    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
+
+
+class PolicyView(Protocol):
+    """What all that works beside a policy, a `PolicyScheduler`, sees of it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def log(self) -> Any: ...
+
+    @property
+    def handle(self) -> Any: ...
+
+    @property
+    def resources(self) -> ResourcePool: ...
+
+    @property
+    def decision(self) -> Decision: ...
+
+    def now(self) -> float: ...
+
+    def pending(self, jobid: int) -> PendingJob | None: ...
+
+    def pending_jobs(
+        self, deferred: bool = True, most: int | None = None
+    ) -> Iterator[PendingJob]: ...
+
+    def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
 
 
 class Decision:
@@ -38,7 +86,7 @@ class Decision:
     asks_in_order = True
     keeps_times = False
 
-    def __init__(self, policy: PolicyScheduler) -> None:
+    def __init__(self, policy: DecidedPolicy) -> None:
         self.policy = policy
 
     # -- what has happened -------------------------------------------------------------------------

@@ -14,16 +14,18 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
+from flux.scheduler.decision import PolicyView
 from flux.scheduler.disclosure import JobOwner, Reason, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
+    from flux.scheduler.admission import AdmissionControl
     from flux.scheduler.host import Clock, ErrorReporter, InstanceConfig
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.planning import Planning
+    from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.wait_limits import WaitLimits
 
 #: Least number of seconds between two estimates of all jobs, and how many times as long as one took,
 #: so that they take a tenth of a core.
@@ -268,6 +270,23 @@ class Annotator:
             self._forecast()
 
 
+class ForecastPolicy(PolicyView, Protocol):
+    """What forecasts use of their policy, a `PolicyScheduler`."""
+
+    estimate_depth: int
+    reason_depth: int
+    admission: AdmissionControl
+    facts: RequestFacts
+    planning: Planning
+
+
+class _WaitLimits(Protocol):
+    @property
+    def engaged(self) -> bool: ...
+
+    def promised(self, job: PendingJob, when: float | None) -> None: ...
+
+
 class Forecasts:
     """Tells users of estimates, promises and reasons.
 
@@ -281,10 +300,10 @@ class Forecasts:
 
     def __init__(
         self,
-        policy: PolicyScheduler,
+        policy: ForecastPolicy,
         annotator: Annotator,
         projections: Projections,
-        wait_limits: WaitLimits,
+        wait_limits: _WaitLimits,
         config: InstanceConfig,
     ) -> None:
         self._policy = policy

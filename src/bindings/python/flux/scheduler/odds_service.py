@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from flux.scheduler.decision import PolicyView
 from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.projection.odds import Calibration, JobOdds, Played
 from flux.scheduler.projection.run_shares import RunShares
@@ -15,7 +16,6 @@ from flux.scheduler.projection.run_shares import RunShares
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoint
     from flux.scheduler.forecasts import Annotator
-    from flux.scheduler.policy import PolicyScheduler
     from flux.scheduler.projection.fork import Projections
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, StartedJob
@@ -37,6 +37,12 @@ ROUND_INTERVAL_S = 10.0
 ROUND_REST = 9.0
 
 
+class OddsPolicy(PolicyView, Protocol):
+    """What the odds use of their policy, a `PolicyScheduler`."""
+
+    def is_mature(self, job: PendingJob) -> bool: ...
+
+
 class OddsService:
     """Finds odds of pending jobs, and compares what was found first of each with its start.
 
@@ -55,9 +61,7 @@ class OddsService:
 
     checkpoint: Checkpoint
 
-    def __init__(
-        self, policy: PolicyScheduler, projections: Projections, annotator: Annotator
-    ) -> None:
+    def __init__(self, policy: OddsPolicy, projections: Projections, annotator: Annotator) -> None:
         self.depth = 0
         self.tells = False
         self.shares = RunShares()

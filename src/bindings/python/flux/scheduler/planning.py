@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable
-
-from flux.scheduler.admission import AdmissionRule
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.policy import PolicyScheduler
+
+
+class _Scheduler(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def log(self) -> Any: ...
+
+    @property
+    def resources(self) -> ResourcePool: ...
 
 
 class Planning:
@@ -21,11 +29,21 @@ class Planning:
     Args:
         scheduler (PolicyScheduler): the scheduler
         stop: ends the scheduler
+        made: is told of each plan that is made, before anything is in it
+        void: is told that the plan is void
     """
 
-    def __init__(self, scheduler: PolicyScheduler, stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        scheduler: _Scheduler,
+        stop: Callable[[], None],
+        made: Callable[[Plan], None],
+        void: Callable[[], None],
+    ) -> None:
         self._scheduler = scheduler
         self._stop = stop
+        self._made = made
+        self._void = void
         self._plan: Plan | None = None
         self._missing: set[str] = set()  # operations that the pool lacks
 
@@ -53,7 +71,7 @@ class Planning:
         """Return the plan; None if the pool cannot plan."""
         if self._plan is None and self.pool_can("plan"):
             self._plan = self._pool.plan()
-            self._scheduler.admission.tell(AdmissionRule.enter_plan, self._plan)
+            self._made(self._plan)
         return self._plan
 
     def require(self) -> Plan | None:
@@ -73,5 +91,4 @@ class Planning:
         """The plan, with all promises in it, is void: ranks were lost, or what an admission rule
         keeps from jobs cannot be kept beside the promises. The next pass makes a new one."""
         self._plan = None
-        self._scheduler.admission.tell(AdmissionRule.plan_void)
-        self._scheduler.decision.plan_void()
+        self._void()

@@ -172,7 +172,7 @@ class PolicyScheduler(Scheduler):
         self.facts = RequestFacts(lambda: self.resources)
         self.holdings = Holdings(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
-        self.planning = Planning(self, self.stop)
+        self.planning = Planning(self, self.stop, self._plan_made, self._plan_void)
         self._config = InstanceConfig(h)
         self.admission = AdmissionControl(self._requests, self._errors.report)
         wanted = self._host.wants_forecast
@@ -327,6 +327,13 @@ class PolicyScheduler(Scheduler):
             self.log.error(text)
         check_answers(rule, self._errors)
         self.admission.add(rule)
+
+    def _plan_made(self, plan: Plan) -> None:
+        self.admission.tell(AdmissionRule.enter_plan, plan)
+
+    def _plan_void(self) -> None:
+        self.admission.tell(AdmissionRule.plan_void)
+        self.decision.plan_void()
 
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
         """Jobs that a rule has deferred may be able to start: they come back into the queue, and a

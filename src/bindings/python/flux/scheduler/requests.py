@@ -18,7 +18,7 @@ job that holds resources is denied. `Requests._check` compares the table with th
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable, Protocol
 
 from flux.job import JobID
 from flux.resource.pool.masks import popcount
@@ -36,9 +36,6 @@ from flux.scheduler.states import (
     UNKNOWN,
     IllegalMove,
 )
-
-if TYPE_CHECKING:
-    from flux.scheduler.queue import PendingQueue
 
 Annotations = dict[str, Any]
 
@@ -546,6 +543,18 @@ class StartedJob:
         return cls(job.jobid, job.userid, cores, round(end - start, 3), start, end)
 
 
+class _Queue(Protocol):
+    """What is used of a `PendingQueue`."""
+
+    def settle(self) -> list[PendingJob]: ...
+
+    def push(self, job: PendingJob) -> None: ...
+
+    def remove(self, job: PendingJob) -> None: ...
+
+    def __len__(self) -> int: ...
+
+
 class Requests:
     """The table of open requests, and of the states that jobs are in.
 
@@ -567,7 +576,7 @@ class Requests:
 
     def __init__(
         self,
-        queue: PendingQueue,
+        queue: _Queue,
         order: Callable[[PendingJob], Any] | None = None,
         failed: Callable[[AllocRequest, Any, Exception], None] | None = None,
     ) -> None:

@@ -3,24 +3,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
+from flux.scheduler.decision import PolicyView
 from flux.scheduler.queue import Backlog
 from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import AdmissionControl, JobDeferred
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.decision import Decision
     from flux.scheduler.forecasts import Forecasts
-    from flux.scheduler.host import Committer, InstanceConfig
+    from flux.scheduler.host import Committer, InstanceConfig, Timer
+    from flux.scheduler.order import QueueOrder
     from flux.scheduler.passes import Passes
-    from flux.scheduler.policy import PolicyScheduler
-    from flux.scheduler.requests import PendingJob, Requests
+    from flux.scheduler.planning import Planning
+    from flux.scheduler.pools import RequestFacts
+    from flux.scheduler.requests import PendingJob, Requests, StartedJob
+    from flux.scheduler.site_policy.holdings import Holdings
+    from flux.scheduler.site_policy.queue_names import QueueNames
 
 
 def signature_of(request: Any, marks: Any) -> Any:
@@ -32,6 +40,45 @@ def signature_of(request: Any, marks: Any) -> Any:
     """
     shape = getattr(request, "shape", None)
     return shape if marks is None or shape is None else (shape, marks)
+
+
+class HostedPolicy(PolicyView, Protocol):
+    """What rules use of their scheduler, a `PolicyScheduler`, through a `RuleHost`."""
+
+    admission: AdmissionControl
+    facts: RequestFacts
+    holdings: Holdings
+    planning: Planning
+    queue_names: QueueNames
+    queue_order: QueueOrder
+    running: dict[int, StartedJob]
+    forecasts: Forecasts
+
+    def call_at(self, when: float, function: Callable[[], Any] | None = None) -> Timer: ...
+
+    def prioritize(self, jobs: list[Any]) -> None: ...
+
+    def readmit(
+        self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
+    ) -> None: ...
+
+    def defer(self, job: PendingJob, why: JobDeferred, keeps_place: bool = False) -> None: ...
+
+    def order(self, job: PendingJob) -> Any: ...
+
+    def reorder(self) -> None: ...
+
+    def look_again(self) -> None: ...
+
+    def start_schedule(self) -> None: ...
+
+    def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool: ...
+
+    def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None: ...
+
+    def refuse(self, job: PendingJob, error: Exception) -> None: ...
+
+    def give_up(self, job: PendingJob, note: str) -> None: ...
 
 
 class RuleHost:
@@ -61,7 +108,7 @@ class RuleHost:
 
     def __init__(
         self,
-        scheduler: PolicyScheduler,
+        scheduler: HostedPolicy,
         requests: Requests,
         passes: Passes,
         commits: Committer,
@@ -146,7 +193,8 @@ class RuleHost:
             level: gives a tuple for a pending job; None: such jobs are in the order of submission
         """
         scheduler, requests = self._scheduler, self._requests
-        if type(scheduler).order is not Scheduler.order:
+        order: Any = type(scheduler).order
+        if order is not Scheduler.order:
             self.log.warning(f"{scheduler.name} has an order() of its own: shares do not change it")
             return
         self.orders_by_share = level is not None

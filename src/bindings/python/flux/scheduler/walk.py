@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flux.scheduler.ordered_jobs import OrderedJobs
-    from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
     # A place in the queue: behind all jobs before ``(order, job id)``. None: its head.
@@ -76,6 +75,19 @@ class PromisedJobs(Protocol):
         as it does; None: it is to be examined."""
 
 
+class _Backlog(Protocol):
+    """What is used of a `Backlog`."""
+
+    effort: float
+    groups: dict[Any, JobGroup]
+    lines: dict[int, OrderedJobs]
+
+    @property
+    def is_woken(self) -> bool: ...
+
+    def first_newcomer(self) -> PendingJob | None: ...
+
+
 class _Promised:
     """The promised jobs, as a source of jobs to examine."""
 
@@ -113,7 +125,7 @@ class Walk:
     """
 
     def __init__(
-        self, backlog: Backlog, promises: PromisedJobs | None, freed: bool, every: bool
+        self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, every: bool
     ) -> None:
         self.backlog = backlog
         self.promises = promises

@@ -19,8 +19,12 @@ DROPPED = {
 MADE_OF = {"versions": "versions", "commit": "the commit", "sources": "the library's sources"}
 
 
-def again(directory):
+def again(directory, main):
     """Make the results in a directory again, in a temporary one.
+
+    Args:
+        directory (str): the results
+        main: makes results from the words of a command line; returns the exit status
 
     Returns:
         int: 0 if all jobs start when they did, else 1
@@ -28,8 +32,6 @@ def again(directory):
     Raises:
         ValueError: there are no results, or not how they were made
     """
-    from flux.simulate.command import main
-
     former = reading.find([directory])
     record = former[0].provenance
     if "command" not in record or "directory" not in record:

@@ -121,7 +121,7 @@ def _again(options, argv):
 
     if argv not in (["--again", options.again], [f"--again={options.again}"]):
         raise OptionError("--again takes all from the results, and no other option")
-    return again(options.again)
+    return again(options.again, main)
 
 
 def check_usage(options):

@@ -11,17 +11,18 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
 import traceback
 
 from flux.simulate import failure, refusals
+from flux.simulate.as_jobs.runs import run_as_jobs
 from flux.simulate.engine.lean import EPOCH, LeanEngine, default_queue
 from flux.simulate.odds import OddsSampler
 from flux.simulate.outages import Outages
 from flux.simulate.results import files, metrics
 from flux.simulate.results.outcome import Outcome
 from flux.simulate.results.picture import picture_data
+from flux.simulate.signals import ending
 from flux.simulate.workload.text import digest
 from flux_engine.kernel import collector
 
@@ -450,25 +451,6 @@ class Progress:
         self.stream.flush()
 
 
-@contextlib.contextmanager
-def ending(interrupt):
-    """Have SIGINT call ``interrupt(signum, frame)``, and SIGTERM end this process. Outside of the main thread, where nobody is told of
-    signals, all stays as it is."""
-
-    def terminate(signum, frame):
-        raise SystemExit(128 + signum)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = signal.signal(signal.SIGINT, interrupt), signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, former[0])
-        signal.signal(signal.SIGTERM, former[1])
-
-
 def run_all(tasks, at_once=None, progress=None):
     """Run `tasks` side by side.
 
@@ -482,8 +464,6 @@ def run_all(tasks, at_once=None, progress=None):
         interrupted, in which case those that had not begun are None
     """
     if at_once == "flux" and tasks:
-        from flux.simulate.as_jobs.runs import run_as_jobs
-
         return run_as_jobs(tasks, progress)
     context = multiprocessing.get_context("fork")
     at_once = at_once or len(os.sched_getaffinity(0))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.counted_profile import CountedProfile
-    from flux.resource.plan.demand import UnitKind
+    from flux.resource.plan.promise import UnitKind
 
 try:
     from _flux_plan import ffi, lib  # type: ignore[attr-defined]

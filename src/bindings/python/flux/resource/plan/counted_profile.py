@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.count_timeline import Timeline
-    from flux.resource.plan.demand import UnitKind
+    from flux.resource.plan.promise import UnitKind
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.view import PoolWithView
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from flux.resource.plan import compiled
 from flux.resource.plan.counted_profile import CountedProfile
-from flux.resource.plan.demand import CountedDemand, UnitKind
-from flux.resource.plan.promise import CountedPromise, length_of
+from flux.resource.plan.promise import CountedDemand, CountedPromise, UnitKind, length_of
 from flux.resource.plan.promise_moves import PlainMoves
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.masks import popcount, take

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flux.resource.plan.counted_profile import CountedProfile
-    from flux.resource.plan.demand import UnitKind
+    from flux.resource.plan.promise import UnitKind
 
 
 class PromiseMoves(ABC):

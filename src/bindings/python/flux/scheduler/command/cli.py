@@ -16,14 +16,13 @@ import sys
 import time
 from typing import Any
 
-import flux
 from flux.job import JobID
 from flux.scheduler.attributes import printable
 from flux.scheduler.command import job_status, jobspec_options
+from flux.scheduler.command.context import CommandError, Context
 from flux.scheduler.command.formatting import (
     format_duration,
     format_table,
-    format_time,
     terminal_width,
 )
 from flux.scheduler.command.new_file import replace_file
@@ -39,96 +38,6 @@ from flux_scheduler_version import VERSION
 
 #: How many of the jobs that are in the way of a reservation are named in the list of reservations.
 MAX_CONFLICTS_SHOWN = 3
-#: Requests that change something, which is for the owner alone.
-CHANGES = ("reserve", "unreserve")
-
-
-class CommandError(Exception):
-    """An error that ends the command: it is printed on one line, and the exit status is 1.
-
-    Attributes:
-        errno (int): the error number of a request that the scheduler refused; 0 if it was something
-            else
-    """
-
-    errno = 0
-
-    @classmethod
-    def from_refusal(cls, text: str, error: OSError) -> CommandError:
-        """The error for a request that was refused.
-
-        Args:
-            text: what is printed
-            error: with which the request failed
-        """
-        refusal = cls(text)
-        refusal.errno = error.errno or 0
-        return refusal
-
-
-class Context:
-    """What every subcommand needs: the connection to the instance, and the time zone for output.
-
-    Args:
-        options: the parsed command line
-
-    Attributes:
-        zone (str): IANA name of the time zone in which times are shown
-    """
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.zone = "UTC" if options.utc else local_zone_name()
-        self._handle: Any = None
-
-    @property
-    def handle(self) -> Any:
-        """The Flux handle; the connection is made when it is first used.
-
-        Raises:
-            CommandError: no instance can be reached
-        """
-        if self._handle is None:
-            try:
-                self._handle = flux.Flux()
-            except OSError as exc:
-                raise CommandError(
-                    f"cannot connect to a Flux instance: {exc.strerror or exc}"
-                ) from None
-        return self._handle
-
-    def ask(self, method: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request to the scheduler and return its answer.
-
-        Args:
-            method: what follows ``sched.`` in the topic
-            payload: the request; None: an empty one
-
-        Raises:
-            CommandError: the scheduler has no such service, or refuses
-        """
-        try:
-            answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
-        except OSError as exc:
-            raise CommandError.from_refusal(self._explain(method, exc), exc) from None
-        return answer if isinstance(answer, dict) else {}
-
-    def _explain(self, method: str, exc: OSError) -> str:
-        """What a request's failure means for the user."""
-        text = exc.strerror or str(exc)
-        if exc.errno == errno.ENOSYS:
-            return (
-                f"no scheduler answers this request ({method}): none is loaded, or the one that is "
-                "loaded does not use flux.scheduler's PolicyScheduler; 'flux module list' shows it"
-            )
-        if exc.errno == errno.EPERM:
-            who = "" if method in CHANGES else ", and users with the role admin,"
-            return f"{method}: only the owner of the instance{who} may do this"
-        return text
-
-    def time(self, when: float | None, now: float) -> str:
-        """A point in time as text; see `format_time`."""
-        return format_time(when, now, self.zone)
 
 
 def read_jobid(text: str) -> int:

@@ -22,7 +22,7 @@ from flux.scheduler.command.formatting import format_duration, format_table
 from flux.scheduler.host import counted
 
 if TYPE_CHECKING:
-    from flux.scheduler.command.cli import Context
+    from flux.scheduler.command.context import Context
 
 #: Colours of the states of nodes. The states are written out as well, for those who see no colours.
 _COLOURS = {"allocated": "yellow", "free": "green", "reserved": "magenta", "down": "red"}

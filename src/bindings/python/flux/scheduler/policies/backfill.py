@@ -108,7 +108,9 @@ class Backfill(PolicyScheduler):
             if value not in ("kept", "none"):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
             self.guarantee = value
-        self.ranks = JobRanks(self, self._errors, check_owner=not self._host.takes_objects)
+        self.ranks = JobRanks(
+            self, Backfill, self._errors, check_owner=not self._host.takes_objects
+        )
         for name in ("rank", "candidates", "predict"):
             for value in self.take_argument(name):
                 self.ranks.take(name, value)

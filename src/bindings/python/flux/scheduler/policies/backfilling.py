@@ -4,19 +4,45 @@
 from __future__ import annotations
 
 from syslog import LOG_DEBUG
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
 from flux.scheduler.decision import Decision
 from flux.scheduler.policies.promise_book import PromiseBook
+from flux.scheduler.rule_host import HostedPolicy
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.history import PredictionScore, RunTimes
+    from flux.scheduler.policies.ranks import JobRanks
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
+
+
+class BackfillPolicy(HostedPolicy, Protocol):
+    """What a decision uses of a `Backfill`."""
+
+    promises_limit: int | None
+    guarantee: str
+    predict: str
+    ranks: JobRanks
+    waiting_at_start: int
+
+    @property
+    def history(self) -> RunTimes: ...
+
+    @property
+    def predictions(self) -> PredictionScore: ...
+
+    def rank(self, job: PendingJob) -> float: ...
+
+    def candidate_rank(self, job: PendingJob) -> float: ...
+
+    def expected_run(self, job: PendingJob) -> float: ...
+
+    def latest_start(self, job: PendingJob) -> float: ...
 
 
 class Backfilling(Decision):
@@ -34,11 +60,11 @@ class Backfilling(Decision):
     """
 
     looks_past_heads = True
-    policy: Backfill
+    policy: BackfillPolicy
     plan: Plan
     kind = "promised"
 
-    def __init__(self, policy: Backfill, backlog: Backlog) -> None:
+    def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy)
         self.backlog = backlog
         self.promises = PromiseBook()

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.host import Timer
-    from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.policies.backfilling import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
@@ -91,7 +91,7 @@ class BackfillByLatestStart(BackfillByRank):
     plans_tokens = False
     asks_in_order = True
 
-    def __init__(self, policy: Backfill, backlog: Backlog, checkpoints: Checkpoints) -> None:
+    def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
         #: why all promises are to be made again in a new plan, if they cannot be kept; None: they

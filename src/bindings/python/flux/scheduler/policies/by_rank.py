@@ -27,7 +27,7 @@ from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
     from flux.scheduler.ordered_jobs import JobGroup
-    from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.policies.backfilling import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
@@ -52,7 +52,7 @@ class BackfillByRank(Backfilling):
     plans_tokens = True
     asks_in_order = False
 
-    def __init__(self, policy: Backfill, backlog: Backlog) -> None:
+    def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
         self.kind = "planned" if policy.ranks.is_used else "promised"
         #: set while a pass is under way: another one is wanted after it

@@ -21,7 +21,7 @@ from flux.scheduler.policies.promise_book import PromiseBook
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
     from flux.scheduler.ordered_jobs import JobGroup
-    from flux.scheduler.policies.backfill import Backfill
+    from flux.scheduler.policies.backfilling import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
@@ -43,7 +43,7 @@ class BackfillInOrder(Backfilling):
     """Promises starts in the order of the queue, to the first `Backfill.promises_limit` jobs that
     wait for the same ranks, and starts others that keep them."""
 
-    def __init__(self, policy: Backfill, backlog: Backlog) -> None:
+    def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
         self.promises = PromiseBook(backlog.set_promised)
         self.plans_tokens = policy.promises_limit != 0

@@ -25,14 +25,14 @@ A rank in which w counts changes as time passes: the order has to be found anew 
 from __future__ import annotations
 
 from math import inf, isnan, log2, log10, sqrt
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
 from flux.scheduler.site_code import name_in_file
 
 if TYPE_CHECKING:
+    from flux.scheduler.history import RunTimes
     from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.policies.backfill import Backfill
     from flux.scheduler.requests import PendingJob
 
 #: Classes of jobs by what ``predict=`` says: see `flux.scheduler.history`.
@@ -62,11 +62,31 @@ def usable(rank: Any) -> float:
     return float("inf")
 
 
+class RankedPolicy(Protocol):
+    """What is used of a `Backfill`."""
+
+    predict: str
+
+    @property
+    def history(self) -> RunTimes: ...
+
+    def now(self) -> float: ...
+
+    def rank(self, job: PendingJob) -> float: ...
+
+    def candidate_rank(self, job: PendingJob) -> float: ...
+
+    def predicted(self, job: PendingJob) -> float | None: ...
+
+    def expected_run(self, job: PendingJob) -> float: ...
+
+
 class JobRanks:
     """The ranks of pending jobs, by the arguments ``rank=``, ``candidates=`` and ``predict=``.
 
     Args:
         policy (Backfill): the scheduler
+        base (type): the class whose methods are those of the arguments, `Backfill`
         errors (ErrorReporter): where failures of a site's functions are reported, once each
         check_owner (bool): see `flux.scheduler.site_code.read_code`
 
@@ -76,10 +96,13 @@ class JobRanks:
         predicts (bool): whether run times are predicted
     """
 
-    def __init__(self, policy: Backfill, errors: ErrorReporter, check_owner: bool) -> None:
-        # Not at the top: the policy's module imports this one.
-        from flux.scheduler.policies.backfill import Backfill
-
+    def __init__(
+        self,
+        policy: RankedPolicy,
+        base: type[RankedPolicy],
+        errors: ErrorReporter,
+        check_owner: bool,
+    ) -> None:
         self._policy = policy
         self._errors = errors
         self._check_owner = check_owner
@@ -89,14 +112,14 @@ class JobRanks:
         # The first submission of a job that was ever pending here, seconds since the epoch.
         self._first_submission = inf
         own = type(policy)
-        self.is_used = own.rank is not Backfill.rank
-        self.has_candidates = own.candidate_rank is not Backfill.candidate_rank
-        self.predicts = self._overrides = own.predicted is not Backfill.predicted
+        self.is_used = own.rank is not base.rank
+        self.has_candidates = own.candidate_rank is not base.candidate_rank
+        self.predicts = self._overrides = own.predicted is not base.predicted
         # Whether nothing of a site's own says what ranks and run times are.
         self._is_plain = (own.rank, own.predicted, own.expected_run) == (
-            Backfill.rank,
-            Backfill.predicted,
-            Backfill.expected_run,
+            base.rank,
+            base.predicted,
+            base.expected_run,
         )
         if policy.predict != "limits":
             self.take("predict", policy.predict)

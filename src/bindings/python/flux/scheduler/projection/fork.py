@@ -18,7 +18,7 @@ from flux.scheduler.projection.player import DRAWN_PLAY_SECONDS, PLAY_SECONDS, P
 from flux.scheduler.projection.run_shares import Draws
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
+    from flux.scheduler.projection.player import ProjectedPolicy
     from flux.scheduler.query.answering import Caller
 
 #: Seconds after which no more plays with drawn run times are made of a question, but for the least number.
@@ -48,7 +48,7 @@ REST = 9.0
 MAX_FD = 1 << 16
 
 
-def _killed_after(policy: PolicyScheduler) -> float:
+def _killed_after(policy: ProjectedPolicy) -> float:
     return KILLED_AFTER_S * (VIRTUAL_PATIENCE if policy.has_virtual_time else 1)
 
 
@@ -96,7 +96,7 @@ class Projections:
         count (int): children so far
     """
 
-    def __init__(self, policy: PolicyScheduler, waits: bool) -> None:
+    def __init__(self, policy: ProjectedPolicy, waits: bool) -> None:
         self._policy = policy
         self._waits = waits
         self.count = 0
@@ -230,7 +230,7 @@ class Projections:
 # -- the child's side ------------------------------------------------------------------------------
 
 
-def _play(policy: PolicyScheduler, questions: list[Question], pipe: int, niceness: int) -> None:
+def _play(policy: ProjectedPolicy, questions: list[Question], pipe: int, niceness: int) -> None:
     """Answer questions, and end this process; each in a child of its own."""
     try:
         os.nice(niceness)
@@ -256,7 +256,7 @@ def _play(policy: PolicyScheduler, questions: list[Question], pipe: int, nicenes
         os._exit(0)
 
 
-def _answer(policy: PolicyScheduler, number: int, question: Question, pipe: int) -> None:
+def _answer(policy: ProjectedPolicy, number: int, question: Question, pipe: int) -> None:
     answer, error = None, None
     try:
         if question.odds:
@@ -268,7 +268,7 @@ def _answer(policy: PolicyScheduler, number: int, question: Question, pipe: int)
     _write(pipe, [number, answer, error])
 
 
-def _answer_with_odds(policy: PolicyScheduler, question: Question) -> dict[str, Any]:
+def _answer_with_odds(policy: ProjectedPolicy, question: Question) -> dict[str, Any]:
     began = time.perf_counter()
     answer = _in_child(policy, question, None)
     answer["plays"] = []
@@ -286,7 +286,7 @@ def _answer_with_odds(policy: PolicyScheduler, question: Question) -> dict[str, 
     return answer
 
 
-def _in_child(policy: PolicyScheduler, question: Question, draws: Draws | None) -> dict[str, Any]:
+def _in_child(policy: ProjectedPolicy, question: Question, draws: Draws | None) -> dict[str, Any]:
     """Play once, in a child, which leaves this process as it is."""
     read_end, write_end = os.pipe()
     pid = os.fork()

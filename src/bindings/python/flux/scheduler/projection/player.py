@@ -6,17 +6,19 @@ from __future__ import annotations
 import math
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler import messages
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.decision import PolicyView
 from flux.scheduler.disclosure import Reason, read_by
 from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
 
 if TYPE_CHECKING:
-    from flux.scheduler.policy import PolicyScheduler
-    from flux.scheduler.projection.run_shares import Draws
+    from flux.scheduler.admission import AdmissionControl
+    from flux.scheduler.projection.run_shares import Draws, RunShares
     from flux.scheduler.query.answering import Caller
+    from flux.scheduler.requests import StartedJob
 
 #: Seconds after which a play ends, whoever has no start yet: of real time or, where the host of the
 #: scheduler has another, at so many for each step, so that the machine's speed does not matter.
@@ -55,6 +57,36 @@ class Submission:
         self.userid = payload["userid"]
 
 
+class _WaitLimits(Protocol):
+    def drop_all(self) -> None: ...
+
+
+class _Odds(Protocol):
+    shares: RunShares
+
+
+class ProjectedPolicy(PolicyView, Protocol):
+    """What is used of the policy that is played, a `PolicyScheduler`."""
+
+    admission: AdmissionControl
+    running: dict[int, StartedJob]
+
+    @property
+    def odds(self) -> _Odds: ...
+
+    @property
+    def wait_limits(self) -> _WaitLimits: ...
+
+    @property
+    def has_virtual_time(self) -> bool: ...
+
+    def enter_projection(self) -> None: ...
+
+    def submit_in_projection(self, msg: Any) -> None: ...
+
+    def release_in_projection(self, jobid: int, R: dict[str, Any] | None) -> None: ...
+
+
 class Player:
     """Takes over a forked scheduler. Each player plays once.
 
@@ -67,7 +99,7 @@ class Player:
         denied (dict): job id to note (str or None), likewise
     """
 
-    def __init__(self, policy: PolicyScheduler, draws: Draws | None = None) -> None:
+    def __init__(self, policy: ProjectedPolicy, draws: Draws | None = None) -> None:
         self._policy = policy
         self._draws = draws
         self._time = VirtualTime(policy.now())
@@ -82,9 +114,9 @@ class Player:
         self._counts_steps = policy.has_virtual_time
         self._began = time.perf_counter()
         handle = policy.handle
-        flux_t = handle.handle  # type: ignore[attr-defined]
-        handle.__class__ = VirtualHandle  # type: ignore[assignment]
-        handle.take_over(self._time, self, flux_t)  # type: ignore[attr-defined]
+        flux_t = handle.handle
+        handle.__class__ = VirtualHandle
+        handle.take_over(self._time, self, flux_t)
         policy.enter_projection()
         for jobid in policy.running:
             self._expect_end(jobid)

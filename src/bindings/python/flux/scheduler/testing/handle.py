@@ -29,7 +29,7 @@ from flux_engine.kernel.message import (
 )
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.instance import FakeInstance
+    from flux.scheduler.testing.view import InstanceView
 
 __all__ = [
     "EVENT", "REQUEST", "RESPONSE", "ROLE_OWNER", "ROLE_USER", "FakeFuture", "FakeHandle", "FakeMessage", "FakeTransaction",
@@ -135,7 +135,7 @@ class FakeHandle(Flux):
     runs_later = True
     future_class = FakeFuture
 
-    def __init__(self, instance: FakeInstance, name: str) -> None:
+    def __init__(self, instance: InstanceView, name: str) -> None:
         super().__init__(SchedulerTask(instance.reactor, name))
         self.instance = instance
         self.watchers = self.task.watchers

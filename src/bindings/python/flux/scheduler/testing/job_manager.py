@@ -19,7 +19,7 @@ from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import FLAG_NORESPONSE, REQUEST, Message, payload_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.instance import FakeInstance
+    from flux.scheduler.testing.view import InstanceView
     from flux_engine.kernel.reactor import Call
 
 
@@ -312,7 +312,7 @@ class JobManager(FakeService):
         sched (Sched): the requests, and what is wrong with their answers
     """
 
-    def __init__(self, instance: FakeInstance) -> None:
+    def __init__(self, instance: InstanceView) -> None:
         methods: dict[str, Callable[[Message], Any]] = {
             "sched-hello": self._hello,
             "sched-ready": self._ready,

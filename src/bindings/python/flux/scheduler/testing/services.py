@@ -19,7 +19,7 @@ from flux_engine.kernel.direct import Peer
 from flux_engine.kernel.message import Message, payload_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.instance import FakeInstance
+    from flux.scheduler.testing.view import InstanceView
 
 
 class FakeService(Peer):
@@ -37,7 +37,7 @@ class FakeService(Peer):
 
     def __init__(
         self,
-        instance: FakeInstance,
+        instance: InstanceView,
         name: str,
         methods: dict[str, Callable[[Message], Any]],
     ) -> None:
@@ -57,7 +57,7 @@ class FunctionService(FakeService):
     response."""
 
     def __init__(
-        self, instance: FakeInstance, name: str, functions: dict[str, Callable[[Any], Any]]
+        self, instance: InstanceView, name: str, functions: dict[str, Callable[[Any], Any]]
     ) -> None:
         super().__init__(instance, name, {})
         for method, function in functions.items():
@@ -78,7 +78,7 @@ class BrokerServices(FakeService):
         taken (tuple): names that somebody else has
     """
 
-    def __init__(self, instance: FakeInstance) -> None:
+    def __init__(self, instance: InstanceView) -> None:
         super().__init__(instance, "service", {"add": self._add, "remove": self._remove})
         self.taken: tuple[str, ...] = ()
 
@@ -112,7 +112,7 @@ class ResourceService(FakeService):
         told (Allocations): what jobs hold of what the scheduler knows of, to check what it gives away
     """
 
-    def __init__(self, instance: FakeInstance, R: dict[str, Any], up: str | None = None) -> None:
+    def __init__(self, instance: InstanceView, R: dict[str, Any], up: str | None = None) -> None:
         super().__init__(instance, "resource", {"acquire": self._acquire})
         self.R = R
         self.up = ranks_of(R) if up is None else IDset(up)
@@ -198,7 +198,7 @@ class JobInfo(FakeService):
         most_waiting (int): the largest number of requests that waited at one time
     """
 
-    def __init__(self, instance: FakeInstance) -> None:
+    def __init__(self, instance: InstanceView) -> None:
         super().__init__(instance, "job-info", {"lookup": self._lookup})
         self.R: dict[int, dict[str, Any]] = {}
         self.jobspecs: dict[int, dict[str, Any]] = {}
@@ -261,7 +261,7 @@ class KeyValueStore(FakeService):
         held (list): commits that wait for `release`; None: they are answered at once
     """
 
-    def __init__(self, instance: FakeInstance) -> None:
+    def __init__(self, instance: InstanceView) -> None:
         super().__init__(instance, "kvs", {"commit": self._commit})
         self.values: dict[str, str] = {}
         self.commits: list[dict[str, Any]] = []

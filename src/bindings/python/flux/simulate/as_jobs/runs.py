@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-from flux.simulate import run
 from flux.simulate.live import flux_command
+from flux.simulate.signals import ending
 from flux.simulate.workload.record import OptionError
 
 #: Seconds between two looks at how far the jobs are.
@@ -98,7 +98,7 @@ class _Runs:
                     submit.stdin.flush()
 
             try:
-                with run.ending(interrupt):
+                with ending(interrupt):
                     self._follow(submit.stdout)
             finally:
                 # It cancels what still runs, and ends.

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import duration_text
+from flux.scheduler.site_policy.preemption.record import EXCEPTION
 
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.preemption.state import PreemptionState
-
-#: The type of the exceptions (RFC 21 leaves the list of types open).
-EXCEPTION = "preempt"
 
 #: Answers about a job that has ended meanwhile, which is as good.
 ENDED = (errno.ENOENT, errno.EINVAL)

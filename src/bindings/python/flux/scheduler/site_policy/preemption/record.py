@@ -52,6 +52,10 @@ RUNS = "runs"
 ENDED = "ended"
 
 
+#: The type of the exceptions (RFC 21 leaves the list of types open).
+EXCEPTION = "preempt"
+
+
 class Victim(NamedTuple):
     """A job that gives way.
 

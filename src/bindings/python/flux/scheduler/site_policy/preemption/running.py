@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.site_policy.preemption.messenger import EXCEPTION
+from flux.scheduler.site_policy.preemption.record import EXCEPTION
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""What SIGINT and SIGTERM do while runs are under way."""
+
+import contextlib
+import signal
+import threading
+
+
+@contextlib.contextmanager
+def ending(interrupt):
+    """Have SIGINT call ``interrupt(signum, frame)``, and SIGTERM end this process. Outside of the main thread, where nobody is told of
+    signals, all stays as it is."""
+
+    def terminate(signum, frame):
+        raise SystemExit(128 + signum)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGINT, interrupt), signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former[0])
+        signal.signal(signal.SIGTERM, former[1])
