@@ -40,8 +40,10 @@ class ResourcePoolImplementation(PoolContract):
     Attributes:
         packing (tuple): levels of groups that requests are packed by; see `pack_by()`
         placement (Placement): the policy, for ``place_shape()``.
+        hooked (bool): whether the class chooses by hooks of its own (``pool/hooks.py``).
     """
 
+    hooked = False
     placement: Placement = WORST_FIT
     packing: tuple[Groups, ...] = ()
 
@@ -253,16 +255,6 @@ class ResourcePoolImplementation(PoolContract):
             ValueError: the id holds an allocation.
         """
         _expect_new(self, jobid)
-        free = self._free_on(ranks)
-        if free:
-            # grant() reads nothing but the duration, of which 0 would mean that there is no end.
-            request = ResourceRequest(duration=max(1.0, until - self.clock()))
-            self.grant(jobid, request, free, 0)
-            self.update_expiration(jobid, until)
-        return selected_ranks(free)
-
-    def _free_on(self, ranks: int) -> Selection:
-        """All that is free on those of some ranks that are up."""
         inventory, index = self.inventory, self.index
         up = self.eligible(None) & ranks
         idle = up & index.idle
@@ -271,7 +263,13 @@ class ResourcePoolImplementation(PoolContract):
             units = index.free(rank)
             if units:
                 groups[units] = groups.get(units, 0) | 1 << rank
-        return select(groups)
+        free = select(groups)
+        if free:
+            # grant() reads nothing but the duration, of which 0 would mean that there is no end.
+            request = ResourceRequest(duration=max(1.0, until - self.clock()))
+            self.grant(jobid, request, free, 0)
+            self.update_expiration(jobid, until)
+        return selected_ranks(free)
 
     def check_feasibility(self, request: Any) -> None:
         """Check whether a request could be satisfied if every rank were up and free.
@@ -281,6 +279,10 @@ class ResourcePoolImplementation(PoolContract):
         Raises:
             InfeasibleRequest: it could not; the text says what there is too little of.
         """
+        self._check_feasibility(request)
+
+    def _check_feasibility(self, request: Any) -> None:
+        """A hook: as `check_feasibility()`."""
         reason = self.verdict(request.shape)
         if reason is not None:
             raise InfeasibleRequest(reason)
@@ -415,7 +417,7 @@ class ResourcePoolImplementation(PoolContract):
         If so, plans work with counts. Where ``place_shape()`` may refuse for other reasons, plans
         have to call it for each time in question, which is slower.
         """
-        return shape.within is None
+        return shape.within is None and not self.hooked
 
     def check_shape(self, shape: Shape) -> str | None:
         """Why a shape could not be placed if every rank were up and free: a sentence, or None."""

@@ -429,17 +429,9 @@ class Scheduler(BrokerModule):
     def _sched_pending(self, pending: bool) -> None:
         self._passes.pending = pending
 
-    @property
-    def _sched_delay(self) -> float:
-        return self._passes.pace.delay
-
-    @property
-    def _sched_interval_ewma(self) -> float:
-        return self._passes.pace.interval
-
-    @property
-    def _sched_duration_ewma(self) -> float:
-        return self._passes.pace.duration
+    _sched_delay = property(lambda self: self._passes.pace.delay)
+    _sched_interval_ewma = property(lambda self: self._passes.pace.interval)
+    _sched_duration_ewma = property(lambda self: self._passes.pace.duration)
 
     # -- answers to sched.alloc --------------------------------------------------------------------
 
@@ -641,17 +633,6 @@ class Scheduler(BrokerModule):
         """
         return False
 
-    def _allocated(self) -> dict[str, Any]:
-        """R of what jobs hold; what placeholders hold, whose ids are below zero, is not
-        theirs."""
-        placeholders = self._pool.placeholders()
-        if not placeholders:
-            return self._pool.allocated_to_dict()
-        pool = self._pool.copy()
-        for jobid in placeholders:
-            pool.free(jobid)
-        return pool.allocated_to_dict()
-
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
         """Make the pool for the instance's resources (an R dict), of the class that is configured,
         that R's writer names, or the usual one."""
@@ -841,12 +822,14 @@ class Scheduler(BrokerModule):
     @request_handler("sched.resource-status", prefix=False)
     def _handle_resource_status(self, msg: Any) -> None:
         def serve() -> None:
-            pool = self.resources
-            status = {
-                "all": pool.to_dict(),
-                "allocated": self._allocated(),
-                "down": pool.down_to_dict(),
-            }
+            pool = jobs = self.resources
+            placeholders = pool.placeholders()
+            if placeholders:  # what they hold is no job's
+                jobs = pool.copy()
+                for jobid in placeholders:
+                    jobs.free(jobid)
+            allocated = jobs.allocated_to_dict()
+            status = {"all": pool.to_dict(), "allocated": allocated, "down": pool.down_to_dict()}
             self.handle.respond(msg, status)
 
         self._responder.serve(msg, serve)

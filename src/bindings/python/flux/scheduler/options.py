@@ -52,6 +52,17 @@ def parse_most(name: str, text: str) -> int:
     raise ValueError(f"{name}={text!r} is invalid: expected a positive integer")
 
 
+def parse_count(name: str, text: str) -> int:
+    """A number of pending jobs.
+
+    Raises:
+        ValueError: it is no number
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise ValueError(f"{name}={text!r} is invalid: expected a number of jobs, 0 for none")
+
+
 def parse_level(name: str) -> str:
     """A level of the log.
 

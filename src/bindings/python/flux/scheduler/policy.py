@@ -38,6 +38,7 @@ from flux.scheduler.misspelled import misspelled
 from flux.scheduler.odds_service import KEY as ODDS_KEY
 from flux.scheduler.odds_service import SAVE_INTERVAL_S as ODDS_SAVE_INTERVAL_S
 from flux.scheduler.odds_service import OddsService
+from flux.scheduler.options import parse_count
 from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
 from flux.scheduler.planning import Planning
 from flux.scheduler.pools import RequestFacts
@@ -102,6 +103,18 @@ def _answered_by(
         responder = self._responder
         serve = responder.serve if guests else responder.serve_if_sees_all
         serve(msg, begin)
+
+    return handle
+
+
+def _served_by(
+    topic: str, service: Callable[[Any], Callable[[Any], None]]
+) -> Callable[[Any, Any], None]:
+    """The handler of a request that a function which is given the message answers."""
+
+    @request_handler(topic, prefix=False)
+    def handle(self: PolicyScheduler, msg: Any) -> None:
+        self._responder.serve(msg, lambda: service(self)(msg))
 
     return handle
 
@@ -222,23 +235,15 @@ class PolicyScheduler(Scheduler):
         self._site_policy = RulesInForce(
             host, self._errors, RULES, after=self._reservations, own=own
         )
-        self.reason_depth = self._take_depth("reason-depth", self.reason_depth)
-        self.estimate_depth = self._take_depth("estimate-depth", self.estimate_depth)
-        depth = self._take_depth("odds-depth", -1)
-        self.odds.depth = self.odds_depth = self.odds_depth if depth < 0 else depth
+        given = {}
+        for name in ("reason-depth", "estimate-depth", "odds-depth"):
+            for text in self.take_argument(name):
+                given[name] = parse_count(name, text)
+        self.reason_depth = given.get("reason-depth", self.reason_depth)
+        self.estimate_depth = given.get("estimate-depth", self.estimate_depth)
+        self.odds.depth = self.odds_depth = given.get("odds-depth", self.odds_depth)
         # Where time is virtual a scheduler waits for its plays, and a rest between them is none.
-        self.odds.tells = depth > 0 or not self._host.has_virtual_time
-
-    def _take_depth(self, name: str, default: int) -> int:
-        """Take a number of pending jobs out of the arguments."""
-        depth = default
-        for value in self.take_argument(name):
-            if not (value.isascii() and value.isdigit()):
-                raise ValueError(
-                    f"{name}={value!r} is invalid: expected a number of jobs, 0 for none"
-                )
-            depth = int(value)
-        return depth
+        self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
         """Take ``name=value`` out of the arguments nobody has taken yet.
@@ -814,10 +819,7 @@ class PolicyScheduler(Scheduler):
     def _handle_disconnect(self, msg: Any) -> None:
         self._errors.guard("disconnect", self._answering.forget, msg)
 
-    @request_handler("sched.reserve", prefix=False)
-    def _handle_reserve(self, msg: Any) -> None:
-        self._responder.serve(msg, lambda: self._reservations.service.reserve(msg))
-
-    @request_handler("sched.unreserve", prefix=False)
-    def _handle_unreserve(self, msg: Any) -> None:
-        self._responder.serve(msg, lambda: self._reservations.service.unreserve(msg))
+    _handle_reserve = _served_by("sched.reserve", lambda self: self._reservations.service.reserve)
+    _handle_unreserve = _served_by(
+        "sched.unreserve", lambda self: self._reservations.service.unreserve
+    )

@@ -30,9 +30,6 @@ def ids_of(mask: int) -> frozenset[int]:
 class Hooks(ResourcePoolImplementation):
     """The steps of an allocation that a subclass of ``Rv1Pool`` may override."""
 
-    #: True in a class that overrides a hook that chooses.
-    hooked = False
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.hooked = (
@@ -69,16 +66,6 @@ class Hooks(ResourcePoolImplementation):
         if shape.node_count is not None:
             return _select_nodes(candidates, shape, shape.node_count)
         return _select_slots(candidates, shape)
-
-    def _check_feasibility(self, request: ResourceRequest) -> None:
-        """Raise InfeasibleRequest if the pool could never satisfy a request."""
-        super().check_feasibility(request)
-
-    def check_feasibility(self, request: ResourceRequest) -> None:
-        self._check_feasibility(request)
-
-    def countable(self, shape: Shape) -> bool:
-        return not self.hooked and shape.within is None
 
     def place_by_hooks(
         self, request: ResourceRequest, index: RankIndex, eligible: int
