@@ -70,8 +70,8 @@ class OddsService:
         self._projections = projections
         self._annotator = annotator
         self._found: dict[int, JobOdds] = {}  # by job id, the latest of pending jobs
-        # By job id, whose it is, and when and what was found first.
-        self._first: dict[int, tuple[int | None, float, Played]] = {}
+        #: by id of a pending job of which something was found: whose it is, and when and what was found first
+        self.first: dict[int, tuple[int | None, float, Played]] = {}
         self._not_before = 0.0
 
     @property
@@ -93,10 +93,10 @@ class OddsService:
             self.checkpoint.changed()
 
     def left(self, jobid: int, started: bool) -> None:
-        """A job is not pending any more.  O(1)."""
+        """A job of which something was found (`first`) is not pending any more.  O(1)."""
         self._found.pop(jobid, None)
-        first = self._first.pop(jobid, None)
-        if first is not None and started:
+        first = self.first.pop(jobid)
+        if started:
             self.calibration.learn(*first, self._policy.now())
             self.checkpoint.changed()
 
@@ -168,7 +168,7 @@ class OddsService:
             odds = odds.by(when)
         if not job.request.finalized:
             self._found[job.jobid] = odds
-            self._first.setdefault(job.jobid, (job.userid, odds.made, odds.played))
+            self.first.setdefault(job.jobid, (job.userid, odds.made, odds.played))
         return odds
 
     # -- telling -----------------------------------------------------------------------------------

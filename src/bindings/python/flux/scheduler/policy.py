@@ -391,7 +391,8 @@ class PolicyScheduler(Scheduler):
     def _answered(self, jobid: int, event: str) -> None:
         """A request has its answer: what was kept of the pending job is not needed any more."""
         self._annotator.forget(jobid)
-        self.odds.left(jobid, event == "success")
+        if jobid in self.odds.first:
+            self.odds.left(jobid, event == "success")
         self.admission.answered(jobid, event)
 
     def _pool_made(self) -> None:
