@@ -68,6 +68,15 @@ def holding_of(pool: ResourcePool, jobid: int) -> Holding:
         return NOTHING
 
 
+def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
+    """What a job holds of amounts such as memory, as the scheduling key of R has it, which does not come
+    back with R; None where none are counted."""
+    inventory = getattr(pool.impl, "inventory", None)
+    if inventory is None or not getattr(inventory, "amounts", ()):
+        return None
+    return {"amounts": inventory.amounts_of(pool.impl.held(jobid))}
+
+
 def holding_in(R: Any) -> Holding:
     """All that is in an R (an object, or a ResourcePool)."""
     return _together(
@@ -98,11 +107,17 @@ class Holdings:
         self._pool = pool
         #: by job id, what is held on ranks that have left
         self._departed: dict[int, Holding] = {}
+        #: of the job that was asked about last, its id, the generation of the pool, and what it holds
+        self._last: tuple[int, int, Holding] = (0, -1, NOTHING)
 
     def of(self, jobid: int) -> Holding:
         """What a job holds, in the pool and on ranks that have left.  O(kinds of what it holds on a
-        rank)."""
-        held = holding_of(self._pool(), jobid)
+        rank); several rules ask about the job that starts."""
+        pool = self._pool()
+        last, generation, held = self._last
+        if last != jobid or generation != pool.generation:
+            held = holding_of(pool, jobid)
+            self._last = (jobid, pool.generation, held)
         departed = self._departed.get(jobid)
         return held if departed is None else held.with_ranks_of(departed)
 

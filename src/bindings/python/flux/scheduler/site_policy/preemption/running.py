@@ -30,13 +30,16 @@ class Running:
         start (float): when it started, seconds since the epoch
         userid (int or None): whose it is; None: not known
         gives_way_to (Preemption or None): for which it ends, or is about to
+        scheduling (dict or None): while it gives way, what it holds of memory and the like
+            (`flux.scheduler.site_policy.holdings.amounts_held`)
         ending (float or None): since when it is known to end by itself, seconds since the epoch
         left_alone (bool): whether it could not be asked about, or ended
         was_ended (bool): whether it was found at the start with the exception that ends it for another
     """
 
     __slots__ = (
-        "ending", "gives_way_to", "jobid", "left_alone", "standing", "start", "userid", "was_ended",
+        "ending", "gives_way_to", "jobid", "left_alone", "scheduling", "standing", "start", "userid",
+        "was_ended",
     )  # fmt: skip
 
     def __init__(self, jobid: int, standing: Standing, start: float, userid: int | None) -> None:
@@ -45,6 +48,7 @@ class Running:
         self.start = start
         self.userid = userid
         self.gives_way_to: Preemption | None = None
+        self.scheduling: dict[str, Any] | None = None
         self.ending: float | None = None
         self.left_alone = False
         self.was_ended = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.host import name_of
-from flux.scheduler.site_policy.holdings import part_of
+from flux.scheduler.site_policy.holdings import amounts_held, part_of
 from flux.scheduler.site_policy.preemption.record import DECIDED, ENDING, WARNED, Preemption
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
 from flux.scheduler.site_policy.preemption.trial import KeptTrial
@@ -174,7 +174,9 @@ class PreemptionsUnderWay:
         self._record.active[preemption.taker] = preemption
         pool = self._host.resources
         for jobid in preemption.held:
-            self._running.jobs[jobid].gives_way_to = preemption
+            running = self._running.jobs[jobid]
+            running.gives_way_to = preemption
+            running.scheduling = amounts_held(pool, jobid)
             if preemption.request is not None:
                 end = self._planned_end(preemption, pool.job_end(jobid) or inf)
                 pool.update_expiration(jobid, end)
@@ -193,8 +195,8 @@ class PreemptionsUnderWay:
         self._placeholders.free(preemption.placeholders)
         self._hold(preemption, preemption.placeholders)
 
-    def _keep_from_victim(self, preemption: Preemption, R: Any) -> None:
-        """Keep what a victim gives back, R. Once victims are being ended, what else has become free on
+    def _keep_from_victim(self, preemption: Preemption, victim: Running, R: Any) -> None:
+        """Keep what a victim gives back, R and what it had of memory there. Once victims are being ended, what else has become free on
         their ranks was promised to others, or is withheld (`_keep_again`): with that the job might do
         without some of them."""
         if preemption.state != ENDING:
@@ -203,15 +205,13 @@ class PreemptionsUnderWay:
         part = part_of(R, preemption.ranks & self._host.resources.eligible_ranks())
         if part is None:
             return
+        if victim.scheduling is not None:
+            part["scheduling"] = victim.scheduling
         jobid = self._placeholders.hold(part, self._kept_until(preemption))
         if jobid is None:
             self.keep(preemption)
         else:
             preemption.placeholders.append(jobid)
-            amounts: list[Any] = getattr(self._host.resources.impl, "amounts_in_use", list)()
-            if amounts and not self._breaks_a_promise(preemption):
-                # R does not say what comes back with it of memory; what else is free was withheld.
-                self._hold(preemption, preemption.placeholders)
 
     def _keep_again(self, preemption: Preemption) -> None:
         """Something is free that may not come from a victim: in the grace the job may have it,
@@ -233,7 +233,7 @@ class PreemptionsUnderWay:
                 preemption.held.discard(running.jobid)
                 if running.jobid in preemption.ended:
                     self._running.was_cleaned_up(preemption.deadline)
-            self._keep_from_victim(preemption, R)
+            self._keep_from_victim(preemption, running, R)
         for one in self._all():
             if one is not preemption:
                 self._keep_again(one)
