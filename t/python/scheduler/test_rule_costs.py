@@ -23,6 +23,8 @@ REACHED = {**LIMITS, "user": {"per": "user", "max": {"jobs": 1}, "users": ["1", 
 LICENSES = {"matlab": 100000}
 ALL = {
     "limits": LIMITS,
+    "budgets": {"banks": {"per": "bank", "period": "year", "max": {"node-hours": 1e6}}},
+    "fairshare": {"half-life": "7d"},
     "licenses": LICENSES,
     "preemption": {"standby": {"queues": ["standby"], "wait": "1h"}},
 }
@@ -78,11 +80,11 @@ def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
 @pytest.mark.parametrize(
     "case, asks, most",
     [
-        ("all", WHOLE_NODES, 1.2),
+        ("all", WHOLE_NODES, 1.3),
         ("sharing", PARTS_OF_NODES, 1.55),
-        ("limits", MANY_SHAPES, 1.2),
-        ("licences", MANY_SHAPES, 1.2),
-        ("all", MANY_SHAPES, 1.3),
+        ("limits", MANY_SHAPES, 1.15),
+        ("licences", MANY_SHAPES, 1.1),
+        ("all", MANY_SHAPES, 1.35),
     ],
 )
 def test_rules_of_which_none_is_reached_add_little_to_an_end_under_backfill(case, asks, most):

@@ -140,6 +140,10 @@ class AdmissionRule:
     #: (`check`, `does_not_fit`).
     only_takes_away = False
 
+    #: Whether `allocate` may have something to give at present. While no rule has, jobs for which the pool
+    #: has no room are not examined.
+    adds = True
+
     #: Whether `does_not_fit` has something to do at present. While it has for no rule, jobs for which
     #: the pool has no room at all are not examined.
     parts_jobs = True
@@ -607,7 +611,19 @@ class AdmissionControl:
     @property
     def parts_jobs(self) -> bool:
         """Whether a rule has to be asked about jobs that do not fit (`AdmissionRule.does_not_fit`)."""
-        return any(rule.parts_jobs for rule in self._parting)
+        for rule in self._parting:
+            if rule.parts_jobs:
+                return True
+        return False
+
+    @property
+    def asks_each(self) -> bool:
+        """Whether a job for which there is no room has to be examined all the same: a rule may find room
+        for it, set it apart, or have it end earlier."""
+        for rule in self._giving:
+            if rule.adds and not rule.only_takes_away:
+                return True
+        return bool(self._ending) or self.parts_jobs
 
     def kept_jobs(self) -> list[int]:
         """The ids of the jobs that some rule keeps resources for."""

@@ -98,7 +98,10 @@ class BackfillInOrder(Backfilling):
         ) < limit and not self.backlog.is_behind_another(job, turn_of(job))
 
     def waits_from(self, job: PendingJob) -> float | None:
-        if job.tried != self._updates or self.made_anew or self.policy.admission.engaged:
+        admission = self.policy.admission
+        if job.tried != self._updates or self.made_anew:
+            return None
+        if admission.engaged and admission.asks_each:
             return None
         self.use_current_plan()
         too_long = self.plan.too_long(job.resource_request)
@@ -238,10 +241,10 @@ class BackfillInOrder(Backfilling):
         if job in self.promises:
             return
         limit, full = inf, False
-        if admission.engaged:
+        if admission.taking_away:
             # Where there is no room, it does not matter whose job it is that asks for the same.
-            full = bool(admission.taking_away) and not self.plan.has_free(request)
-        else:
+            full = not self.plan.has_free(request)
+        if not full and not (admission.engaged and admission.asks_each):
             job.tried = self._updates
             limit = self.plan.too_long(request)
         self.backlog.block(job, True, limit, family=full)

@@ -30,7 +30,7 @@ from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
 from flux.scheduler.site_policy.scope import Scope, read_scope
 from flux.scheduler.site_policy.table_rule import Over, TableRule
-from flux.scheduler.site_policy.usage import KeptUsage
+from flux.scheduler.site_policy.usage import KeptUsage, Usage
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
@@ -51,6 +51,9 @@ PERIODS = ("day", "week", "month", "quarter", "year")
 Amounts = Tuple[float, float, float]
 
 HOUR_S = 3600.0
+
+#: Rounding of what is left, in units times seconds.
+GRAIN = 1e-3
 
 
 class Budget(NamedTuple):
@@ -136,34 +139,43 @@ class Account:
     Attributes:
         budget (Budget): which
         key (tuple): whose jobs
-        bounds (list): where in `DIMENSIONS` there is a most
+        bounds (list): where in `DIMENSIONS` there is a most, and that, in units times seconds
         begin, end (float): of the period, seconds since the epoch
-        holds (list): what its running jobs hold, of each of `DIMENSIONS`
-        ends (list): the sum over these of what each holds times its end or, if that is earlier, the
-            end of the period
+        taken (list): what was used in the period, of each of `DIMENSIONS`, and what running jobs will have
+            used by its end if they run to their limits, in units times seconds
+        stored_as (list): the keys of what was used of each
         wanted (list): what its pending jobs take in a period at most
         waiting (dict): by the keys of deferrals, what such jobs hold at least, and their time limit
     """
 
-    __slots__ = ("begin", "bounds", "budget", "end", "ends", "holds", "key", "waiting", "wanted")
+    __slots__ = (
+        "begin",
+        "bounds",
+        "budget",
+        "end",
+        "key",
+        "stored_as",
+        "taken",
+        "waiting",
+        "wanted",
+    )
 
-    def __init__(self, budget: Budget, key: tuple[Any, ...], now: float) -> None:
+    def __init__(self, budget: Budget, key: tuple[Any, ...]) -> None:
         self.budget = budget
         self.key = key
-        self.bounds = [at for at, most in enumerate(budget.most) if most is not None]
-        self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
-        self.holds = [0.0, 0.0, 0.0]
-        self.ends = [0.0, 0.0, 0.0]
+        #: with the most of it, in units times seconds
+        self.bounds = [
+            (at, most * HOUR_S) for at, most in enumerate(budget.most) if most is not None
+        ]
         self.wanted = [0.0, 0.0, 0.0]
         self.waiting: dict[Hashable, tuple[Amounts, float]] = {}
 
-    def stored_as(self, at: int) -> tuple[Any, ...]:
-        """The key of what was used of one of `DIMENSIONS`."""
-        return (self.budget.name, self.begin, at, *self.key)
-
-    def to_come(self, at: int, now: float) -> float:
-        """What its running jobs will use in the period from now on, if they run to their limits."""
-        return max(0.0, self.ends[at] - now * self.holds[at])
+    def begins(self, usage: Usage, now: float) -> None:
+        """The period of a time is under way, of which so much was used."""
+        budget = self.budget
+        self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
+        self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
+        self.taken = [usage.of(key, now) for key in self.stored_as]
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """What a job that starts now uses in the period, if it runs to its limit."""
@@ -179,10 +191,11 @@ class Known:
         limit (float): seconds that it may run
         waits (bool): it is pending
         holds (Holding): what it holds
+        rates (tuple): the same, of each of `DIMENSIONS`
         end (float): when it has to end, seconds since the epoch
     """
 
-    __slots__ = ("accounts", "end", "holds", "least", "limit", "userid", "waits")
+    __slots__ = ("accounts", "end", "holds", "least", "limit", "rates", "userid", "waits")
 
     def __init__(self, accounts: list[Account], userid: int, least: Amounts, limit: float) -> None:
         self.accounts = accounts
@@ -190,13 +203,9 @@ class Known:
         self.least = least
         self.limit = limit
         self.waits = False
+        self.rates: Amounts = (0, 0, 0)
         self.holds = NOTHING
         self.end = inf
-
-    @property
-    def rates(self) -> Amounts:
-        """What it holds, of each of `DIMENSIONS`."""
-        return amounts_of(self.holds)
 
 
 def amounts_of(holds: Holding) -> Amounts:
@@ -257,11 +266,9 @@ class BudgetRule(TableRule):
         for account in self._accounts.values():
             if now < account.end:
                 continue
-            for at in range(len(DIMENSIONS)):
-                self._usage.forget(account.stored_as(at))
-            fresh = Account(account.budget, account.key, now)
-            account.begin, account.end = fresh.begin, fresh.end
-            account.holds, account.ends = fresh.holds, fresh.ends
+            for key in account.stored_as:
+                self._usage.forget(key)
+            account.begins(self._usage, now)
             for known in self._jobs.values():
                 if account in known.accounts and not known.waits:
                     self._count(account, known, known.rates, account.begin)
@@ -288,8 +295,8 @@ class BudgetRule(TableRule):
             if key is not None:
                 account = self._accounts.get((budget.name, key))
                 if account is None:
-                    account = Account(budget, key, self.host.now())
-                    self._accounts[budget.name, key] = account
+                    account = self._accounts[budget.name, key] = Account(budget, key)
+                    account.begins(self._usage, self.host.now())
                 found.append(account)
         return found
 
@@ -300,7 +307,8 @@ class BudgetRule(TableRule):
             seconds = until - max(since, account.begin)
             for at, rate in enumerate((job.get("nnodes", 0), job.get("ncores", 0))):
                 if seconds > 0:
-                    self._usage.add(account.stored_as(at), rate * seconds, self.host.now())
+                    self._usage.add(account.stored_as[at], rate * seconds, self.host.now())
+                    account.taken[at] += rate * seconds
 
     # -- a job that waits --------------------------------------------------------------------------
 
@@ -328,23 +336,17 @@ class BudgetRule(TableRule):
             for at, rate in enumerate(known.least):
                 account.wanted[at] += sign * rate * seconds
 
-    def _left(self, account: Account, at: int) -> float:
-        """How much of one of `DIMENSIONS` is left, in units times seconds."""
-        most = account.budget.most[at]
-        if most is None:
-            return inf
-        now = self.host.now()
-        used = self._usage.of(account.stored_as(at), now)
-        return most * HOUR_S - used - account.to_come(at, now)
-
     def _over(self, known: Known, rates: Amounts) -> tuple[Account, int] | None:
         """Of which account, and in which of `DIMENSIONS`, too little is left for a job that would hold so
         much; None: of none."""
         now = self.host.now()
         for account in known.accounts:
-            for at in account.bounds:
+            for at, most in account.bounds:
                 rate = rates[at]
-                if rate and account.needs(rate, known.limit, now) > self._left(account, at) + 1e-6:
+                if (
+                    rate
+                    and account.needs(rate, known.limit, now) > most - account.taken[at] + GRAIN
+                ):
                     return account, at
         return None
 
@@ -368,7 +370,7 @@ class BudgetRule(TableRule):
         budget = account.budget
         most = budget.most[at]
         assert most is not None
-        taken = most - self._left(account, at) / HOUR_S
+        taken = account.taken[at] / HOUR_S
         whose = budget.scope.whose(account.key)
         has = f"{whose} has taken {taken:.1f}" if whose else f"{taken:.1f} are taken"
         of = f"of {most:g} {DIMENSIONS[at]} of this {budget.period}"
@@ -383,7 +385,7 @@ class BudgetRule(TableRule):
         known = self._jobs.get(job.jobid)
         if known is None:
             return None
-        return self._deferral(job, known, amounts_of(holding_of(self.host.resources, job.jobid)))
+        return self._deferral(job, known, amounts_of(self.host.holdings.of(job.jobid)))
 
     def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
         known = self._jobs.get(job.jobid)
@@ -397,9 +399,9 @@ class BudgetRule(TableRule):
         # Nothing can keep it from starting if all that wait may start in this period.
         known = self._jobs.get(job.jobid)
         return known is None or all(
-            account.wanted[at] <= self._left(account, at)
+            account.wanted[at] + account.taken[at] <= most
             for account in known.accounts
-            for at in account.bounds
+            for at, most in account.bounds
         )
 
     def cancel(self, jobid: int) -> None:
@@ -428,6 +430,7 @@ class BudgetRule(TableRule):
 
     def _runs(self, jobid: int, known: Known, end: float, since: float) -> None:
         known.holds = self.host.holdings.of(jobid)
+        known.rates = amounts_of(known.holds)
         known.end = end
         for account in known.accounts:
             self._count(account, known, known.rates, max(since, account.begin))
@@ -436,11 +439,11 @@ class BudgetRule(TableRule):
     def _count(self, account: Account, known: Known, rates: Amounts, since: float = inf) -> None:
         """A running job holds so much more (or less) from now on, and has done so since a time."""
         now = self.host.now()
+        seconds = min(known.end, account.end) - min(now, since)
         for at, rate in enumerate(rates):
             if rate:
-                account.holds[at] += rate
-                account.ends[at] += rate * min(known.end, account.end)
-                self._usage.change(account.stored_as(at), rate, now, since)
+                account.taken[at] += rate * seconds
+                self._usage.change(account.stored_as[at], rate, now, since)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         known = self._jobs.get(jobid)
@@ -448,6 +451,7 @@ class BudgetRule(TableRule):
             return
         before = known.rates
         known.holds = NOTHING if final else known.holds.left_of(R)
+        known.rates = amounts_of(known.holds)
         nodes, cores, gpus = (one - two for one, two in zip(known.rates, before))
         for account in known.accounts:
             self._count(account, known, (nodes, cores, gpus))
@@ -463,18 +467,20 @@ class BudgetRule(TableRule):
             for account in known.accounts:
                 later = min(known.end, account.end) - min(before, account.end)
                 for at, rate in enumerate(known.rates):
-                    account.ends[at] += rate * later
+                    account.taken[at] += rate * later
                 self._let_in(account)
         return False
 
     def _let_in(self, account: Account) -> None:
         """Have jobs come back that wait for a budget: of those that need the same, as many as there is
         enough left for."""
+        if not account.waiting:
+            return
         admission, now = self.host.admission, self.host.now()
         for key, (rates, limit) in list(account.waiting.items()):
             rooms = [
-                self._left(account, at) // account.needs(rates[at], limit, now)
-                for at in account.bounds
+                (most - account.taken[at] + GRAIN) // account.needs(rates[at], limit, now)
+                for at, most in account.bounds
                 if rates[at] and now < account.end
             ]
             room = min(rooms, default=1.0)
@@ -506,7 +512,7 @@ class BudgetRule(TableRule):
             "name": account.budget.name,
             "whose": account.budget.scope.whose(account.key),
             "what": DIMENSIONS[at],
-            "taken": most - self._left(account, at) / HOUR_S,
+            "taken": account.taken[at] / HOUR_S,
             "max": most,
             "needs": account.needs(known.least[at], known.limit, self.host.now()) / HOUR_S,
             "t_again": account.end,
@@ -526,8 +532,8 @@ class BudgetRule(TableRule):
             everybodys = budget.scope.per in ("queue", "instance")
             if not (caller.sees_all or id(account) in own or everybodys):
                 continue
-            used = [self._usage.of(account.stored_as(at), now) / HOUR_S for at in range(3)]
-            to_come = [account.to_come(at, now) / HOUR_S for at in range(3)]
+            used = [self._usage.of(key, now) / HOUR_S for key in account.stored_as]
+            to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.taken, used)]
             entry = {
                 "budget": budget.name,
                 "per": budget.scope.per,
@@ -556,8 +562,8 @@ class BudgetRule(TableRule):
             rule.hello(run)
             yield None
         for account in rule._accounts.values():
-            for at in account.bounds:
-                if rule._left(account, at) < 0:
+            for at, most in account.bounds:
+                if account.taken[at] > most + GRAIN:
                     its = [name_of(id) for id, one in rule._jobs.items() if account in one.accounts]
                     text = rule._has_taken(account, at)[0]
                     yield Over(account.budget.name, text, "running", its)

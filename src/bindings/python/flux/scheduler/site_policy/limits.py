@@ -92,8 +92,6 @@ class LimitRule(TableRule):
         self._leasts: Remembered[Any, Amount] = Remembered()
         #: how often ranks have changed
         self._changes = 0
-        #: what the pool has offered to which job last, and its generation then
-        self._offered: tuple[int, int, Holding] = (0, -1, NOTHING)
         #: jobs that are about to go behind all others
         self._to_demote: list[int] = []
 
@@ -313,9 +311,7 @@ class LimitRule(TableRule):
             if use.limit.soft:
                 continue
             if offered is None:
-                pool = self.host.resources
-                offered = holding_of(pool, job.jobid)
-                self._offered = (job.jobid, pool.generation, offered)
+                offered = self.host.holdings.of(job.jobid)
             ranks, cores, gpus = offered
             more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
             kept = None
@@ -455,10 +451,7 @@ class LimitRule(TableRule):
             self._waits_no_more(job.jobid, known)
 
     def _runs(self, jobid: int, known: Counted) -> None:
-        offered_to, generation, held = self._offered
-        if offered_to != jobid or generation != self.host.resources.generation:
-            held = self.host.holdings.of(jobid)
-        known.holds = held
+        known.holds = self.host.holdings.of(jobid)
         for use in known.uses:
             use.change(NOTHING, known.holds, 1)
             if use in self._crowded:

@@ -82,7 +82,7 @@ class BorrowedTime:
         return self._record.borrowers
 
     def __bool__(self) -> bool:
-        return bool(self.borrowers or self._gone)
+        return bool(self._record.borrowers or self._gone)
 
     def of(self, taker: int) -> list[Borrower]:
         """The borrowers of the time of a job that waits, as long as they run."""

@@ -184,6 +184,13 @@ class PreemptionRule(TableRule):
                 alloc = self.borrowed.offer(job, standing, plan)
         return alloc
 
+    @property
+    def adds(self) -> bool:  # type: ignore[override]
+        classes = self.classes.entries.values()
+        return bool(
+            self._record.active or self.borrowed or any(cls.into_promises for cls in classes)
+        )
+
     def taken_back(self, jobid: int) -> None:
         self.borrowed.taken_back(jobid)
         preemption = self._record.active.get(jobid)
