@@ -12,7 +12,7 @@ import sys
 import types
 
 import pytest
-from command_runner import TOP, first_scheduler, flux, rows
+from command_runner import TOP, first_scheduler, flux, flux_here, rows
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
@@ -175,7 +175,7 @@ def test_files_and_a_report(runs, tmp_path):
     text = (tmp_path / "report.html").read_text()
     assert "Who waits longer, and who less" in text
     simulate(Trace("sample", jobs=20), "sched-fifo", output=str(tmp_path / "out"))
-    assert "no rule broken" in flux("check", tmp_path / "out").stdout
+    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
     with pytest.raises(OSError, match="No space left|Is a directory"):
         runs.report(str(tmp_path))
 

@@ -4,7 +4,7 @@ import csv
 import json
 
 import pytest
-from command_runner import flux
+from command_runner import flux_here
 
 from flux.simulate import policy
 from flux.simulate.live import LiveError, workload_of
@@ -95,10 +95,10 @@ def test_all_of_its_files_count_cores(result):
 
 
 def test_check_finds_a_mixture_of_nodes_and_cores(result):
-    assert "no rule broken" in flux("check", result).stdout
+    assert "no rule broken" in flux_here("check", result).stdout
     text = (result / "jobs.csv").read_text()
     (result / "jobs.csv").write_text(text.replace(",16,600,", ",2,600,", 1))
-    assert "of size 2 has 16 units" in flux("check", result, code=1).stdout
+    assert "of size 2 has 16 units" in flux_here("check", result, code=1).stdout
 
 
 def test_nothing_waits():

@@ -8,7 +8,7 @@ import types
 
 import pytest
 import test_engines
-from command_runner import flux
+from command_runner import flux, flux_here
 
 from flux.scheduler.site_policy.placement import PlacementRule
 from flux.simulate import checking
@@ -219,4 +219,4 @@ def test_the_command_writes_what_it_checks(tmp_path):
     (file,) = (tmp_path / "out").rglob("provenance.json")
     written = json.loads(file.read_text())
     assert written["topology"] == {"rack": {"a": "0-63", "b": "64-127"}}
-    assert "no rule broken" in flux("check", tmp_path / "out").stdout
+    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout

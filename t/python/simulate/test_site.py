@@ -6,7 +6,7 @@ import re
 
 import pytest
 import test_engines
-from command_runner import TOP, first_scheduler, flux, rows
+from command_runner import TOP, first_scheduler, flux, flux_here, rows
 from test_readers import row, swf, workload
 
 from flux.simulate.job import Job, Shape
@@ -95,7 +95,7 @@ def test_the_command_on_dependencies(tmp_path):
     table = rows(tmp_path / "out" / "sched-fifo")
     assert [float(line["submission_time"]) for line in table] == [150.0 * n for n in range(19)]
     assert {line["waiting_time"] for line in table} == {"0"}
-    assert "no rule broken" in flux("check", tmp_path / "out").stdout
+    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
 
 
 # -- nodes that fail -------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_nodes_fail_and_come_back(tmp_path):
     for name, option in (("one", failures), ("same", failures), ("other", f"{failures},seed=2")):
         flux(*call, option, "-o", tmp_path / name)
         assert (
-            "no rule broken" in flux("check", tmp_path / name).stdout
+            "no rule broken" in flux_here("check", tmp_path / name).stdout
         )  # none starts on what is down
     one, same, other = (
         rows(tmp_path / name / "sched-backfill") for name in ("one", "same", "other")
@@ -232,8 +232,8 @@ def test_a_sweep(tmp_path):
     (alone,) = re.findall(r"(?m)^sched-fifo +1 +60 +(\S+)", one)
     assert table[3].split()[2] == alone
     assert "along the sweep" in (out / "report.html").read_text()
-    assert flux("check", out).stdout.count("no rule broken") == 8
-    assert done.stdout[: -len(str(out)) - 20].strip() in flux("compare", out).stdout
+    assert flux_here("check", out).stdout.count("no rule broken") == 8
+    assert done.stdout[: -len(str(out)) - 20].strip() in flux_here("compare", out).stdout
     seeds = flux(*call, "--nodes=128,256", "--seeds=2").stdout
     assert re.search(r"nodes=256 +\S+ ± \S+ +\S+ ± \S+", seeds)
 
@@ -250,8 +250,10 @@ def test_compare_across_workloads(tmp_path):
             tmp_path / name,
         )
     both = [tmp_path / "small", tmp_path / "large"]
-    assert "different workloads (--across compares them)" in flux("compare", *both, code=1).stderr
-    text = flux("compare", "--across", *both, "-o", tmp_path / "report.html").stdout
+    assert (
+        "different workloads (--across compares them)" in flux_here("compare", *both, code=1).stderr
+    )
+    text = flux_here("compare", "--across", *both, "-o", tmp_path / "report.html").stdout
     assert "workload=small:" in text and "workload=large:" in text
     assert re.search(r"(?m)^workload=large +\S+ +\S+$", text)
     assert "along the sweep" in (tmp_path / "report.html").read_text()

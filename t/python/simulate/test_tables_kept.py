@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import pytest
-from command_runner import flux
+from command_runner import flux, flux_here
 
 from flux.scheduler.site_policy.budgets import period_of
 from flux.simulate import policy
@@ -59,7 +59,7 @@ def simulated(tmp_path_factory):
 
 
 def test_no_policy_exceeds_them(simulated):
-    done = flux("check", simulated)
+    done = flux_here("check", simulated)
     assert done.stdout.count("no rule broken") == 4
 
 
@@ -71,7 +71,7 @@ def test_a_schedule_that_exceeds_one_is_found(simulated, tmp_path):
     text = provenance.read_text()
     assert '"jobs": 6' in text
     provenance.write_text(text.replace('"jobs": 6', '"jobs": 2'))
-    assert "limit all: all: 3 of 2 jobs when job" in flux("check", broken, code=1).stdout
+    assert "limit all: all: 3 of 2 jobs when job" in flux_here("check", broken, code=1).stdout
 
 
 def job(id, start, end, units, user="7", queue=None, bank="", licenses=None, limit=None):
