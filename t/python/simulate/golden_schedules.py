@@ -1,23 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The recorded start times of golden/schedules, and our engine on the same jobs.
+"""The recorded start times of golden/schedules, and our engine on the same jobs."""
 
-    .venv/bin/python t/python/simulate/golden_schedules.py sdsc-sp2-easy-batch-1000 [MODULE ARG...]
-
-prints how many starts differ, and the first that do.
-"""
-
-import json
-import sys
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[3]
-if __name__ == "__main__":
-    for room in ("src/embedded", "src/bindings/python", "t/python"):
-        sys.path.insert(0, str(TOP / room))
+from flux.simulate.engine.lean import LeanEngine
+from flux.simulate.job import Job, Shape
+from flux.simulate.machine import uniform
 
-from flux.simulate.engine.lean import LeanEngine  # noqa: E402
-from flux.simulate.job import Job, Shape  # noqa: E402
-from flux.simulate.machine import uniform  # noqa: E402
+TOP = Path(__file__).resolve().parents[3]
 
 #: policy of a recording -> module and arguments. `-plan` and `-kept` differ in what becomes of a
 #: reservation after an early end.
@@ -130,23 +120,3 @@ def differences(got, want):
         if got.get(int(id)) != start
     ]
     return sorted(wrong, key=lambda row: (row[1] is None, row[1]))
-
-
-def main():
-    from shared import load_json
-
-    name, *module = sys.argv[1:]
-    recorded = load_json(f"golden/schedules/{name}.json")
-    jobs = load_json(f"golden/schedules/input-{recorded['trace']}.json")
-    ours, args = (module[0], module[1:]) if module else MODULES[recorded["policy"]]
-    rows = jobs["jobs"][: len(recorded["start"])]
-    got = play(rows, recorded["procs"], ours, args, recorded["grain"])
-    wrong = differences(got, recorded["start"])
-    print(f"{name}: {len(wrong)} of {len(recorded['start'])} starts differ")
-    for id, start, mine in wrong[:5]:
-        print(f"  job {id}: recorded {start}, ours {mine}")
-    print(json.dumps({"differ": len(wrong), "jobs": len(recorded["start"])}))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,23 +1,11 @@
-"""Random histories under promise=all: no promise is broken but for its stated causes.
-
-    .venv/bin/python t/python/simulate/test_promises_kept.py [HISTORIES [FIRST-SEED]]
-
-runs as many as one likes.
-"""
+"""Random histories under promise=all: no promise is broken but for its stated causes."""
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
-
-if __name__ == "__main__":
-    TOP = Path(__file__).resolve().parents[3]
-    for room in ("src/embedded", "src/bindings/python", "t/python"):
-        sys.path.insert(0, str(TOP / room))
-
 from command_runner import flux, rows
 from golden_schedules import TOP, UNITS, Starts
+from shared import seeds
 
 from flux.scheduler.policies.ranks import RANKS
 from flux.simulate.engine.lean import LeanEngine
@@ -111,7 +99,7 @@ def plays(seed):
         raise AssertionError(f"seed {seed}: {' '.join(history.args)}: {exc}") from exc
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", seeds(3, 50))
 def test_no_promise_is_broken_without_a_cause(block):
     for seed in range(block * 10, block * 10 + 10):
         plays(seed)
@@ -124,16 +112,3 @@ def test_the_table_counts_latest_starts_as_promises(tmp_path):
     told = [(row["first_promise"], row["starting_time"]) for row in rows(directory)]
     assert len(told) == 150
     assert all(float(start) <= float(promise) for promise, start in told)
-
-
-def main():
-    given = [int(text) for text in sys.argv[1:]]
-    count = given[0] if given else 1000
-    first = given[1] if len(given) > 1 else 0
-    for seed in range(first, first + count):
-        plays(seed)
-    print(f"{count} histories: no promise was broken without a cause")
-
-
-if __name__ == "__main__":
-    main()

@@ -33,7 +33,7 @@ def invented(chance, procs):
 @pytest.mark.parametrize("policy", sorted(textbook.POLICIES))
 @pytest.mark.parametrize("units", sorted(UNITS))
 def test_invented_jobs_start_when_the_definition_says(units, policy):
-    for seed in range(2):
+    for seed in seeds(1, 2):
         chance = random.Random(f"{units} {policy} {seed}")
         procs = chance.choice([8, 16, 24, 64])
         rows = invented(chance, procs)
@@ -46,7 +46,7 @@ def test_invented_jobs_start_when_the_definition_says(units, policy):
 @pytest.mark.parametrize("policy", sorted(set(textbook.POLICIES) - {"conservative-kept"}))
 @pytest.mark.parametrize("grain", ["event-end", "event-submit"])
 def test_one_pass_for_each_event(grain, policy):
-    for seed in seeds(3, 12):
+    for seed in seeds(1, 12):
         chance = random.Random(f"{grain} {policy} {seed}")
         procs = chance.choice([8, 16, 24])
         rows = invented(chance, procs)

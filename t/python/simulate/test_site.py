@@ -102,7 +102,7 @@ def test_the_command_on_dependencies(tmp_path):
 
 
 def test_nodes_fail_and_come_back(tmp_path):
-    call = ["sample", "--jobs=400", "--scheduler=sched-backfill", "-q"]
+    call = ["sample", "--jobs=200", "--scheduler=sched-backfill", "-q"]
     failures = "--failures=mtbf=2d,repair=2h"
     for name, option in (("one", failures), ("same", failures), ("other", f"{failures},seed=2")):
         flux(*call, option, "-o", tmp_path / name)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from command_runner import flux, flux_here
+from shared import seeds
 
 from flux.scheduler.site_policy.budgets import period_of
 from flux.simulate import policy
@@ -232,7 +233,7 @@ def site_jobs(seed, count=80):
     ["sched-fifo queue-depth=unlimited", "sched-simple queue-depth=unlimited", "sched-backfill",
      "sched-backfill promise=4", "sched-backfill promise=all"],
 )  # fmt: skip
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_all_tables_are_kept_by_each_policy(seed, text, tmp_path):
     (one,) = policy.parse([text])
 
