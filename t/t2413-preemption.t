@@ -10,9 +10,9 @@ test_under_flux 4 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-# A task that does not end by the signal of the warning.
+# A task that does not end by the signal of the warning, but tells of it.
 standby() {
-	flux submit -N${1:-1} -x -t 1h --queue=standby sh -c "trap '' USR1; exec sleep 600"
+	flux submit -N${1:-1} -x -t 1h --queue=standby sh -c "trap 'touch $PWD/signaled' USR1; while :; do sleep 60 & wait; done"
 }
 # fill: four jobs of a node each; $v is the youngest, who loses least
 fill() {
@@ -51,7 +51,7 @@ test_expect_success 'sched-backfill, and a table' '
 '
 test_expect_success 'a victim is warned and ended, and the job starts there' '
 	fill && b=$(flux submit --queue=batch -N1 -x -t 60s sleep 0) &&
-	warned $v && ended $v $b &&
+	warned $v && test_wait_until "test -f signaled" && ended $v $b &&
 	flux job wait-event -t 30 $b clean &&
 	test "$(flux jobs -ano {ranks} $b)" = "$(flux jobs -ano {ranks} $v)" &&
 	flux jobs -ano "{status} {user.preempted}" $v | grep "FAILED.*class standby" &&
@@ -94,7 +94,7 @@ test_expect_success 'over a reload in the grace the job has its place, and nobod
 '
 test_expect_success 'a job that starts in promised time is ended before it' '
 	sed "s/^rank.*/into-promises = true/" conf.toml | flux config load &&
-	a=$(flux submit --queue=batch -N2 -x -t 12s sleep 11) && started $a &&
+	a=$(flux submit --queue=batch -N2 -x -t 20s sleep 19) && started $a &&
 	b=$(flux submit --queue=batch -N4 -x -t 60s true) &&
 	test_wait_until "flux sched explain $b | grep promised" &&
 	v=$(standby 2) && started $v &&

@@ -11,6 +11,7 @@ from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import jobspec, make_R
 from flux_engine.kernel.clock import RealClock
+from flux_engine.kernel.message import OWNER
 from flux_engine.kernel.service import Service, request
 
 RUN, INACTIVE = 16, 64
@@ -379,6 +380,27 @@ def test_a_job_that_ignores_sigterm_is_killed(real, tmp_path):
     real.cancel(id)
     wait(real, id)
     assert status(real, id) == [137 << 8]
+
+
+def test_a_running_job_is_sent_a_signal(real, tmp_path):
+    """As preemption does, to warn it."""
+    ready = tmp_path / "ready"
+    script = f"trap 'echo warned; exit 3' USR1; touch {ready}; while :; do sleep 0.05; done"
+    id = real.submit(jobspec(command=["sh", "-c", script]))
+    wait_for(real, ready.exists)
+    for signum, body in ((0, {"id": id}), (65, {"id": id}), (10, {"id": 1 << 40})):
+        with pytest.raises(OSError, match="invalid signal|unknown job id"):
+            real.rpc("job-manager.kill", {**body, "signum": signum})
+    real.handle.task.userid, real.handle.task.rolemask = 1234, 2
+    with pytest.raises(OSError, match="guests can only send signals to their own jobs"):
+        real.rpc("job-manager.kill", {"id": id, "signum": 10})
+    real.handle.task.userid, real.handle.task.rolemask = OWNER, 5
+    assert real.rpc("job-manager.kill", {"id": id, "signum": 10}) is None
+    wait(real, id)
+    assert status(real, id) == [3 << 8] and output(real, id) == ["warned\n"]
+    real.sched.auto = None
+    with pytest.raises(OSError, match="job is not running"):
+        real.rpc("job-manager.kill", {"id": real.submit(), "signum": 10})
 
 
 def test_background_child_does_not_hold_the_job(real):

@@ -7,6 +7,7 @@ method                   payload -> response
 start                    RFC 32: ``{id, userid, jobspec, R, reattach}``, answered by ``{id, type, data}``
 write                    ``{id, data?, encoding?: "base64", eof?: bool, ranks?}`` -> standard input for all
                          tasks of a job, or those of these ranks; ENOENT: it does not run, EPIPE: no such task
+kill                     ``{id, signum}``, no response wanted: a signal to its tasks, of which a mock job has none
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
 script (S)               ``{id, userid, ranks, command, label?}`` -> ``{rank, status}`` for each rank,
                          ENODATA: run a command once for each rank (housekeeping, prolog, epilog)
@@ -144,6 +145,13 @@ class JobExec(Service):
             except ValueError as exc:
                 raise OSError(errno.EPROTO, f"write: ranks: {exc}") from None
         job.write(data, body.get("eof", False), ranks)
+        self.respond(msg)
+
+    @request("kill", form={"id": int, "signum": int})
+    def _kill(self, msg):
+        job = self.jobs.get(msg.body["id"])
+        if isinstance(job, LocalJob):
+            job.kill(msg.body["signum"])
         self.respond(msg)
 
     @request("expiration", form={"id": int, "expiration": (int, float)})

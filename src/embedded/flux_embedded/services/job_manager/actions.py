@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests that act on jobs from outside: raise, raiseall, urgency, memo.
+"""Requests that act on jobs from outside: raise, raiseall, kill, urgency, memo.
 
 Errors are what the commands print: ``unknown job id``, ``job is inactive`` and so on.
 """
 
 import errno
 import os
+import signal
 
 from flux_engine.formats.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
 
@@ -28,11 +29,12 @@ def permit(msg, userid, what):
 class Actions:
     """Handlers of such requests."""
 
-    def __init__(self, service, jobs, events, sched):
+    def __init__(self, service, jobs, events, sched, execution):
         self.service = service
         self.jobs = jobs
         self.events = events
         self.sched = sched
+        self.execution = execution
 
     def find(self, id, errnum=errno.ENOENT, unknown="unknown job id"):
         """The active job `id`.
@@ -72,6 +74,19 @@ class Actions:
                 if job.state & ACTIVE:
                     self.events.raise_exception(job, kind, severity, note, msg.userid)
         self.events.send(self.service.respond, msg, {"count": len(matches), "errors": 0})
+
+    # -- kill --------------------------------------------------------------------------------------
+
+    def kill(self, msg):
+        """``kill`` {id, signum}."""
+        job, signum = self.find(msg.body["id"]), msg.body["signum"]
+        permit(msg, job.userid, "can only send signals to")
+        if signum not in signal.valid_signals():
+            raise OSError(errno.EINVAL, "invalid signal number")
+        if job.state != RUN:
+            raise OSError(errno.EINVAL, "job is not running")
+        self.execution.kill(job, signum)
+        self.service.respond(msg)
 
     # -- urgency, memo -----------------------------------------------------------------------------
 

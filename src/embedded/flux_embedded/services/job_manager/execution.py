@@ -74,6 +74,11 @@ class Execution:
             self.events.post(job, "debug.start-request")
         self.events.send(self._send, job, False)
 
+    def kill(self, job, signum):
+        """Send a signal to the tasks of a running job."""
+        if self.provider is not None:
+            self.service.notify(f"{self.provider}.kill", {"id": job.id, "signum": signum})
+
     def set_expiration(self, job, expiration):
         """Say when the time of `job` is over, once the event that says so is committed."""
         if self.provider is not None:

@@ -10,6 +10,7 @@ sched-ready
 exec-hello              RFC 32, see `execution`
 raise                   ``{id, type, severity, note?}``
 raiseall                ``{type, severity, note?, states: mask, userid, dry_run}`` -> ``{count, errors}``
+kill                    ``{id, signum}``: a signal to the tasks of a running job
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
 memo                    ``{id, memo: {...}, volatile?}``: merged into the annotations under ``user``
 update                  ``{id, updates: {...}}`` -> nothing, see `update`
@@ -107,10 +108,11 @@ class JobManager(Service):
         add("sched-hello", sched.hello, streaming=True)
         add("sched-ready", sched.ready)
         add("exec-hello", self.execution.hello)
-        actions = Actions(self, jobs, events, sched)
+        actions = Actions(self, jobs, events, sched, self.execution)
         add("raise", actions.raise_, guest=True, form={"id": int, **EXCEPTION})
         several = {**EXCEPTION, "dry_run": bool, "userid": int, "states": int}
         add("raiseall", actions.raiseall, guest=True, form=several)
+        add("kill", actions.kill, guest=True, form={"id": int, "signum": int})
         add("urgency", actions.urgency, guest=True, form={"id": int, "urgency": int})
         memo = {"id": int, "memo": object, "volatile?": bool}
         add("memo", actions.memo, guest=True, form=memo)
