@@ -144,7 +144,7 @@ def is_compared(case):
     if case.policy == "all":
         return not has & {"limits", "licenses", "planned", "priorities", "sharing"}
     if "limits" in has and case.policy != "fifo":
-        return False
+        return case.whole and "constraints" not in has
     return True
 
 
@@ -195,6 +195,13 @@ FOUND = (
     # slots it did not matter where that one is.
     (Case("easy", False, ("no-limit",)), 7),
     (Case("easy", False, ("no-limit",), tree=True), 7),
+    # Of the jobs that a limit let in and that found no room, only some gave way to others.
+    (Case("easy", True, ("limits",)), 19),
+    (Case("easy", True, ("limits", "max-wait")), 6),
+    # One that was let in by a limit and kept out by a licence gave way to nobody; in strict order jobs that
+    # a limit had let in stayed behind one that was given up.
+    (Case("fifo", True, ("limits", "licenses")), 8),
+    (Case("fifo", True, ("limits", "max-wait")), 5),
 )
 
 

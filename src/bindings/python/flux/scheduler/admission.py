@@ -24,12 +24,12 @@ examined. A rule that tells such jobs apart says by what (`~AdmissionRule.signat
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.ordered_jobs import JobGroup, entry_of
 from flux.scheduler.requests import Requests
 
 if TYPE_CHECKING:
@@ -394,58 +394,6 @@ def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method
 
 
-class WaitingJobs:
-    """Deferred jobs that wait for the same, of which the first can be had without sorting all."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[int, PendingJob] = {}
-        #: a heap of them, with some that are gone; None: to be made again
-        self._heap: list[PendingJob] | None = None
-        self._signatures: set[Hashable] = set()
-
-    @property
-    def alike(self) -> bool:
-        """Whether all of them have one signature, and had it all the time."""
-        return len(self._signatures) == 1
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def __iter__(self) -> Iterator[PendingJob]:
-        return iter(self._jobs.values())
-
-    def add(self, job: PendingJob) -> None:
-        """One more job waits.  O(log jobs)."""
-        self._jobs[job.jobid] = job
-        self._signatures.add(job.signature)
-        if self._heap is not None:
-            heapq.heappush(self._heap, job)
-
-    def remove(self, jobid: int) -> None:
-        """A job waits no more.  O(1)."""
-        del self._jobs[jobid]
-
-    def changed(self, job: PendingJob) -> None:
-        """The order or the signature of a job has changed."""
-        self._heap = None
-        self._signatures.add(job.signature)
-
-    def first(self, most: int | None) -> list[PendingJob]:
-        """The first so many, in order (None: all), which the caller removes."""
-        if most is None or most >= len(self._jobs):
-            return sorted(self._jobs.values())
-        if self._heap is None:
-            self._heap = list(self._jobs.values())
-            heapq.heapify(self._heap)
-        found: list[PendingJob] = []
-        while len(found) < most:
-            job = heapq.heappop(self._heap)
-            # One that came again is there twice.
-            if self._jobs.get(job.jobid) is job and (not found or found[-1] is not job):
-                found.append(job)
-        return found
-
-
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they have deferred.
 
@@ -472,11 +420,9 @@ class AdmissionControl:
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
         #: by job id, the deferred jobs, and by which rule and why
-        self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral]] = {}
-        #: by rule and key, the jobs that wait for that
-        self._waiting: dict[tuple[AdmissionRule, Hashable], WaitingJobs] = {}
-        #: by id, what jobs had waited for that are in the queue again
-        self._readmitted: dict[int, tuple[AdmissionRule, Hashable]] = {}
+        self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
+        #: by rule and key, the jobs that wait for that, by their signatures
+        self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
         # The rules that do something of their own when they are asked, as of the last `update`: a
         # rule costs nothing where it has nothing to say.
         self._checking: list[AdmissionRule] = []
@@ -756,7 +702,7 @@ class AdmissionControl:
         found = self._deferred.get(job.jobid)
         if found is not None:
             # Numbers in the reason change while the job waits, so the rule is asked again.
-            _, rule, deferral = found
+            _, rule, deferral, _ = found
             return Cause(rule.name, rule.why(job) or deferral.reason)
         for rule in self.rules:
             reason = rule.why(job) if rule.engaged else None
@@ -819,35 +765,47 @@ class AdmissionControl:
 
     def deferred(self) -> list[PendingJob]:
         """The deferred jobs, in the order of the queue.  Costs a sort of them."""
-        return sorted(job for job, _, _ in self._deferred.values())
+        return sorted(found[0] for found in self._deferred.values())
 
-    def defer(self, job: PendingJob, why: JobDeferred) -> tuple[AdmissionRule, Hashable] | None:
-        """Keep a job apart from the queue until its rule readmits it.
-
-        Returns:
-            what it had waited for, if the next of those that still do is to come in its place: another
-            rule had let it in. None where that one would be deferred for the same reason
-        """
-        rule, deferral = why.rule, why.deferral
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
+        """Keep a job apart from the queue until its rule readmits it."""
         self._requests.defer(job.jobid)
         job.was_deferred = True
-        self._deferred[job.jobid] = (job, rule, deferral)
-        self._waiting.setdefault((rule, deferral.key), WaitingJobs()).add(job)
-        before = self._readmitted.pop(job.jobid, None)
-        if before is None or before[0] is rule or before not in self._waiting:
-            return None
-        same = self._waiting[before].alike and has_own(rule, AdmissionRule.signature)
-        return None if same else before
+        self._enter(job, why.rule, why.deferral).is_shut = True
+
+    def regroup(self, job: PendingJob) -> None:
+        """A deferred job has another signature."""
+        _, rule, deferral, group = self._deferred[job.jobid]
+        self._take(job.jobid)
+        self._enter(job, rule, deferral).is_shut = group.is_shut
+
+    def _enter(self, job: PendingJob, rule: AdmissionRule, deferral: Deferral) -> JobGroup:
+        """Have a job wait, among those that ask for the same, and return these."""
+        groups = self._waiting.setdefault((rule, deferral.key), {})
+        group = groups.get(job.signature)
+        if group is None:
+            group = JobGroup(job.signature, self.family_of(job.signature))
+            groups[job.signature] = group
+        group.add(entry_of(job))
+        self._deferred[job.jobid] = (job, rule, deferral, group)
+        return group
 
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
         """How many jobs wait for something of a rule's."""
-        return len(self._waiting.get((rule, key), ()))
+        return sum([group.count for group in self.groups(rule, key)])
 
-    def changed(self, jobs: Iterable[PendingJob] | None = None) -> None:
-        """The order or the signatures of some deferred jobs have changed; None: of all."""
-        for jobid in list(self._deferred) if jobs is None else (job.jobid for job in jobs):
-            job, rule, deferral = self._deferred[jobid]
-            self._waiting[rule, deferral.key].changed(job)
+    def groups(self, rule: AdmissionRule, key: Hashable) -> Iterable[JobGroup]:
+        """The jobs that wait for something of a rule's, by what they ask for."""
+        return self._waiting.get((rule, key), {}).values()
+
+    def move(self, moves: dict[int, int]) -> None:
+        """Give deferred jobs their priorities, by job id: they ask for their orders again."""
+        found = [self._deferred[jobid] for jobid in moves]
+        for job, _, _, group in found:
+            group.remove(job)
+        for job, _, _, group in found:
+            job.priority = moves[job.jobid]
+            group.add(entry_of(job))
 
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
@@ -860,27 +818,30 @@ class AdmissionControl:
             most: the first so many in the order of the queue; None: all
 
         Returns:
-            the jobs, in the order of the queue.  O(jobs that wait for `key`); with `most` O(log of
-            that) for each
+            the jobs, in the order of the queue.  O(jobs that wait for `key`); with `most` O(`most`) for
+            each kind of request
         """
-        keys = [
-            where
-            for where in ([(rule, key)] if key is not None else list(self._waiting))
-            if where[0] is rule and where in self._waiting
-        ]
-        if len(keys) == 1:
-            jobs = self._waiting[keys[0]].first(most)
-        else:
-            jobs = sorted(job for where in keys for job in self._waiting[where])[:most]
+        keys = (
+            [(rule, key)] if key is not None else [one for one in self._waiting if one[0] is rule]
+        )
+        groups = [group for one in keys for group in self.groups(*one)]
+        jobs = sorted([job for one in groups for job in one.head(most)])[:most]
         for job in jobs:
-            self._readmitted[job.jobid] = (rule, self._deferred[job.jobid][2].key)
-            self._take(job.jobid)
-            self._requests.readmit(job.jobid)
+            self.take(job)
         return jobs
+
+    def take(self, job: PendingJob) -> None:
+        """Take a deferred job, to be put into the queue again."""
+        self._take(job.jobid)
+        self._requests.readmit(job.jobid)
+
+    def come_back(self, job: PendingJob) -> None:
+        """Put a deferred job into the queue again."""
+        self.take(job)
+        self._requests.queue.push(job)
 
     def answered(self, jobid: int, event: str) -> None:
         """A request has its answer."""
-        self._readmitted.pop(jobid, None)
         if jobid in self._told:
             self._told.discard(jobid)
             self._take(jobid)
@@ -893,15 +854,18 @@ class AdmissionControl:
         """A job is not deferred any more, if it was."""
         found = self._deferred.pop(jobid, None)
         if found is not None:
-            _, rule, deferral = found
-            waiting = self._waiting[rule, deferral.key]
-            waiting.remove(jobid)
-            if not waiting:
-                del self._waiting[rule, deferral.key]
+            job, rule, deferral, group = found
+            group.remove(job)
+            if not group.count:
+                groups = self._waiting[rule, deferral.key]
+                del groups[group.signature]
+                if not groups:
+                    del self._waiting[rule, deferral.key]
 
     def _check(self) -> None:
         """Compare the deferred jobs with their states; AssertionError with what is wrong."""
-        waiting = {job.jobid for jobs in self._waiting.values() for job in jobs}
+        groups = [group for found in self._waiting.values() for group in found.values()]
+        waiting = {job.jobid for group in groups for job in group}
         assert waiting == set(self._deferred), f"{waiting} wait, {set(self._deferred)} are deferred"
         for jobid in self._deferred:
             state = self._requests.state_of(jobid)

@@ -10,11 +10,13 @@ jobs by a ``schedule()`` of its own, as `Fifo` does: it promises nothing, and re
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.ordered_jobs import JobGroup
     from flux.scheduler.requests import PendingJob
 
 
@@ -24,6 +26,8 @@ class _QueueOrder(Protocol):
 
 class _Admission(Protocol):
     def is_deferred(self, jobid: int) -> bool: ...
+
+    def come_back(self, job: PendingJob) -> None: ...
 
 
 class DecidedPolicy(Protocol):
@@ -88,6 +92,8 @@ class Decision:
 
     def __init__(self, policy: DecidedPolicy) -> None:
         self.policy = policy
+        # Jobs that were let in, and those among which they were.
+        self._came_with: WeakKeyDictionary[PendingJob, JobGroup] = WeakKeyDictionary()
 
     # -- what has happened -------------------------------------------------------------------------
 
@@ -123,6 +129,18 @@ class Decision:
 
     def extended(self) -> None:
         """A running job was given more time."""
+
+    def let_in(self, group: JobGroup, most: int) -> None:
+        """A rule lets jobs in again that it has deferred, of which there can be room for so many at most."""
+        for job in group.head(most if self.asks_in_order else None):
+            self._came_with[job] = group
+            self.policy.admission.come_back(job)
+
+    def deferred(self, job: PendingJob) -> None:
+        """A rule has deferred a job: if it was let in by another, the next one is."""
+        group = self._came_with.pop(job, None)
+        if group is not None and group.count and not group.is_shut:
+            self.let_in(group, 1)
 
     # -- what is asked -----------------------------------------------------------------------------
 

@@ -109,7 +109,9 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
         starts += one.starts
         late = [job for job in state.pending if job.latest <= now]
         state.pending = [job for job in state.pending if job.latest > now]
-        freed = [job for job in late if one.drop(job) is not None] != [] or one.has_given_up
+        # Behind one that had no promise jobs waited in strict order alone.
+        freed = one.has_given_up or (bool(late) and state.policy == "strict")
+        freed = [job for job in late if one.drop(job) is not None] != [] or freed
         if not freed and not late:
             return starts
 

@@ -52,8 +52,10 @@ class OrderedJobs:
         """The jobs in order, as a list of its own.  O(jobs)."""
         return [job for block in self._blocks for _, _, job in block]
 
-    def head(self, most: int) -> list[PendingJob]:
-        """The first jobs, so many at most, in order."""
+    def head(self, most: int | None) -> list[PendingJob]:
+        """The first jobs, so many at most (None: all), in order."""
+        if most is None:
+            return self.to_list()
         found: list[PendingJob] = []
         for block in self._blocks:
             found += [job for _, _, job in block[: most - len(found)]]
@@ -143,7 +145,7 @@ class OrderedJobs:
 
 
 class JobGroup(OrderedJobs):
-    """The jobs in a backlog that have one signature, and no promise.
+    """Jobs that have one signature, and no promise: in a backlog, or that wait for the same of a rule.
 
     Each block knows the shortest limit in it: to find the next job with a limit below some value
     takes a look at each block in between, and at the jobs of one or two.
@@ -154,9 +156,10 @@ class JobGroup(OrderedJobs):
         ranks (int): mask of the ranks for which these jobs and others wait for each other
         request: that of one of them, which those of the others are like but for their durations
         count (int): how many there are
+        is_shut (bool): whether a rule keeps all of them from starting
     """
 
-    __slots__ = ("signature", "family", "ranks", "request", "_shortest", "_left")
+    __slots__ = ("signature", "family", "ranks", "request", "is_shut", "_shortest", "_left")
 
     def __init__(self, signature: Any, family: Hashable) -> None:
         super().__init__()
@@ -164,6 +167,7 @@ class JobGroup(OrderedJobs):
         self.family = family
         self.ranks = 0
         self.request: Any = None
+        self.is_shut = False
         # Of each block no job has a shorter limit; in a block without jobs infinity. One with this
         # limit may have left, which is found out when a shorter one is next looked for in vain:
         # where many leave at once, each would have the others of its block looked at.

@@ -361,19 +361,17 @@ class PolicyScheduler(Scheduler):
         self.released()
         self._request_schedule()
 
-    def defer(self, job: PendingJob, why: JobDeferred, keeps_place: bool = False) -> None:
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Take `job` out of the queue, until the rule that does not let it start readmits it. If another
         rule had readmitted it, the next job that waits for the same comes in its place.
 
         Args:
             job (PendingJob): the job
             why (JobDeferred): what `allocate` raised
-            keeps_place (bool): no other comes in its place
         """
         self._backlog.remove(job)
-        place = self.admission.defer(job, why)
-        if place is not None and not keeps_place:
-            self.readmit(*place, most=1)
+        self.admission.defer(job, why)
+        self.decision.deferred(job)
         self._passes.forecast()  # there may be nothing left to make a pass for
 
     def _parse_request(self, jobspec: Any) -> Any:
@@ -633,21 +631,13 @@ class PolicyScheduler(Scheduler):
             if job is not None:
                 self.decision.moves(job)
         if len(self.admission):
-            queued = []
-            for jobid, priority in jobs:
-                job = self.pending(jobid) if self.admission.is_deferred(jobid) else None
-                if job is None:
-                    queued.append([jobid, priority])
-                else:
-                    job.priority = priority
-                    self.admission.changed([job])
-            jobs = queued
+            is_deferred = self.admission.is_deferred
+            self.admission.move({jobid: priority for jobid, priority in jobs if is_deferred(jobid)})
+            jobs = [one for one in jobs if not is_deferred(one[0])]
         super().prioritize(jobs)
 
     def reorder(self) -> None:
-        for job in self.admission.deferred():
-            job.priority = job.priority  # asks for its order again
-        self.admission.changed()
+        self.admission.move({job.jobid: job.priority for job in self.admission.deferred()})
         super().reorder()
         self.decision.reordered()
 

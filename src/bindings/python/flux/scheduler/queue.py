@@ -282,6 +282,9 @@ class Backlog(PendingQueue):
             other; None: that does not matter
         family_of: function giving what a signature has in common with others that are refused with
             it where the pool has no room at all (``block(job, family=True)``)
+        apart (dict): groups of jobs that rules have set apart and let in again, of which walks take one
+            after another (`let_in`)
+        come_back: function putting one of these into the queue
         rooms (RoomIndex): told of each group that is made or dropped; None: there is none
         effort (float): what this turn of the reactor has done, in jobs examined
         longest (float): longest time that a job had to wait to be examined after something had
@@ -298,6 +301,8 @@ class Backlog(PendingQueue):
         self.lines: dict[int, OrderedJobs] = {}
         self.ranks_of: Callable[[PendingJob], int] | None = None
         self.family_of: Callable[[Any], Hashable] = lambda signature: signature
+        self.apart: dict[JobGroup, None] = {}
+        self.come_back: Callable[[PendingJob], None] = self.push
         self.rooms: RoomIndex | None = None
         self.effort: float = 0
         self.longest = 0.0
@@ -383,6 +388,8 @@ class Backlog(PendingQueue):
         """Which ranks jobs could want may have changed.  O(groups); if it has, O(jobs)."""
         if self.ranks_of is None:
             return
+        for group in self.waiting_apart():
+            group.ranks = self.ranks_of(group.first)
         changed = False
         for group in self.groups.values():
             ranks = self.ranks_of(group.first)
@@ -441,6 +448,29 @@ class Backlog(PendingQueue):
         if not group.count:
             self._drop(group)
 
+    def let_in(self, group: JobGroup, now: float) -> None:
+        """Jobs that a rule has set apart may start: the next walk comes to them as well.  O(1).
+
+        Args:
+            group (JobGroup): the jobs
+            now (float): seconds since the epoch
+        """
+        if group not in self.apart:
+            self.apart[group] = None
+            if self.rooms is not None:
+                self.rooms.enter(group)
+            if self.ranks_of is not None:
+                group.ranks = self.ranks_of(group.first)
+        self.wake(now)
+
+    def waiting_apart(self) -> list[JobGroup]:
+        """The groups of `apart` that still have jobs which rules let in.  O(groups)."""
+        for group in [one for one in self.apart if one.is_shut or not one.count]:
+            del self.apart[group]
+            if self.rooms is not None:
+                self.rooms.leave(group)
+        return list(self.apart)
+
     def _line_of(self, group: JobGroup) -> OrderedJobs:
         line = self.lines.get(group.ranks)
         if line is None:
@@ -478,11 +508,18 @@ class Backlog(PendingQueue):
         return self.jobs.count + len(self.parked)
 
     def __bool__(self) -> bool:
-        return bool(self.jobs.count or self.parked)
+        return bool(
+            self.jobs.count
+            or self.parked
+            or any(group.count and not group.is_shut for group in self.apart)
+        )
 
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
         """Whether a job without a promise comes before `job` that could want some of `ranks` (a mask).
-        O(masks of `lines`)."""
+        O(masks of `lines`, groups of `apart`)."""
+        for group in self.apart:
+            if group.ranks & ranks and group.count and not group.is_shut and group.first < job:
+                return True
         for mask, line in self.lines.items():
             if mask & ranks:
                 # Those at its head may have their answer since this turn of the reactor began.
@@ -503,7 +540,7 @@ class Backlog(PendingQueue):
             now (float): seconds since the epoch
             all (bool): also those for which there is no room
         """
-        if self.jobs.count:
+        if self.jobs.count or self.apart:
             self._wakes_all |= all
             if self._woken is None:
                 self._woken = now

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.admission import AdmissionRule
@@ -62,7 +63,7 @@ class HostedPolicy(PolicyView, Protocol):
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> None: ...
 
-    def defer(self, job: PendingJob, why: JobDeferred, keeps_place: bool = False) -> None: ...
+    def defer(self, job: PendingJob, why: JobDeferred) -> None: ...
 
     def order(self, job: PendingJob) -> Any: ...
 
@@ -128,7 +129,8 @@ class RuleHost:
         self.running = scheduler.running
         self.now, self.call_at = scheduler.now, scheduler.call_at
         self.pending, self.prioritize = scheduler.pending, scheduler.prioritize
-        self.planning, self.readmit = scheduler.planning, scheduler.readmit
+        self.planning = scheduler.planning
+        self.readmit = scheduler.readmit
         self.look_again, self.start_schedule = scheduler.look_again, scheduler.start_schedule
         self.allocate, self.start = scheduler.allocate, scheduler.start
         self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
@@ -174,7 +176,25 @@ class RuleHost:
         """Defer a pending job of a rule's own accord, not because the rule was asked about it: the job
         gives up what it was promised. A pass has to follow (`look_again`)."""
         self.decision.set_apart(job)
-        self._scheduler.defer(job, why, keeps_place=True)
+        self._scheduler.defer(job, why)
+
+    def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
+        """Jobs that a rule has deferred may come back as long as it does not defer one of them again: a
+        pass that looks past jobs that wait takes them one by one, in their turn. Where jobs are not
+        asked so, they come back at once.
+
+        Args:
+            rule (AdmissionRule): which
+            key: the jobs that wait for this (`Deferral.key`)
+            most (int): how many that ask for the same there can be room for: so many come back at once
+                where jobs start strictly in order
+        """
+        groups = list(self.admission.groups(rule, key))
+        for group in groups:
+            group.is_shut = False
+            self.decision.let_in(group, most)
+        if groups and not self._passes.pending:
+            self.start_schedule()
 
     def start_set_apart(
         self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
@@ -226,7 +246,7 @@ class RuleHost:
             self._queue.remove(job)
         job.signature, job.resource_request = signature, request
         if self.admission.is_deferred(job.jobid):
-            self.admission.changed([job])
+            self.admission.regroup(job)
         if queued:
             self._queue.push(job)
 

@@ -24,7 +24,7 @@ import heapq
 from collections.abc import Hashable, Iterator
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.ordered_jobs import JobGroup
 
@@ -85,6 +85,14 @@ class _Backlog(Protocol):
     @property
     def is_woken(self) -> bool: ...
 
+    @property
+    def apart(self) -> dict[JobGroup, None]: ...
+
+    @property
+    def come_back(self) -> Callable[[PendingJob], None]: ...
+
+    def waiting_apart(self) -> list[JobGroup]: ...
+
     def first_newcomer(self) -> PendingJob | None: ...
 
 
@@ -107,11 +115,23 @@ class _Line:
     """The jobs without a promise that could want the same ranks: as long as one of them may be promised
     a start, the first is examined."""
 
-    __slots__ = ("jobs", "first_since")
+    __slots__ = ("jobs", "ranks")
 
-    def __init__(self, jobs: OrderedJobs) -> None:
-        self.jobs = jobs
-        self.first_since = jobs.first_since
+    def __init__(self, ranks: int, jobs: OrderedJobs) -> None:
+        self.ranks, self.jobs = ranks, jobs
+
+    def first_since(self, place: Place) -> PendingJob | None:
+        return self.jobs.first_since(place)
+
+
+class _ApartLine(_Line):
+    """The same of jobs that a rule has set apart and lets in again."""
+
+    __slots__ = ()
+    jobs: JobGroup
+
+    def first_since(self, place: Place) -> PendingJob | None:
+        return None if self.jobs.is_shut else self.jobs.first_since(place)
 
 
 class Walk:
@@ -144,6 +164,8 @@ class Walk:
         self._numbers = count()
         self._is_stale = freed
         self._drops = -1 if promises is None else promises.drops
+        # Masks of ranks for which no more jobs may be promised a start.
+        self._unpromised: set[int] = set()
         # By signature, a limit which was too long to start with; and families without any room.
         self._refused: dict[Any, float] = {}
         self._refused_families: set[Hashable] = set()
@@ -229,18 +251,21 @@ class Walk:
         backlog, promises = self.backlog, self.promises
         self._is_stale = False
         if self._groups is None:
+            backlog.waiting_apart()  # without those that are gone
             groups: Iterable[JobGroup] | None = None
             if promises is not None and not self.every:
                 groups = promises.groups_with_room()
             if groups is None:
-                groups = backlog.groups.values()
+                groups = [*backlog.groups.values(), *backlog.apart]
             self._groups = list(groups)
         sources: list[Any] = list(self._groups)
         if promises is not None:
             self._promised = self._promised or _Promised(promises)
             sources.append(self._promised)
-            sources += map(_Line, backlog.lines.values())
+            sources += [_Line(ranks, jobs) for ranks, jobs in backlog.lines.items()]
+            sources += [_ApartLine(group.ranks, group) for group in backlog.apart]
             self._drops = promises.drops
+            self._unpromised.clear()
         self._sources = []
         for source in sources:
             job = self._first_of(source)
@@ -264,7 +289,8 @@ class Walk:
             elif self.promises is not None:
                 source = self._sources[0][3]
                 if isinstance(source, _Line):
-                    if not self.promises.may_be_promised(job):
+                    if source.ranks in self._unpromised or not self.promises.may_be_promised(job):
+                        self._unpromised.add(source.ranks)
                         heapq.heappop(self._sources)
                         continue
                 elif isinstance(source, JobGroup) and self.leaves_out(job):
@@ -272,12 +298,16 @@ class Walk:
             place = job.order, job.jobid + 1
             if self._place is None or place > self._place:
                 self._place = place
+            if not job.queued and not job.request.finalized:
+                self.backlog.come_back(job)  # a rule lets it in
             if job.queued and not job.request.finalized:
                 return job
 
     def _first_of(self, source: Any) -> PendingJob | None:
         """The first job of a source that may be examined in its turn."""
         place: Place = self._place
+        if isinstance(source, JobGroup) and source.is_shut:
+            return None
         if self._refused and isinstance(source, JobGroup):
             limit = self.shortest_refused(source)
             if limit is not None:

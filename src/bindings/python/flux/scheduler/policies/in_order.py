@@ -49,6 +49,7 @@ class BackfillInOrder(Backfilling):
         self.plans_tokens = policy.promises_limit != 0
         self.made_anew = policy.guarantee == "none"
         self.keeps_times = self.plans_tokens and not self.made_anew
+        backlog.come_back = policy.admission.come_back
         self._timer: Timer | None = None
         self._updates = 0  # of ranks
 
@@ -341,6 +342,9 @@ class BackfillInOrder(Backfilling):
             self.backlog.set_promised(job, False)
             self.policy.forecasts.show_estimate(job, None)
             self.backlog.again(job)
+
+    def let_in(self, group: JobGroup, most: int) -> None:
+        self.backlog.let_in(group, self.policy.now())
 
     def ranks_changed(self, lost: bool) -> None:
         self._updates += 1

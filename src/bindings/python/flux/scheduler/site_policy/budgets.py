@@ -485,7 +485,7 @@ class BudgetRule(TableRule):
             ]
             room = min(rooms, default=1.0)
             if room >= 1 and admission.waiting(self, key):
-                self.host.readmit(self, key, int(min(room, 1e9)))
+                self.host.let_in(self, key, int(min(room, 1e9)))
             if not admission.waiting(self, key):
                 del account.waiting[key]
 

@@ -268,8 +268,9 @@ class LicenseRule(TableRule):
             if usable[name] - in_use[name] < count and not (
                 name in self._planned and self._has_time(job)
             ):
-                key = (name, count, tuple(asked.items()))
-                self._waiting.setdefault(name, set()).add(key)
+                key = tuple(asked.items())
+                for one in asked:
+                    self._waiting.setdefault(one, set()).add(key)
                 return Deferral(self._sentence(name, count), key=key)
         if self._planned:
             short = self._short_of(job)
@@ -335,25 +336,13 @@ class LicenseRule(TableRule):
             f"licenses: {name}: too many of {license.total} are in use; needs {count}",
         )
 
-    @property
-    def parts_jobs(self) -> bool:  # type: ignore[override]
-        """Whether a job waits for a licence of which enough are free: for one that was let in."""
-        return any(
-            key[1] <= self._free(name) for name, keys in self._waiting.items() for key in keys
-        )
-
-    def does_not_fit(self, job: PendingJob) -> Deferral | None:
-        # It leaves its licences to others until there are nodes for it.
-        for name in self._asked.get(job.jobid, ()):
-            self._let_in(name)
-        return None
-
     def keeps_promise(self, job: PendingJob) -> bool:
         asked = self._asked.get(job.jobid)
         return not asked or self._planned.keys() >= asked.keys()
 
     def cancel(self, jobid: int) -> None:
-        self._asked.pop(jobid, None)
+        for name in self._asked.pop(jobid, None) or ():
+            self._let_in(name)  # it may have been let in ahead of others
 
     # -- a job that runs ---------------------------------------------------------------------------
 
@@ -390,18 +379,16 @@ class LicenseRule(TableRule):
                 self._let_in(name)
 
     def _let_in(self, name: str) -> None:
-        """Have jobs come back that wait for a licence: as many as there may be enough for."""
+        """Have the jobs come back that wait for a licence, if there are enough of all that they need."""
         admission = self.host.admission
         keys = self._waiting.get(name)
         if keys is None:
             return
         for key in list(keys):
-            count = key[1]
-            free = self._free(name)
-            if count <= free:
-                self.host.readmit(self, key, free // count)
             if not admission.waiting(self, key):
                 keys.discard(key)
+            elif all(count <= self._free(one) for one, count in key):
+                self.host.let_in(self, key, min(self._free(one) // count for one, count in key))
         if not keys:
             self._waiting.pop(name, None)
 
@@ -419,7 +406,9 @@ class LicenseRule(TableRule):
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         for name, license in sorted(self._licenses.items()):
             waiting = sum(
-                self.host.admission.waiting(self, key) for key in self._waiting.get(name, ())
+                self.host.admission.waiting(self, key)
+                for key in self._waiting.get(name, ())
+                if dict(key)[name] > self._free(name)
             )
             yield {
                 "name": name,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
@@ -86,11 +86,10 @@ class Use:
         userid (int or None): the user whose jobs they are, if of one user
         ranks (RankCounts): the ranks they are on
         used (list): what they hold of each of `DIMENSIONS`
-        waiting (dict): what jobs that wait for this take at least, by the keys of their deferrals
+        waiting (dict): by the keys of deferrals, (where they count, what they take at least), where the jobs
+            count that wait for this
         pending (list): what all pending jobs of the key take at least, together
         head (PendingJob or None): where order is strict, the first job that waits for this
-        let_out (set): of `waiting`, what was let out since the count has changed last in place of
-            jobs that did not fit the pool
         certain (dict): by id, pending jobs that were promised a start, of which it was said that this
             limit will let them start then
         demoted (set): ids of pending jobs that are over a soft limit
@@ -101,7 +100,6 @@ class Use:
         "demoted",
         "head",
         "key",
-        "let_out",
         "limit",
         "pending",
         "ranks",
@@ -116,10 +114,9 @@ class Use:
         self.userid = limit.scope.user_of(key)
         self.ranks = RankCounts()
         self.used = [0, 0, 0, 0]
-        self.waiting: dict[Hashable, Amount] = {}
+        self.waiting: dict[tuple[tuple[Use, ...], Amount], tuple[Use, ...]] = {}
         self.pending = [0, 0, 0, 0]
         self.head: PendingJob | None = None
-        self.let_out: set[Hashable] = set()
         self.demoted: set[int] = set()
         self.certain: dict[int, PendingJob] = {}
 

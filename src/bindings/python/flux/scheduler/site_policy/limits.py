@@ -7,8 +7,8 @@ asked, and then exactly, against what the pool offers. So a limit of nodes holds
 knows beforehand how many nodes a job will get.
 
 A job over a limit is deferred: it gets no promise and nobody waits behind it. Such jobs are parked
-by what they need of which limit and key. When the count of the key falls, as many come back as could
-be let in; if one of these turns out not to fit the pool, the next ones are let out in its place.
+by where they count and what they need at least. When a count has fallen so far that none of these
+limits is in the way, they are let in again, one after another, until the limit is reached.
 """
 
 from __future__ import annotations
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-
-#: Jobs that are let out of those that wait for a limit in place of one that does not fit the pool,
-#: or that come back to see what else the pool offers.
-LET_OUT = 32
-
 
 #: What one thing is called.
 NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}
@@ -83,8 +78,6 @@ class LimitRule(TableRule):
         self._jobs: dict[int, Counted] = {}
         #: by key of a deferral, the `Use` that does not let in what the pool has offered
         self._offers: dict[Hashable, Use] = {}
-        #: where jobs wait that the limit would let in, for those that it has let in
-        self._crowded: set[Use] = set()
         #: by `Use` and shape, why what the pool offers now is too much; void when it may offer
         #: something else
         self._too_much: Remembered[tuple[Use, Any], str] = Remembered()
@@ -107,7 +100,6 @@ class LimitRule(TableRule):
         self._uses.clear()
         self._jobs.clear()
         self._offers.clear()
-        self._crowded.clear()
         self._too_much.clear()
 
     def needs(self, entries: dict[str, Limit]) -> tuple[str, ...]:
@@ -198,7 +190,7 @@ class LimitRule(TableRule):
                 kept = self._kept(use, job)
             at = use.over(more, kept)
             if at is not None:
-                return self._defer(use, job, at, more)
+                return self._defer(use, job, at, known)
             if not self._too_much:
                 continue
             shape = getattr(job.resource_request, "shape", None)
@@ -235,7 +227,7 @@ class LimitRule(TableRule):
         known = self._jobs.get(job.jobid)
         return Amount() if known is None else known.least
 
-    def _defer(self, use: Use, job: PendingJob, at: int, more: Amount) -> Deferral | None:
+    def _defer(self, use: Use, job: PendingJob, at: int, known: Counted) -> Deferral | None:
         """A job is over a limit."""
         limit = use.limit
         if limit.soft:
@@ -248,19 +240,10 @@ class LimitRule(TableRule):
             return Deferral(self._reason(use, job, at), key="soft")
         if limit.strict:
             self._heads(use, job)
-        key = self._group(use, job, more)
-        use.waiting[key] = more
-        if use.head is None and use.over(more) is None:
-            self._crowded.add(use)  # what is left is kept for another job
+        key = (known.uses, known.now)
+        for one in known.uses:
+            one.waiting[key] = known.uses
         return Deferral(self._reason(use, job, at), key=key)
-
-    def _group(self, use: Use, job: PendingJob, more: Amount) -> Hashable:
-        """What jobs have in common that come back together: where they count, what they need, what
-        other rules tell of them, and within a factor of two for how long."""
-        request = job.resource_request
-        length = int(getattr(request, "duration", 0.0)).bit_length()
-        uses = self._jobs[job.jobid].uses
-        return use.limit.name, use.key, more, job.signature, length, uses
 
     def _heads(self, use: Use, job: PendingJob) -> None:
         """A job waits for a limit of which later jobs are to leave it what it needs; not if it would
@@ -375,29 +358,6 @@ class LimitRule(TableRule):
             constraint = {"and": [shape.constraint, on_own]} if shape.constraint else on_own
             yield request.with_shape(shape.replace(constraint=constraint))
 
-    def _note_crowd(self, use: Use) -> None:
-        """See whether jobs wait for a limit that would let them in."""
-        if use.head is None and any(
-            key not in use.let_out and use.over(amount) is None
-            for key, amount in use.waiting.items()
-        ):
-            self._crowded.add(use)
-        else:
-            self._crowded.discard(use)
-
-    @property
-    def parts_jobs(self) -> bool:  # type: ignore[override]
-        return bool(self._crowded)
-
-    def does_not_fit(self, job: PendingJob) -> Deferral | None:
-        # It may be let in, and leaves the allowance to others until there are resources for it.
-        known = self._jobs.get(job.jobid)
-        if known is not None:
-            for use in known.uses:
-                if use in self._crowded:
-                    self._let_out(use, job)
-        return None
-
     def keeps_promise(self, job: PendingJob) -> bool:
         known = self._jobs.get(job.jobid)
         if known is None:
@@ -438,7 +398,6 @@ class LimitRule(TableRule):
 
     def _drop_if_idle(self, use: Use) -> None:
         if use.idle:
-            self._crowded.discard(use)
             self._uses.pop((use.limit.name, use.key), None)
 
     # -- a job that runs ---------------------------------------------------------------------------
@@ -454,8 +413,6 @@ class LimitRule(TableRule):
         known.holds = self.host.holdings.of(jobid)
         for use in known.uses:
             use.change(NOTHING, known.holds, 1)
-            if use in self._crowded:
-                self._note_crowd(use)
 
     def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else -1
@@ -491,44 +448,28 @@ class LimitRule(TableRule):
         """The count of a key has fallen."""
         if use.demoted and use.over(Amount(jobs=1)) is None:
             self._promote(use)
-        if use.waiting or use.let_out:
+        if use.waiting:
             self._let_in(use)
 
     def _let_in(self, use: Use) -> None:
-        """Have jobs come back that wait for a key: as many as could be let in."""
-        use.let_out.clear()
-        admission = self.host.admission
-        for key, amount in list(use.waiting.items()):
-            if not admission.waiting(self, key):
+        """Have the jobs come back that wait for a key, if no other limit is in their way."""
+        for key, uses in list(use.waiting.items()):
+            least = key[1]
+            hard = [one for one in uses if not one.limit.soft]
+            if not self.host.admission.waiting(self, key):
                 del use.waiting[key]
-            elif use.over(amount) is None:
-                room = use.room(amount)
-                if room != 0:
-                    self.host.readmit(self, key, room)
-                if not admission.waiting(self, key):
-                    del use.waiting[key]
-        self._note_crowd(use)
-
-    def _let_out(self, use: Use, job: PendingJob) -> None:
-        """A job that the limit lets in does not fit the pool: others of the key may, if they want
-        something else or for less time. Once for each change of the count."""
-        use.let_out.add(
-            self._group(use, job, self._more(use, job, self._least(job.resource_request)))
-        )
-        admission = self.host.admission
-        for key, amount in list(use.waiting.items()):
-            if key not in use.let_out and use.over(amount) is None:
-                use.let_out.add(key)
-                self.host.readmit(self, key, LET_OUT)
-                if not admission.waiting(self, key):
-                    del use.waiting[key]
-        self._crowded.discard(use)
+            elif all(one.over(least) is None for one in hard):
+                rooms = [one.room(least) for one in hard]
+                self.host.let_in(
+                    self, key, min([room for room in rooms if room is not None], default=1)
+                )
 
     def _ask_again(self) -> None:
         """The pool may offer something else now."""
         for key in list(self._offers):
-            self.host.readmit(self, key, LET_OUT)
-            if not self.host.admission.waiting(self, key):
+            if self.host.admission.waiting(self, key):
+                self.host.let_in(self, key, self.host.admission.waiting(self, key))
+            else:
                 del self._offers[key]
 
     # -- soft limits -------------------------------------------------------------------------------
@@ -639,7 +580,7 @@ class LimitRule(TableRule):
             per = use.limit.scope.per
             if not (caller.sees_all or use in own or per in ("queue", "instance")):
                 continue
-            waiting = sum(self.host.admission.waiting(self, key) for key in use.waiting)
+            waiting = self._waiting(use)
             entry = {
                 "limit": use.limit.name,
                 "per": per,
@@ -652,6 +593,11 @@ class LimitRule(TableRule):
             }
             yield Owned(entry, use.userid)
 
+    def _waiting(self, use: Use) -> int:
+        """How many jobs would be over a limit."""
+        waiting = self.host.admission.waiting
+        return sum(waiting(self, key) for key in use.waiting if use.over(key[1]) is not None)
+
     def stats(self) -> dict[str, Any]:
         limits = {}
         for limit in self._limits:
@@ -659,9 +605,7 @@ class LimitRule(TableRule):
             limits[limit.name] = {
                 "name": limit.name,
                 "keys": len(uses),
-                "waiting": sum(
-                    self.host.admission.waiting(self, key) for use in uses for key in use.waiting
-                ),
+                "waiting": sum(map(self._waiting, uses)),
             }
         return {"limits": limits.values()}
 
