@@ -136,11 +136,14 @@ class Decision:
             self._came_with[job] = group
             self.policy.admission.come_back(job)
 
-    def deferred(self, job: PendingJob) -> None:
-        """A rule has deferred a job: if it was let in by another, the next one is."""
+    def deferred(self, job: PendingJob) -> bool:
+        """A rule has deferred a job: if it was let in by another, the next one is. Return whether there is
+        one."""
         group = self._came_with.pop(job, None)
-        if group is not None and group.count and not group.is_shut:
-            self.let_in(group, 1)
+        if group is None or not group.count or group.is_shut:
+            return False
+        self.let_in(group, 1)
+        return True
 
     # -- what is asked -----------------------------------------------------------------------------
 

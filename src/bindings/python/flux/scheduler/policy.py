@@ -371,7 +371,8 @@ class PolicyScheduler(Scheduler):
         """
         self._backlog.remove(job)
         self.admission.defer(job, why)
-        self.decision.deferred(job)
+        if self.decision.deferred(job):
+            self._request_schedule()  # the pass under way may not come to it
         self._passes.forecast()  # there may be nothing left to make a pass for
 
     def _parse_request(self, jobspec: Any) -> Any:
