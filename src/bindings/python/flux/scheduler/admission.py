@@ -285,10 +285,6 @@ class AdmissionRule:
         job."""
         return False
 
-    def wants_eventlog(self) -> bool:
-        """Whether `hello` needs the eventlog of each job, which has to be looked up."""
-        return False
-
     def hello(self, job: RunningJob) -> None:
         """`job` was running when the scheduler came (RFC 27 hello). Called for each such job when
         all of them are in the pool, before any request comes.
@@ -350,15 +346,6 @@ class AdmissionRule:
             first (bool): it waits for no other job
         """
         return {}
-
-    def spans(self, until: float) -> Iterator[dict[str, Any]]:
-        """What ``sched.plan`` shows as reserved up to a time: objects with ``name``, ``start``,
-        ``end``, ``nodes`` and ``ranks`` (an idset, or None)."""
-        return iter(())
-
-    def levels(self) -> list[dict[str, Any]]:
-        """What ``sched.windows`` shows of groups of nodes, such as racks: an object for each level."""
-        return []
 
     def stats(self) -> dict[str, Iterable[Any]]:
         """What ``sched.stats`` adds to its answer: lists by their names. One whose entries cost

@@ -407,11 +407,9 @@ class PolicyScheduler(Scheduler):
         for jobid, lost in self._lost_at_hello.items():
             self.holdings.found_departed(jobid, lost.R)
         rules = self.admission.rules
-        names: tuple[str, ...] = ()
-        if self.keep_attributes or any(rule.wants_attributes() for rule in rules):
+        names = self._site_policy.needed(rules)
+        if self.keep_attributes and "jobspec" not in names:
             names += ("jobspec",)
-        if any(rule.wants_eventlog() for rule in rules):
-            names += ("eventlog",)
         if names:
             by_id = {job.jobid: job for job in jobs}
             for jobid, known in job_attributes(self.handle, sorted(by_id), names, self.log):

@@ -63,10 +63,6 @@ def _is_json(kind: type) -> Callable[[Any], bool]:
     return right
 
 
-def _is_span(value: Any) -> bool:
-    return _is_json(dict)(value) and value.keys() >= {"name", "start", "end", "nodes", "ranks"}
-
-
 def _is_pool(value: Any) -> bool:
     return value is None or isinstance(value, (ResourcePool, ResourcePoolImplementation))
 
@@ -126,7 +122,6 @@ ANSWERS: dict[str, Answer] = {
     "start": _TOLD,
     "annotations": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
     "wants_attributes": _FLAG,
-    "wants_eventlog": _FLAG,
     "hello": _TOLD,
     "free": _TOLD,
     "extended": _FLAG,
@@ -138,8 +133,6 @@ ANSWERS: dict[str, Answer] = {
     "plan_void": _TOLD,
     "end_of": Answer("seconds since the epoch", _is_time, lambda jobid, end: end),
     "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
-    "spans": Answer("dicts with name, start, end, nodes and ranks", _is_span, _none, parts=True),
-    "levels": Answer("a list that JSON can have", _is_json(list), lambda *args: []),
     "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
     # of a TableRule
     "needs": Answer("names", _is_json(tuple), _none),

@@ -19,6 +19,8 @@ from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_ho
 from flux.scheduler.query.ingest import as_submitted
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
 from flux.scheduler.query.plan_snapshot import PlanSnapshot
+from flux.scheduler.reservations.rule import ReservationRule
+from flux.scheduler.site_policy.placement import PlacementRule
 
 if TYPE_CHECKING:
     from flux.scheduler.query.source import QuerySource
@@ -214,7 +216,8 @@ class QueryService:
                 requests.append(self._whole_node(only, cores))
         for kind, found in zip(asked, plan.windows(requests, horizon)):
             kind["steps"] = [[count, until] for count, until in found["steps"]]
-        answer["levels"] = [level for rule in policy.admission.rules for level in rule.levels()]
+        placement = [rule for rule in policy.admission.rules if isinstance(rule, PlacementRule)]
+        answer["levels"] = [level for rule in placement for level in rule.levels()]
         return answer
 
     def _whole_node(self, ranks: int | None, cores: int) -> Any:
@@ -294,7 +297,7 @@ class QueryService:
             )
             yield
         for rule in policy.admission.rules:
-            for span in rule.spans(until):
+            for span in rule.spans(until) if isinstance(rule, ReservationRule) else ():
                 answer["reserved"].append(span)
                 yield
         return answer

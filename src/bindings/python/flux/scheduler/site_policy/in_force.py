@@ -272,7 +272,7 @@ class RulesInForce:
             self._errors.guard("tables of the configuration", proceed)
 
         def proceed() -> None:
-            names = tuple(sorted({name for rule in self._changing for name in self._needs(rule)}))
+            names = self.needed(filter(self._is_configured, self._changing))
             jobs = self._host.jobs_running()
             missing = [job.jobid for job in jobs if job.jobid not in known] if names else []
             if missing:
@@ -287,14 +287,16 @@ class RulesInForce:
 
         proceed()
 
-    def _needs(self, rule: AdmissionRule) -> tuple[str, ...]:
-        """What has to be looked up of the jobs that run before a rule is told of them."""
-        if not self._is_configured(rule):
-            return ()
-        if isinstance(rule, TableRule):
-            return rule.needs(self.tables.entries(rule.table))
-        wanted = ("jobspec",) if rule.wants_attributes() else ()
-        return (*wanted, "eventlog") if rule.wants_eventlog() else wanted
+    def needed(self, rules: Iterable[AdmissionRule]) -> tuple[str, ...]:
+        """What has to be looked up of the jobs that run before some rules are told of them: of ``jobspec``
+        and ``eventlog``."""
+        names = set()
+        for rule in rules:
+            if rule.wants_attributes():
+                names.add("jobspec")
+            if isinstance(rule, TableRule):
+                names.update(rule.needs(self.tables.entries(rule.table)))
+        return tuple(sorted(names))
 
     def _put_in_force(self, rule: AdmissionRule, jobs: list[RunningJob]) -> None:
         self._host.readmit(rule)

@@ -36,7 +36,7 @@ class TableRule(AdmissionRule):
 
     It is among the rules that are asked only while its table has an entry. When the table has
     changed, `configure` is called; then the rule is told of all jobs anew, those that run
-    (`hello`, with their attributes if it `wants_attributes`) and those that wait
+    (`hello`, with what it `needs` of them) and those that wait
     (`alloc`). So it counts from the jobs there are, and need not be able to change its counts.
 
     A subclass says what `table` is its own, how an entry of it is read (`parse`), and takes the
@@ -99,12 +99,6 @@ class TableRule(AdmissionRule):
             entries (dict): those in force, or about to be
         """
         return ()
-
-    def wants_attributes(self) -> bool:
-        return "jobspec" in self.needs(self.entries)
-
-    def wants_eventlog(self) -> bool:
-        return "eventlog" in self.needs(self.entries)
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         """What is in use, an object for each line, of which `caller` is shown what
