@@ -96,13 +96,13 @@ class _Adopting(ResourcePoolImplementation):
         return self._adopted(super().copy())
 
     def _adopted(self, impl: Any) -> Self:
-        """What an implementation returned, as an object of this class with its attributes."""
+        """Return a pool that an implementation made as an object of this class, with its attributes."""
         if isinstance(impl, ResourcePool):
             return impl  # type: ignore[return-value]
         new = object.__new__(type(self))
         own = vars(impl)
         for name, value in vars(self).items():
-            # What the implementation's class has a value for is the implementation's own.
+            # An attribute that the implementation's class defines is the implementation's own.
             if name not in NOT_INHERITED and not hasattr(type(impl), name):
                 own.setdefault(name, value)
         new.__dict__ = own
@@ -110,8 +110,8 @@ class _Adopting(ResourcePoolImplementation):
 
 
 def _bases(impl_class: type) -> tuple[type, ...]:
-    """What a pool's class has beside itself to be implemented by another one."""
-    # What these of Rv1Pool return is of the pool's own class.
+    """Return the further bases of a pool's class that is to be implemented by another one."""
+    # These methods of Rv1Pool return objects of the pool's own class.
     makers = (Rv1Pool.alloc, Rv1Pool.grant, Rv1Pool.copy)
     if all(getattr(impl_class, one.__name__) is one for one in makers):
         return (impl_class,)

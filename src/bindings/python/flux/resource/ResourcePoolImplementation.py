@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The base class of pools: the contract, and what follows from it."""
+"""The base class of pools: the contract, and the operations that follow from it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ("JobRecord", "ResourcePoolImplementation")
 
 
 class ResourcePoolImplementation(PoolContract):
-    """Base class of pools, with what follows from the view for every pool that has one: ranks and jobs,
-    allocations on given ranks, plans, estimates and explanations.
+    """Base class of pools. A pool with a view inherits all operations that follow from the view: on ranks
+    and jobs, allocations on given ranks, plans, estimates and explanations.
 
-    A pool may override any of it, where its policy gives other answers.
+    A pool overrides an operation that its policy answers in another way.
     :class:`~flux.resource.Rv1Pool.Rv1Pool` is the one to derive from, unless the state is to be
     kept in another way. `ResourcePool` makes pools of R.
 
@@ -104,11 +104,11 @@ class ResourcePoolImplementation(PoolContract):
         return selected_ranks(self.held(jobid))
 
     def held_kinds(self, jobid: int) -> list[tuple[int, int, int]]:
-        """What a job holds. O(kinds of what it holds on a rank).
+        """Return the cores and GPUs that a job holds, by rank. O(kinds of holdings on a rank).
 
         Returns:
-            list of ``(cores, GPUs, mask of ranks)``: so many on each of these ranks; no rank is in
-            two of them.
+            list of ``(cores, GPUs, mask of ranks)``: counts on each of the ranks; the masks are
+            disjoint.
 
         Raises:
             KeyError: the job holds no allocation.
@@ -121,11 +121,11 @@ class ResourcePoolImplementation(PoolContract):
         ]
 
     def node_kinds(self) -> list[tuple[int, int, int]]:
-        """Ranks by what they have in all, up or not, in use or not. O(kinds of rank).
+        """Return all ranks by their cores and GPUs, up or not, in use or not. O(kinds of rank).
 
         Returns:
-            list of ``(cores, GPUs, mask of ranks)``, most cores first and then most GPUs; no rank
-            is in two of them.
+            list of ``(cores, GPUs, mask of ranks)``, most cores first and then most GPUs; the masks
+            are disjoint.
         """
         inventory = self.inventory
         kinds: dict[tuple[int, int], int] = {}
@@ -135,11 +135,11 @@ class ResourcePoolImplementation(PoolContract):
         return [(*key, mask) for key, mask in sorted(kinds.items(), reverse=True)]
 
     def slots_by_rank(self, shape: Shape) -> list[tuple[int, int]]:
-        """How many slots of a shape ranks can hold if nothing else is there.
+        """Return the number of slots of a shape that each rank can hold when idle.
 
         Returns:
-            list of ``(slots, mask of ranks)``: so many on each of these ranks; those that hold none
-            may be left out.
+            list of ``(slots, mask of ranks)``: slots on each of the ranks; ranks without one may be
+            missing.
         """
         inventory = self.inventory
         return [
@@ -148,14 +148,14 @@ class ResourcePoolImplementation(PoolContract):
         ]
 
     def free_cores(self, ranks: int) -> int:
-        """Cores that are free on some ranks (a mask), up or not. O(kinds of what is free)."""
+        """Return the number of free cores on some ranks (a mask), up or not. O(kinds of free ranks)."""
         base = self.inventory.key_base
         return sum(key // base * popcount(mask & ranks) for key, mask in self.index.groups.items())
 
     # -- jobs -----------------------------------
 
     def job_end(self, jobid: int) -> float:
-        """When a job ends, in seconds since the epoch; 0: not known. O(1).
+        """Return the end of a job in seconds since the epoch; 0: not known. O(1).
 
         Raises:
             KeyError: the job holds no allocation.
@@ -163,17 +163,15 @@ class ResourcePoolImplementation(PoolContract):
         return dict(self.job_end_times())[jobid]
 
     def ends_by_job(self) -> dict[int, float]:
-        """Dict of job id to end of all jobs, as ``job_end_times()`` has them. O(jobs), in a quarter of
-        its time: no object is made for a job."""
+        """Return ``job_end_times()`` as a dict. O(jobs), in a quarter of its time."""
         return dict(self.job_end_times())
 
     def placeholders(self) -> list[int]:
-        """The ids of the allocations that belong to no job, see ``hold_free()``; they are below zero.
-        O(jobs)."""
+        """Return the ids of placeholders (`hold_free()`), which are negative. O(jobs)."""
         return [jobid for jobid in self.ends_by_job() if jobid < 0]
 
     def endless_jobs(self) -> list[int]:
-        """The ids of the jobs without an end. O(jobs), mostly O(1)."""
+        """Return the ids of the jobs without an end. O(jobs), mostly O(1)."""
         return [jobid for jobid, end in self.ends_by_job().items() if not end]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
@@ -201,7 +199,7 @@ class ResourcePoolImplementation(PoolContract):
         Raises:
             InsufficientResources: it does not fit on these ranks now.
             InfeasibleRequest: it can never fit in the pool, on whatever ranks.
-            ValueError: the job holds an allocation, or a hook of the pool chose what it may not.
+            ValueError: the job holds an allocation, or a hook of the pool chose resources that are not free.
             NotImplementedError: the pool has no view (see ``can()``).
         """
         _expect_new(self, jobid)
@@ -213,9 +211,9 @@ class ResourcePoolImplementation(PoolContract):
         return self.grant(jobid, request, *placed)
 
     def fits_on(self, request: Any, ranks: int, ignoring: int | None = None) -> bool:
-        """Whether ``alloc_on()`` would find resources now. Nothing changes.
+        """Return whether ``alloc_on()`` would find resources now. Nothing changes.
 
-        It costs what ``alloc()`` does; with ``ignoring``, also a copy of one list of all ranks.
+        Costs as ``alloc()``; with ``ignoring``, also a copy of one list of all ranks.
 
         Args:
             request: from ``parse_resource_request()``.
@@ -236,20 +234,19 @@ class ResourcePoolImplementation(PoolContract):
     def hold_free(self, jobid: int, ranks: int, until: float) -> int:
         """Allocate everything that is free on given ranks to a placeholder.
 
-        A placeholder is an allocation that belongs to no job. It is among what ``job_end_times()``,
-        ``held_ranks()`` and plans show, and is given back with ``free()``.
+        A placeholder is an allocation that belongs to no job. ``job_end_times()``, ``held_ranks()``
+        and plans include it; ``free()`` gives it back.
 
         O(kinds of rank), and O(1) for each of the ranks that is in use in part.
 
         Args:
             jobid (int): an id that is no job's and holds nothing: by convention a negative number.
-            ranks (int): mask of ranks; what is free of those that are up is allocated.
+            ranks (int): mask of ranks; all free units of those that are up are allocated.
             until (float): when the placeholder ends, in seconds since the epoch. Plans expect its
                 resources back then; it stays until ``free()`` is called.
 
         Returns:
-            int: mask of the ranks on which it holds something. 0: nothing was free, and there is no
-            placeholder.
+            int: mask of the ranks of the placeholder. 0: nothing was free, and there is none.
 
         Raises:
             ValueError: the id holds an allocation.
@@ -272,12 +269,12 @@ class ResourcePoolImplementation(PoolContract):
         return selected_ranks(free)
 
     def check_feasibility(self, request: Any) -> None:
-        """Check whether a request could be satisfied if every rank were up and free.
+        """Raise if a request could not be satisfied with every rank up and free.
 
         O(kinds of rank) the first time a shape is seen, then O(1).
 
         Raises:
-            InfeasibleRequest: it could not; the text says what there is too little of.
+            InfeasibleRequest: with the resource of which there is too little.
         """
         self._check_feasibility(request)
 
@@ -309,8 +306,8 @@ class ResourcePoolImplementation(PoolContract):
     def count_amounts(self, table: Any) -> None:
         """Count amounts on nodes beside cores and GPUs, such as memory, from now on.
 
-        A job takes what ``attributes.system.memory`` and ``attributes.system.amounts`` say; requests that
-        were read before take none. R of an allocation has them in ``scheduling.amounts``.
+        A job takes the amounts in ``attributes.system.memory`` and ``attributes.system.amounts``; a request
+        that was parsed before takes none. R of an allocation lists them in ``scheduling.amounts``.
 
         Args:
             table (dict or str): as ``[amounts]`` of the configuration
@@ -322,8 +319,8 @@ class ResourcePoolImplementation(PoolContract):
         raise self._missing("count_amounts")
 
     def amounts_in_use(self) -> list[dict[str, Any]]:
-        """What there is of each amount that is counted, and how much of it jobs have; O(kinds of
-        rank + different counts of what is free).
+        """Return the total of each counted amount, and the part in use; O(kinds of rank + different
+        counts of free units).
 
         Returns:
             list of dict: ``amount`` (name), ``in_use``, ``total`` and ``largest`` (of the node that has
@@ -348,13 +345,13 @@ class ResourcePoolImplementation(PoolContract):
         return found
 
     def pack_by(self, levels: Iterable[Groups]) -> None:
-        """From now on, place each request in as few groups of ranks as it can be, and among groups in
-        the fullest, so that whole groups stay free. It is never refused on that account.
+        """Place each request from now on in as few groups of ranks as possible, the fullest first, so that
+        whole groups stay free. No request is refused for that.
 
-        Costs a mask and a count for each group when something is placed.
+        A placement costs a mask and a count for each group.
 
         Args:
-            levels: groups such as racks and blocks, the largest first; empty: as it was
+            levels: groups such as racks and blocks, the largest first; empty: no packing
         """
         self.packing = tuple(levels)
 
@@ -369,8 +366,7 @@ class ResourcePoolImplementation(PoolContract):
             count (int): how many; fewer are returned if there are not so many.
             idle (int): mask of the ranks that count as not in use: groups that are wholly so are
                 taken last.
-            beside (int): mask of ranks that what is chosen is to be together with: their groups
-                come first.
+            beside (int): mask of ranks whose groups come first.
 
         Returns:
             int: mask.
@@ -378,8 +374,8 @@ class ResourcePoolImplementation(PoolContract):
         return choose_nodes(self.packing, idle, ranks, count, beside)
 
     def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
-        """Ranks by how many slots of a shape they have room for; where it asks for nodes, those
-        with room for one node's share, as 1.
+        """Return the ranks by the number of slots of a shape that fit; for a shape in nodes, the ranks with
+        room for one node's share, as 1.
 
         O(different counts of free cores and GPUs).
         """
@@ -392,8 +388,8 @@ class ResourcePoolImplementation(PoolContract):
         return [(1, ranks)] if ranks else []
 
     def in_groups(self, index: RankIndex, shape: Shape, eligible: int) -> int:
-        """The ranks of some eligible ones that a shape is placed on, because it has to be together,
-        or to keep whole groups free; 0: there are no such.  O(groups)."""
+        """Return those of the eligible ranks that a shape is placed on to be together, or to keep whole
+        groups free; 0: none.  O(groups)."""
         rooms = self.rooms(index, shape, eligible)
         count = shape.node_count or shape.slot_count
         if shape.within is None:
@@ -407,29 +403,29 @@ class ResourcePoolImplementation(PoolContract):
     ) -> tuple[Selection, int] | None:
         """Find resources for a request, as ``place_shape()`` does for its shape.
 
-        To be overridden where more than the shape decides, such as attributes of the jobspec.
+        Override it if more than the shape decides, such as attributes of the jobspec.
         """
         return self.place_shape(index, request.shape, eligible)
 
     def countable(self, shape: Shape) -> bool:
-        """Whether a shape fits wherever the counts of free cores and GPUs suffice.
+        """Return whether a shape fits wherever the counts of free cores and GPUs suffice.
 
-        If so, plans work with counts. Where ``place_shape()`` may refuse for other reasons, plans
-        have to call it for each time in question, which is slower.
+        If so, plans work with counts; else they call ``place_shape()`` for each time in question,
+        which is slower.
         """
         return shape.within is None and not self.hooked
 
     def check_shape(self, shape: Shape) -> str | None:
-        """Why a shape could not be placed if every rank were up and free: a sentence, or None."""
+        """Return a sentence if a shape could not be placed with every rank up and free, else None."""
         inventory = self.inventory
         if self.place_shape(unused(inventory), shape, inventory.matching(shape.match)) is None:
             return explain.infeasible_in_groups(self, shape) or explain.infeasible(inventory, shape)
         return None
 
     def verdict(self, shape: Shape) -> str | None:
-        """What ``check_shape()`` said, remembered until ranks leave or properties change.
+        """Return the result of ``check_shape()``, cached until ranks leave or properties change.
 
-        O(1) if it was asked before.
+        O(1) if the shape was checked before.
         """
         inventory = self.inventory
         asked = (shape, self.placement)
@@ -440,11 +436,11 @@ class ResourcePoolImplementation(PoolContract):
             return reason
 
     def match_mask(self, request: Any) -> int:
-        """Ranks that a request could use, up or not, in use or not. O(kinds of rank).
+        """Return the ranks that a request could use, up or not, in use or not. O(kinds of rank).
 
         Returns:
-            int: a mask with bit *r* set if rank *r* meets the constraint and has in all what one
-            slot (or one node's share) of the request needs.
+            int: mask of the ranks that meet the constraint and, when idle, hold one slot (or one
+            node's share) of the request.
         """
         shape = request.shape
         inventory = self.inventory
@@ -458,7 +454,7 @@ class ResourcePoolImplementation(PoolContract):
         return mask & inventory.matching(shape.match)
 
     def waits_for_ranks(self, request: Any) -> bool:
-        """Whether a request would not fit on the ranks that are up if all of them were idle.
+        """Return whether a request would not fit on the ranks that are up if all were idle.
 
         O(kinds of rank) for nodes where counts decide, otherwise as placing it.
         """
@@ -471,7 +467,7 @@ class ResourcePoolImplementation(PoolContract):
     # -- looking ahead --------------------------
 
     def explain(self, request: Any) -> dict[str, Any]:
-        """How far a request is from being satisfied now, in numbers and in a sentence.
+        """Return the shortage that keeps a request from starting now, in numbers and in a sentence.
 
         O(kinds of rank + different counts of free cores and GPUs).
 
@@ -484,10 +480,10 @@ class ResourcePoolImplementation(PoolContract):
         return explain.explain(self, request.shape)
 
     def why_not(self, request: Any) -> str:
-        """One sentence that says why a request does not fit now.
+        """Return one sentence: why a request does not fit now.
 
-        The ``reason`` of ``explain()``; where that finds enough free, that the pool's own policy
-        finds no place for the request. It costs what ``explain()`` does.
+        It is the ``reason`` of ``explain()`` or, if enough is free, that the pool's own placement
+        refuses. Costs as ``explain()``.
         """
         # Enough is free, so the numbers give no reason: the pool's own placement refuses.
         return (
@@ -514,7 +510,7 @@ class ResourcePoolImplementation(PoolContract):
         return Plan(cast("ResourcePoolImplementation", PoolWithBelievedEnds(self, ends)))
 
     def earliest(self, request: Any, after: float | None = None) -> float | None:
-        """First time at which a request fits, if running jobs end when they should.
+        """Return the earliest start of a request if running jobs end at their limits.
 
         O(running jobs) after a change of the pool; see :class:`~flux.resource.plan.plan.Plan`.
 
@@ -528,7 +524,8 @@ class ResourcePoolImplementation(PoolContract):
         return self._own_plan().earliest(request, after)
 
     def windows(self, requests: Iterable[Any], horizon: float) -> list[dict[str, Any]]:
-        """What could start now, and how long it could run; see ``Plan.windows()``."""
+        """Return backfill windows: the requests that could start now, and for how long; see
+        ``Plan.windows()``."""
         return self._own_plan().windows(requests, horizon)
 
     def _own_plan(self) -> Plan:

@@ -51,7 +51,7 @@ from flux.resource.request import ResourceRequest
 
 __all__ = ("ResourceRequest", "Rv1Pool")
 
-#: What a copy or an allocation does not take over from the pool it is made of.
+#: Attributes that a copy or an allocation does not inherit from its pool.
 NOT_INHERITED = ("_pool_state", "_shared_plan")
 
 
@@ -63,8 +63,8 @@ class Rv1Pool(Hooks):
     Args:
         R (dict, str): R object or its JSON text; None for an empty pool.
         log: logger; default: nothing is logged.
-        system_cores: core ids (an idset) that no job gets, on each rank; what jobs that were found
-            running hold of them is passed over.
+        system_cores: core ids (an idset) that no job gets, on each rank; in R of a job that was found
+            running they are ignored.
         cores_per_gpu: how many cores come with each GPU at least, where a job takes no whole node: a
             number, or ``"share"``, the cores of a node divided by its GPUs.
         amounts (dict): amounts that are counted on nodes beside cores and GPUs, such as memory
@@ -80,13 +80,13 @@ class Rv1Pool(Hooks):
     version = 1
     name = "Rv1Pool"
     request_class = ResourceRequest
-    #: Class of its index. A policy that needs to know more of what is free has a subclass.
+    #: Class of its index; a policy that needs more than counts of free units has a subclass.
     index_class = RankIndex
 
     #: Whether this is the pool of an allocation, whose R leaves out properties that are local to the
     #: instance.
     _granted = False
-    #: What the pool of an allocation has of its ``_base``, until its state is made.
+    #: The units of ``_base`` in the pool of an allocation, until its state is made.
     _selection: Selection = ()
 
     def __init__(
@@ -244,7 +244,7 @@ class Rv1Pool(Hooks):
         released. With a hook that chooses it is O(ranks).
 
         Raises:
-            ValueError: also if a hook chose what it may not.
+            ValueError: also if a hook chose resources that are not free.
         """
         state: PoolState = self._pool_state
         if jobid in state.jobs:
@@ -283,7 +283,7 @@ class Rv1Pool(Hooks):
         return granted
 
     def scheduling_of(self, selection: Selection) -> Any:
-        """What the R of an allocation has under ``scheduling``: here, what the pool's R has."""
+        """Return ``scheduling`` for the R of an allocation: here, that of the pool's R."""
         return self.scheduling
 
     def free(self, jobid: int, R: Any = None, final: bool = False) -> None:
@@ -331,7 +331,7 @@ class Rv1Pool(Hooks):
             end = float(getattr(R, "expiration", 0.0) or 0.0)
         state.enter(jobid, end, selection)
 
-    # -- what the instance reports ------------------------------------------
+    # -- reports of the instance --------------------------------------------
 
     def _known_ranks(self, ids: Any) -> int:
         """Mask of the ranks of an idset, or of ``"all"``, that are in the pool."""

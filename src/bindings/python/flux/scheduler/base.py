@@ -4,7 +4,7 @@
 How a scheduler works
 =====================
 
-`Scheduler` is a broker module between two services. From ``resource`` it has what there is, as a
+`Scheduler` is a broker module between two services. From ``resource`` it has the inventory, as a
 stream of changes (RFC 28), and keeps it in a pool. From ``job-manager`` it gets a request for each
 job that may run, and answers it when the policy has decided (RFC 27).
 
@@ -16,10 +16,10 @@ Then every message goes the same way:
 
 1. its handler (``_handle_...``, at the end of the class) validates it and calls the override
    point of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`, `resource_update`.
-   What is wrong with a message, and whatever an override raises, is reported and goes no
+   A malformed message, and an exception of an override, is reported and goes no
    further (`ErrorReporter`);
 2. the override point updates the pool and the queue of pending jobs;
-3. the handler asks for a pass. `Passes` gathers what arrives together, calls `schedule`, the
+3. the handler asks for a pass. `Passes` gathers a burst of events, calls `schedule`, the
    policy, and after it `forecast`;
 4. the policy answers requests. `Requests` has the table of them, and the states in which a job
    can be; R is stored before its job hears of it (`Committer`).
@@ -67,7 +67,7 @@ class Scheduler(BrokerModule):
     """Base class of scheduler modules.
 
     It speaks the protocols of RFC 27 (with the job manager) and RFC 28 (with the resource
-    service). A subclass overrides `schedule`, and whatever else it wants to do differently.
+    service). A subclass overrides `schedule`, and further override points as needed.
 
     Args:
         h: the Flux handle
@@ -75,7 +75,7 @@ class Scheduler(BrokerModule):
             ``pool-class=URI``, ``pool-OPTION=VALUE`` (an option of the pool's class), ``jobspec-bytes=N``, ``jobspec-values=N``, and the subclass's own
 
     Raises:
-        ValueError: an argument has a bad value, or nobody took it
+        ValueError: an argument is unknown or has a bad value
     """
 
     #: Most requests the job manager sends at a time, a positive int or "unlimited".
@@ -112,7 +112,7 @@ class Scheduler(BrokerModule):
     #: ``take_argument`` of `PolicyScheduler` adds what it is asked for.
     own_options: tuple[str, ...] = ()
 
-    #: What keeps the pending jobs.
+    #: Class of the queue of pending jobs.
     _queue_class: type[PendingQueue] = PendingQueue
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -134,7 +134,7 @@ class Scheduler(BrokerModule):
         self._runs = False
         #: how many jobs waited for their requests to be sent when this scheduler was ready for them
         self.waiting_at_start = 0
-        #: by id, what running jobs held at hello on ranks that were gone by then
+        #: by job id, holdings at hello on ranks that had left
         self._lost_at_hello: dict[int, hello.Lost] = {}
         self._warned: set[str] = set()
         # A pool object is made of R only for an override, which may want to read it.
@@ -145,7 +145,7 @@ class Scheduler(BrokerModule):
         looks_ahead = type(self).forecast is not Scheduler.forecast
         self._errors = host.ErrorReporter(self.log)
         self._host = host.HostCapabilities(h)
-        # What comes as objects was read before it came.
+        # The host has read objects already.
         limits = None
         if not self._host.takes_objects:
             limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
@@ -211,7 +211,7 @@ class Scheduler(BrokerModule):
 
         Args:
             when (float): seconds since the epoch; a time that has passed means at once
-            function: called without arguments; None: a pass begins. What it raises is logged
+            function: called without arguments; None: a pass begins. Exceptions are logged
 
         Returns:
             Timer: its ``cancel()`` takes this back
@@ -227,8 +227,7 @@ class Scheduler(BrokerModule):
         """Called after passes to annotate pending jobs. May be a generator."""
 
     def order(self, job: PendingJob) -> Any:
-        """Called for the order in which jobs are considered: what to sort `job` by, the lowest
-        first.
+        """Return the sort key of a job; the lowest is considered first.
 
         The queue, passes over it, estimates and reasons follow it; among equals the lower job id
         goes first. The usual order is by priority. It is asked for when a job comes and when its
@@ -238,7 +237,7 @@ class Scheduler(BrokerModule):
             job (PendingJob): the job
 
         Returns:
-            a number, or anything that compares with what this returns for other jobs
+            a number, or any value that compares with the keys of other jobs
         """
         return -job.priority
 
@@ -255,7 +254,7 @@ class Scheduler(BrokerModule):
             priority (int): its priority
             userid (int): who submitted it
             t_submit (float): when, seconds since the epoch
-            R (ResourcePool): what it holds
+            R (ResourcePool): its resources
         """
         self.resources.register_alloc(jobid, R)
 
@@ -276,7 +275,7 @@ class Scheduler(BrokerModule):
             priority (int): its priority
             userid (int): who submitted it
             t_submit (float): when, seconds since the epoch
-            jobspec (dict): what it asks for (RFC 14)
+            jobspec (dict): its jobspec (RFC 14)
         """
         try:
             resource_request = self._parser.parse(jobspec, request.read_jobspec)
@@ -298,7 +297,7 @@ class Scheduler(BrokerModule):
         self._backlog.push(job)
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        """`alloc` is about to queue a job; for what the library notes of it.
+        """Hook of the library: `alloc` is about to queue a job.
 
         Raises:
             ValueError: it can never run; the text is told to its user
@@ -309,7 +308,7 @@ class Scheduler(BrokerModule):
 
         Args:
             jobid (int): the job id
-            R (ResourcePool): what comes back: all of the job's resources, or some ranks of them
+            R (ResourcePool): the released resources: all of the job's, or some ranks of them
             final (bool): whether this is the last of the job
         """
         self.resources.free(jobid, R, final=final)
@@ -371,14 +370,14 @@ class Scheduler(BrokerModule):
 
     def released(self) -> None:
         """Called when something happened that may let a waiting job start: resources came back or
-        up, the inventory or a job's end changed. For policies that remember what did not fit."""
+        up, the inventory or a job's end changed. For policies that remember requests that did not fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
         """Called to tell whether a job could ever run; answers `msg` (RFC 27).
 
         Args:
             msg (Message): the request
-            jobspec (dict): what the job asks for
+            jobspec (dict): the jobspec (RFC 14)
         """
         try:
             self.resources.check_feasibility(self._parse_request(jobspec))
@@ -397,7 +396,7 @@ class Scheduler(BrokerModule):
         self._passes.begin()
 
     def stats_get(self) -> dict[str, Any]:
-        """What ``flux module stats`` shows: a dict; a subclass adds to it."""
+        """Return the dict that ``flux module stats`` shows; a subclass adds to it."""
         passes, pace, forecasts = self._passes.main, self._passes.pace, self._passes.forecasts
         return {
             "sched_passes": passes.passes,
@@ -470,7 +469,7 @@ class Scheduler(BrokerModule):
 
         Args:
             msg (Message): the sched.alloc request
-            annotations (dict): merged with what the job has
+            annotations (dict): merged with those of the job
         """
         jobid = self._requests.jobid_of(msg)
         self.handle.respond(
@@ -504,8 +503,8 @@ class Scheduler(BrokerModule):
         self.handle.respond(msg, answer)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
-        """An override of `alloc_success` raised. If R is not on its way, nobody would answer the
-        job, and its resources would be kept for it: it is denied, and they come back."""
+        """An override of `alloc_success` raised. If R is not on its way, the job would get no
+        answer and keep its resources: it is denied, and they are freed."""
         name = host.name_of(request.jobid)
         self._errors.report(f"alloc_success: {name}", error)
         if self._requests.is_running(request.jobid):
@@ -517,7 +516,7 @@ class Scheduler(BrokerModule):
         self.released()
 
     def _give_back(self, jobid: int) -> None:
-        """A job will not run that a policy may have allocated to: nobody else would free that."""
+        """Free the resources of a job that will not run: a policy may have allocated some."""
         pool = self._pool
         before = pool.generation
         self._errors.guard(f"free: {host.name_of(jobid)}", pool.free, jobid)
@@ -549,7 +548,7 @@ class Scheduler(BrokerModule):
             self.finish()
 
     def finish(self) -> None:
-        """Called at the end: stores what is to be there after a reload (`checkpoint`)."""
+        """Called at the end: writes the checkpoints."""
         self._checkpoints.finish()
 
     def checkpoint(
@@ -564,11 +563,11 @@ class Scheduler(BrokerModule):
 
         Args:
             name (str): the value is stored as ``checkpoint.sched-NAME`` in the KVS
-            dump: gives the value, of what JSON has
+            dump: returns the value, of JSON types
             load: is called with it when the scheduler has its pool, before it hears of any job; not
-                if there is none. What it raises is logged, and nothing is loaded then
-            interval (float): at most how often the value is written, in seconds; what changed since is
-                lost if the scheduler dies
+                if there is none. Exceptions are logged, and nothing is loaded then
+            interval (float): at most how often the value is written, in seconds; later changes
+                are lost if the scheduler dies
         """
         return self._checkpoints.make(
             f"checkpoint.sched-{name}", interval, lambda: iter([json.dumps(dump())]), load
@@ -622,8 +621,7 @@ class Scheduler(BrokerModule):
         self._checkpoints.load()
 
     def _pool_made(self) -> None:
-        """There is a pool, and no job in it yet; for what the library keeps beside it. What is
-        raised ends the start."""
+        """Hook of the library: the pool was made, and has no job yet. An exception ends the start."""
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
         """The jobs that hold resources are in the pool, and no request has come yet.
@@ -678,8 +676,7 @@ class Scheduler(BrokerModule):
         return end == instance_end
 
     def _ranks_changed(self, lost: bool) -> None:
-        """Ranks came up or, if `lost`, went down, left or changed; for what the library knows of
-        them."""
+        """Hook of the library: ranks came up or, if `lost`, went down, left or changed."""
 
     def _update(self, update: dict[str, Any]) -> None:
         helpful, errors = apply_update(self._pool, update, self.log, self._warned)
@@ -694,13 +691,13 @@ class Scheduler(BrokerModule):
         self.log.critical("the KVS keeps failing: the scheduler ends here")
         self.stop()
 
-    # -- messages without an answer of their own: what cannot be done is dropped -------------------
+    # -- messages without an answer: one that cannot be served is dropped --------------------------
 
     @request_handler("sched.alloc", prefix=False)
     def _handle_alloc(self, msg: Any) -> None:
         try:
             jobid, payload = messages.read_alloc(msg, self._responder.limits)
-        except Exception as exc:  # nobody can be answered without an id
+        except Exception as exc:  # without an id there is no answer
             self._errors.report(f"alloc: malformed request: {exc}")
             return
         if jobid in self._requests:
@@ -781,7 +778,7 @@ class Scheduler(BrokerModule):
                 R.remove_ranks(lost.ranks)
             self.free(jobid, R, final=final)
         except Exception:
-            # What is in doubt stays allocated: better idle until a reload than given out twice.
+            # Doubtful resources stay allocated: better idle until a reload than given out twice.
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()
@@ -824,7 +821,7 @@ class Scheduler(BrokerModule):
         def serve() -> None:
             pool = jobs = self.resources
             placeholders = pool.placeholders()
-            if placeholders:  # what they hold is no job's
+            if placeholders:  # they are no jobs
                 jobs = pool.copy()
                 for jobid in placeholders:
                     jobs.free(jobid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What users of pending jobs are told: when these start, and what they wait for.
+"""Estimated starts and reasons of pending jobs, as their users see them.
 
 Both are annotations, which the job manager keeps and shows. Most jobs of a busy machine start
 within a second, and messages about those would only be work for the job manager. So a job is

@@ -63,7 +63,7 @@ class Acquisition:
         """The first response; waits for it.
 
         Raises:
-            OSError: there are no resources to have, or somebody has them
+            OSError: there are no resources, or another scheduler has them
         """
         return self._next()
 
@@ -201,7 +201,7 @@ def current_R(
 
 
 def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
-    """R as first written, and what its eventlog changed since: where there is no job-info."""
+    """R as first written, updated from the eventlog: for instances without job-info."""
     directory = kvs_dir(jobid)
     R: dict[str, Any] = get_key_direct(handle, directory + ".R")
     log = get_key_direct(handle, directory + ".eventlog")
@@ -220,11 +220,11 @@ def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
 
 
 class Lost(NamedTuple):
-    """What a job that was found running holds on ranks that are gone from the pool.
+    """Holdings of a job that was found running on ranks that left the pool.
 
     Attributes:
         ranks (str): the ranks, as an idset
-        R (dict): what it holds there
+        R (dict): its resources there
     """
 
     ranks: str
@@ -246,7 +246,7 @@ class Hello:
 
     Attributes:
         jobs (dict): by id, the jobs that were accounted for (`RunningJob`)
-        lost (dict): by job id, what a job holds on ranks that are gone from the pool (`Lost`)
+        lost (dict): by job id, holdings on ranks that left the pool (`Lost`)
     """
 
     def __init__(
@@ -302,13 +302,13 @@ class Hello:
             )
 
     def released(self, jobs: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any], bool]]:
-        """What jobs have given back since they were accounted for.
+        """Yield the releases since the jobs were accounted for.
 
         Args:
-            jobs: what `running_jobs` says now
+            jobs: the answer of `running_jobs` now
 
         Yields:
-            the id of a job, what came back (an R object), and whether that was all of it
+            job id, released resources (an R object), whether that was all of the job
         """
         still = {job["id"]: job.get("free") for job in jobs if isinstance(job.get("id"), int)}
         for jobid, job in self.jobs.items():

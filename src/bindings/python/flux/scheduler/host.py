@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a scheduler needs of its host: time, the log, the KVS, and what the job manager knows of jobs."""
+"""The host of a scheduler: time, the log, the KVS, and lookups of jobs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Clock:
         return now
 
     def freeze(self) -> None:
-        """From here to `thaw`, the time is what it is when it is first asked for."""
+        """Until `thaw`, the time stays as first asked for."""
         self._frozen = True
         self._frozen_now = None
 
@@ -62,7 +62,7 @@ class Clock:
 
 
 class HostCapabilities:
-    """What the host of a scheduler offers beyond a broker, as an embedded or simulated instance
+    """Features of the host beyond those of a broker, as an embedded or simulated instance
     does.
 
     A handle's class says it by attributes of these names. They are asked for at the class, since a
@@ -75,7 +75,7 @@ class HostCapabilities:
         stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A
             host whose time is not the machine's brings its own, so that how fast this machine is
             does not change what an emulated instance decides
-        wants_forecast (bool): somebody reads estimates and reasons, which a simulation for its
+        wants_forecast (bool): estimates and reasons are read, which a simulation for its
             start times does not
         takes_objects (bool): the job manager is in this process and takes R as an object: nobody
             needs it in a KVS
@@ -99,7 +99,7 @@ class Timer:
 
     Attributes:
         when (float): the time, seconds since the epoch
-        function: what is called; None: it was called, or canceled
+        function: the function; None: it was called, or canceled
     """
 
     __slots__ = ("function", "number", "when")
@@ -123,7 +123,7 @@ class Timers:
     Args:
         handle: the Flux handle
         clock (Clock): the reactor's time
-        errors (ErrorReporter): where what a function raises is reported
+        errors (ErrorReporter): reports exceptions of functions
     """
 
     def __init__(self, handle: Any, clock: Clock, errors: ErrorReporter) -> None:
@@ -145,7 +145,7 @@ class Timers:
 
         Args:
             when (float): seconds since the epoch; a time that has passed means at once
-            function: called without arguments; what it raises is logged and counted
+            function: called without arguments; an exception is logged and counted
         """
         timer = Timer(when, next(self._numbers), function)
         heapq.heappush(self._due, timer)
@@ -200,7 +200,7 @@ class InstanceConfig:
         self._config = config if isinstance(config, dict) else {}
 
 
-# -- what goes wrong -------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 #: Characters of one report: what is wrong in a table or a message may be longer than any log holds.
@@ -208,7 +208,7 @@ MAX_REPORT = 4000
 
 
 class ErrorReporter:
-    """Logs and counts what went wrong, so that it goes no further.
+    """Logs and counts errors, so that they go no further.
 
     On a real broker a module that fails while it runs takes the instance with it. So whatever an
     override or a peer does is caught where it concerns one job or one message, and reported here.
@@ -225,10 +225,10 @@ class ErrorReporter:
         self.count = 0
 
     def report(self, text: str, error: BaseException | None = None, trace: bool = False) -> None:
-        """Log at ``err`` what went wrong, and count it.
+        """Log an error at ``err``, and count it.
 
         Args:
-            text (str): what it was about
+            text (str): the subject
             error (Exception): with whose traceback
             trace (bool): with the traceback of the exception that is being handled
         """
@@ -247,7 +247,7 @@ class ErrorReporter:
         """Call a function; returns whether it came back without an exception.
 
         Args:
-            what (str): what to report an exception as
+            what (str): the subject of the report
         """
         try:
             function(*args)
@@ -277,7 +277,7 @@ def r_key(jobid: int) -> str:
     return kvs_dir(jobid) + ".R"
 
 
-# -- what the job manager knows of jobs -----------------------------------------------------------
+# -- lookups of jobs in the job manager ------------------------------------------------------------
 
 #: Lookups in flight at a time: enough to hide the round trip, few enough not to flood job-info.
 LOOKUPS_AT_ONCE = 512
@@ -286,7 +286,7 @@ LOOKUPS_AT_ONCE = 512
 def job_attributes(
     handle: Any, jobids: list[int], names: tuple[str, ...], log: Any
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Ask the job manager what it knows of jobs, and wait for it.
+    """Look jobs up in the job manager, and wait for the answers.
 
     Args:
         handle: the Flux handle
@@ -374,19 +374,19 @@ LAST_COMMIT_S = 5.0
 class Committer:
     """Writes keys to the KVS, and says when they are safe.
 
-    What becomes due while a commit is under way goes into the next one, so a burst of allocations
-    costs a few commits, not one each, and none is waited for.
+    Keys that are put during a commit go into the next one: a burst of allocations costs a few commits,
+    and none is waited for.
 
     Args:
         handle: the Flux handle
         log: a BrokerLogger
         now: function giving the time, seconds since the epoch
-        give_up: ``give_up(keys)``, called when the KVS stays out of order, with what is not stored
+        give_up: ``give_up(keys)``, called when the KVS keeps failing, with the keys that are not stored
 
     Attributes:
         written (int): commits that succeeded
         accepted, stored (int): keys taken and keys stored so far; they are stored in order
-        stores (bool): what is put can be read again
+        stores (bool): a key that was put can be read again
     """
 
     stores = True

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Passes over the queue: when they run, what follows them, and what they must not leave behind.
+"""Passes over the queue: when they run, and the forecasts that follow them.
 
-An *event* is a message that may change what a pass finds. It asks for a pass, a `Pace` says when
+An *event* is a message that may change the outcome of a pass. It asks for a pass, a `Pace` says when
 that begins, and a `PassRunner` runs it: a function that returns, or a generator stepped once a turn
 of the reactor and closed by the next event. After a pass that came to its end another driver runs
 the forecast, as far as an `Allowance` lets it. `Passes` puts these together; `Quiescence` tells
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import Requests
 
 
-#: Seconds for which a pass may pause: what is more is a mistake.
+#: Longest pause of a pass, seconds: more is a mistake.
 LONGEST_PAUSE = 1e9
 
 
@@ -99,7 +99,7 @@ class PassRunner:
 
     Args:
         handle: the Flux handle
-        begin: called to begin a pass; what it returns is stepped if it is a generator
+        begin: called to begin a pass; if it returns a generator, that is stepped
         before: called before each step
         stepped: called after each step, before anything else can happen
         ended: ``ended(error, seconds)`` is called when the pass is over; error is the exception
@@ -280,9 +280,9 @@ class Passes:
         events (int): events so far
         main, forecasts (PassRunner): what runs passes and forecasts
         pace (Pace): as given
-        changed: called when a pass was asked for or has ended; None: nobody waits for that
+        changed: called when a pass was asked for or has ended; None: not called
         completed: ``completed(events)`` is called when a pass has come to its end that had seen so
-            many events; None: nobody wants to know
+            many events; None: not called
     """
 
     def __init__(

@@ -39,10 +39,10 @@ from flux.scheduler.states import (
 
 Annotations = dict[str, Any]
 
-#: What is kept of most running jobs.
+#: The attributes of most running jobs.
 NO_ATTRIBUTES = SystemAttributes({})
 
-#: What is added to the order of a job that goes behind all others: more than any priority.
+#: Added to the order of a job that goes behind all others: more than any priority.
 BEHIND_ALL = 1 << 33
 
 
@@ -53,12 +53,12 @@ class AllocRequest:
     before.
 
     Args:
-        scheduler (Scheduler): who answers
+        scheduler (Scheduler): sends the answers
         msg (Message): the request as received
 
     Attributes:
         jobid (int): the job it is for
-        job (PendingJob or None): what waits for the answer in the queue
+        job (PendingJob or None): the queued job of the request
         state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied",
             "canceled"
         table (Requests or None): where it is open; None for one made by hand
@@ -160,7 +160,7 @@ class AllocRequest:
 
         Raises:
             IllegalMove: the request was answered before (a RuntimeError); if it was canceled or denied,
-                what the pool has given the job since is given back
+                resources that the pool has given the job since are freed
         """
         if self.table is not None and self.finalized and not self.table.is_running(self.jobid):
             self.table.will_not_run(self.jobid)
@@ -198,7 +198,7 @@ class AllocRequest:
         self.scheduler.alloc_deny(self.msg, note)
 
     def cancel(self) -> None:
-        """Confirm that the request was withdrawn, clearing what was annotated.
+        """Confirm that the request was withdrawn, and clear its annotations.
 
         Raises:
             IllegalMove: the request was answered before (a RuntimeError)
@@ -215,7 +215,7 @@ class AllocRequest:
         A null removes a key; for one that was never set it is left out.
 
         Args:
-            annotations (dict): merged with what is shown (RFC 27)
+            annotations (dict): merged with those that are shown (RFC 27)
         """
         if self.state != OPEN:
             return
@@ -268,15 +268,14 @@ class PendingJob:
         priority (int): 0 to 4294967295, higher is more urgent
         t_submit (float): time of submission, seconds since the epoch
         request (AllocRequest): the open request, to be answered once
-        resource_request: what the job needs, as the pool's ``parse_resource_request()`` gave it
+        resource_request: the request that the pool's ``parse_resource_request()`` returned
 
     Attributes:
-        order: what jobs are sorted by; whoever changes it puts the queue in order
+        order: the sort key of the job; after a change the queue must be sorted
         came (float): when the request came, seconds since the epoch
 
-    A policy may hang attributes of its own on a job. What the library knows of a job beside these
-    is in tables by job id, except for what the queue needs at each comparison, which is documented
-    at ``__slots__`` below.
+    A policy may set attributes of its own on a job. Further facts are in tables by job id, except for
+    those that the queue needs at each comparison: see ``__slots__``.
     """
 
     __slots__ = (
@@ -287,10 +286,10 @@ class PendingJob:
         "request",
         "resource_request",
         "came",
-        "_last_annotation",  # a policy's own, for what it told the job's user last
+        "_last_annotation",  # a policy's own, for its last annotation
         # The queue's own:
         "place",  # where the job was seen last in the heap
-        "next_order",  # what `order` will be when the heap is put in order
+        "next_order",  # the `order` from the next sort of the heap on
         "queued",  # whether the job is in the `Backlog`, and not parked
         "examined",  # whether it was, since it came in or something happened to it alone
         # What the job has in common with all that are refused together: the shape of its request,
@@ -386,11 +385,11 @@ class PendingJob:
 
     @property
     def by_priority(self) -> int:
-        """What the job is sorted by unless the scheduler says more, the lowest first."""
+        """The default sort key, the lowest first."""
         return BEHIND_ALL - self._priority if self.demoted else -self._priority
 
     def prioritize(self, priority: int) -> Any:
-        """Change the priority, and return what `order` is to be then, which is up to the queue."""
+        """Change the priority, and return the new `order`, which the queue sets."""
         if priority != self._priority:
             self.was_deferred = False
         self._priority = priority
@@ -421,14 +420,14 @@ class RunningJob:
         priority (int): its priority
         userid (int): who submitted it
         t_submit (float): when, seconds since the epoch
-        R (ResourcePool): what it holds now; its expiration is the job's end. None where a rule is
-            told of jobs that this scheduler has started: the pool knows what they hold. A rule that
+        R (ResourcePool): its resources now; their expiration is the job's end. None where a rule is
+            told of jobs that this scheduler has started: the pool has their resources. A rule that
             keeps the job for later does not keep this
         attributes (SystemAttributes): those of its jobspec, with updates applied, if an admission
             rule has asked for them; else, or where they could not be read, none
         eventlog (list): its events (RFC 18), if a rule has asked for them; else, or where they
             could not be read, empty
-        unreadable (bool): somebody has asked for either, and it could not be read
+        unreadable (bool): attributes or eventlog were asked for, and could not be read
     """
 
     __slots__ = (
@@ -463,7 +462,7 @@ class RunningJob:
 
     @property
     def R(self) -> ResourcePool | None:
-        """What the job holds, as a pool, which is made when it is asked for."""
+        """The resources of the job as a pool, which is made on demand."""
         if self._pool is None and self.R_object is not None:
             self._pool = ResourcePool(self.R_object)
         return self._pool
@@ -474,7 +473,7 @@ class RunningJob:
         self._pool = None
 
     def know(self, found: dict[str, Any] | None) -> None:
-        """Take what was looked up of the job; None: it could not be read."""
+        """Set the attributes and eventlog that were looked up; None: they could not be read."""
         self.unreadable = found is None
         found = found or {}
         self.attributes = SystemAttributes.of(found.get("jobspec"))
@@ -492,7 +491,7 @@ class StartedJob:
             loaded
         limit (float): seconds it may run by its request; infinite without a limit
         start (float): when it started, seconds since the epoch
-        end (float): when it has to end, seconds since the epoch; infinite: nobody knows
+        end (float): its latest end, seconds since the epoch; infinite: not known
         predicted (float): how long it was expected to run when it started, in seconds; None: not
             known
         attributes (SystemAttributes): those of its jobspec that `PolicyScheduler.keep_attributes`
@@ -532,7 +531,7 @@ class StartedJob:
 
     @classmethod
     def found(cls, job: RunningJob) -> StartedJob:
-        """One that was running when the scheduler was loaded; it is not known what it asked for."""
+        """Make the record of a job that was found running; its request is not known."""
         R = job.R_object or {}
         execution = R["execution"]
         start = execution.get("starttime") or job.t_submit
@@ -570,7 +569,7 @@ class Requests:
     Attributes:
         to_sweep (list): jobs whose request has its answer, and that may still be in the queue
         on_answer: called as ``on_answer(jobid, event)`` when a request gets its answer; `event` is
-            "success", "deny" or "cancel". None: nobody wants to know
+            "success", "deny" or "cancel". None: it is not called
         order, failed: as given
     """
 
@@ -582,9 +581,9 @@ class Requests:
     ) -> None:
         self.queue = queue
         self.order = order
-        #: is told of a job of which `order` raised when its priority changed
+        #: called with a job whose `order` raised when its priority changed
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
-        #: is told of a job (its id) that has no resources by its answer, but may have some of the pool
+        #: called with the id of a job that was denied or canceled: the pool may have given it resources
         self.will_not_run: Callable[[int], None] = lambda jobid: None
         self.failed = failed
         self.on_answer: Callable[[int, str], Any] | None = None
@@ -728,8 +727,7 @@ class Requests:
         self._before = len(self.queue)
 
     def end_step(self) -> None:
-        """A policy's code has run: what it has answered leaves the queue before anything else
-        happens."""
+        """A policy's code has run: answered jobs leave the queue before anything else happens."""
         answered = self.to_sweep
         if answered:
             # The usual policy pops what it answers, which this length tells without a search.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a pool has to do, whatever it is made of: the contract with schedulers and plans."""
+"""The contract of resource pools with schedulers and plans."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class NoLog:
 
 NO_LOG = NoLog()
 
-#: ``(end, *selection)``: when a job ends, in seconds since the epoch (0: not known), and what it
-#: holds.
+#: ``(end, *selection)``: the end of a job in seconds since the epoch (0: not known), and its holdings.
 JobRecord = tuple[Any, ...]
 
 
@@ -37,15 +36,15 @@ class PoolContract:
 
     It has two groups of methods:
 
-    - *What every pool must have*: requests, allocations, what the instance reports, and R. These
-      raise ``NotImplementedError`` here. A scheduler that does not plan needs no more.
-    - *The view*: ``inventory``, ``index``, ``eligible()``, ``held()`` and ``grant()`` show what
-      there is, what is free and which job holds what. A pool that defines ``inventory`` has to
-      define all five.
+    - *Required*: requests, allocations, reports of the instance, and R. These raise
+      ``NotImplementedError`` here. A scheduler that does not plan needs no more.
+    - *The view*: ``inventory``, ``index``, ``eligible()``, ``held()`` and ``grant()`` show
+      the inventory, the free resources and the holdings of jobs. A pool that defines
+      ``inventory`` has to define all five.
 
     Attributes:
         version (int): the version of R it reads.
-        name (str): what the scheduler's ready line calls it.
+        name (str): its name in the scheduler's ready line.
         known_options (frozenset): keyword arguments its constructor understands.
         generation (int): grows with every change of the pool.
         releases (int): grows whenever a request that did not fit may fit: something was freed, came
@@ -81,17 +80,17 @@ class PoolContract:
     def _missing(self, what: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__}.{what}")
 
-    # -- what every pool must have: requests and allocations ----------------
+    # -- required: requests and allocations ---------------------------------
 
     def parse_resource_request(self, jobspec: Any) -> Any:
-        """Read what a job asks for. Done once for each job; O(vertices of its resource graph).
+        """Parse a jobspec. Called once for each job; O(vertices of its resource graph).
 
         Args:
             jobspec (dict): the jobspec (RFC 14, RFC 25).
 
         Returns:
             A request object for the other methods; ``request.jobspec`` is the jobspec, the rest is
-            the pool's. What follows from the view reads its ``shape`` and ``duration``
+            the pool's. Operations on the view read its ``shape`` and ``duration``
             (:class:`~flux.resource.request.ResourceRequest`).
 
         Raises:
@@ -113,7 +112,7 @@ class PoolContract:
         Raises:
             InsufficientResources: it does not fit now.
             InfeasibleRequest: it can never fit.
-            ValueError: the job holds an allocation, or a hook of the pool chose what it may not.
+            ValueError: the job holds an allocation, or a hook of the pool chose resources that are not free.
         """
         raise self._missing("alloc")
 
@@ -122,9 +121,9 @@ class PoolContract:
 
         Args:
             jobid (int): the job. For one that holds nothing, nothing happens.
-            R: what is released: a pool, R object or JSON text; None for all that it holds. Ranks
-                that left the pool are passed over.
-            final (bool): nothing of the job remains. R must then be all that the job still held.
+            R: the released resources: a pool, R object or JSON text; None: all of the job. Ranks that
+                left the pool are ignored.
+            final (bool): nothing of the job remains; R must be all that it still held.
 
         Raises:
             ValueError: the job does not hold what R names, or ``final`` does not match. Nothing is
@@ -145,7 +144,7 @@ class PoolContract:
         """
         raise self._missing("register_alloc")
 
-    # -- what every pool must have: what the instance reports ---------------
+    # -- required: reports of the instance -----------------------------------
 
     def mark_up(self, ids: Any) -> None:
         """Make ranks available: an idset or ``"all"``; unknown ranks are ignored.
@@ -160,7 +159,7 @@ class PoolContract:
         raise self._missing("mark_down")
 
     def remove_ranks(self, ranks: Any) -> None:
-        """Remove ranks for good (RFC 28 shrink), and what jobs hold on them.
+        """Remove ranks for good (RFC 28 shrink), with the holdings of jobs on them.
 
         Args:
             ranks: idset text, ``IDset`` or iterable of ranks; unknown ones are ignored.
@@ -206,7 +205,7 @@ class PoolContract:
         """List of ``(jobid, end)`` of all jobs, in seconds since the epoch, 0: none. O(jobs)."""
         raise self._missing("job_end_times")
 
-    # -- what every pool must have: R and copies ----------------------------
+    # -- required: R and copies ----------------------------------------------
 
     def copy(self) -> Self:
         """An independent copy with all allocations, which logs nothing. O(ranks + jobs)."""
@@ -233,22 +232,22 @@ class PoolContract:
         return self.dumps()
 
     def copy_allocated(self) -> Any:
-        """ResourceSet of what jobs hold. O(ranks)."""
+        """Return the allocated resources as a ResourceSet. O(ranks)."""
         return resource_set(self._part(self._allocated()))
 
     def copy_down(self) -> Any:
-        """ResourceSet of what is on ranks that are down. O(kinds of rank)."""
+        """Return the resources of ranks that are down as a ResourceSet. O(kinds of rank)."""
         return resource_set(self._part(self._down()))
 
     def allocated_to_dict(self) -> dict[str, Any]:
-        """What jobs hold as an R object (RFC 20). O(ranks); a ResourceSet takes longer."""
+        """Return the allocated resources as an R object (RFC 20). O(ranks); a ResourceSet takes longer."""
         if type(self).copy_allocated is not PoolContract.copy_allocated:
             found: dict[str, Any] = self.copy_allocated().to_dict()
             return found
         return self._part(self._allocated())
 
     def held_to_dict(self, jobid: int) -> dict[str, Any]:
-        """What a job holds as an R object (RFC 20), without times. O(ranks of the job).
+        """Return the resources of a job as an R object (RFC 20), without times. O(ranks of the job).
 
         Raises:
             KeyError: the job holds no allocation.
@@ -256,7 +255,7 @@ class PoolContract:
         return self._part(self.held(jobid))
 
     def down_to_dict(self) -> dict[str, Any]:
-        """What is on ranks that are down, as ``allocated_to_dict()``."""
+        """Return the resources of ranks that are down, as ``allocated_to_dict()``."""
         if type(self).copy_down is not PoolContract.copy_down:
             found: dict[str, Any] = self.copy_down().to_dict()
             return found
@@ -296,15 +295,15 @@ class PoolContract:
 
     @property
     def inventory(self) -> Inventory:
-        """What there is: ranks, what each has, hosts and properties.
+        """The ranks with their units, hosts and properties.
 
-        It never changes. When ranks leave or properties change, the pool has another one.
+        It is immutable: when ranks leave or properties change, the pool has another one.
         """
         raise self._missing("inventory")
 
     @property
     def index(self) -> RankIndex:
-        """What is free of ``inventory`` now, up or not. Only the pool itself may change it."""
+        """The free units of ``inventory``, up or not. Only the pool itself changes it."""
         raise self._missing("index")
 
     def eligible(self, match: Any) -> int:
@@ -322,16 +321,14 @@ class PoolContract:
         raise self._missing("held")
 
     def records_now(self) -> dict[int, JobRecord]:
-        """Dict of job id to ``(end, *selection)``: when a job ends, 0: not known, and what it holds
-        now; whatever happens later. O(jobs)."""
+        """Return a snapshot: dict of job id to its `JobRecord`. O(jobs)."""
         return {jobid: (end, *self.held(jobid)) for jobid, end in self.job_end_times()}
 
     def changes_since(self, generation: int) -> dict[int, JobRecord | None] | None:
-        """The jobs that came or went, gave something back, or got another end since a generation of
-        the pool: job id to what ``records_now()`` has, None: it is gone. May have others as well.
+        """Return the jobs that started, ended, released resources or moved their end since a generation of
+        the pool: job id to `JobRecord`, or to None if it has ended. May include others.
 
-        None: not known, as for every generation where this is not overridden; whoever asks looks at
-        all jobs then.
+        None: not known (the default); the caller has to read all jobs.
         """
         return None
 
@@ -340,9 +337,9 @@ class PoolContract:
 
         Args:
             jobid (int): the job; it holds no allocation.
-            request: what was placed. The job ends ``request.duration`` seconds from now, or with
-                the pool if that is 0.
-            selection, nslots: what ``place_request()`` returned.
+            request: the request. The job ends ``request.duration`` seconds from now, or with the pool
+                if that is 0.
+            selection, nslots: as ``place_request()`` returned them.
 
         Returns:
             As ``alloc()``.
