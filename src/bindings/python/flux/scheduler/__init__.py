@@ -41,10 +41,8 @@ Beside that:
     the states of requests, jobs and windows, as tables
 ``walk``
     which jobs of a backlog a pass examines, and in which order
-``room_index``
-    for which groups of pending jobs there is room
 ``ordered_jobs``
-    jobs in the order of the queue, however many: what a backlog is made of
+    jobs in the order of the queue, however many, and for which groups of them there is room
 ``order``
     who waits for whom
 ``checkpoint``, ``history``, ``run_time_service``

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs in the order of the queue, however many: to put one in, or to take one out, moves few
-others."""
+"""Jobs in the order of the queue, in blocks, so that a job is entered or removed at a low cost; groups of
+jobs that are alike; and the groups by the room that they need, to find those with room."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator
+from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.resource.plan.room_counts import RoomCounts, room_kind
 
 if TYPE_CHECKING:
+    from flux.resource.plan.room_counts import RoomKind
+    from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.scheduler.requests import PendingJob
 
     #: A job behind its place, (`PendingJob.order`, job id, job).
@@ -222,3 +227,61 @@ class JobGroup(OrderedJobs):
         """Look at the limits of all jobs of a block."""
         self._shortest[at] = min([one.limit for _, _, one in self._blocks[at]], default=inf)
         self._left[at] = False
+
+
+class RoomIndex:
+    """The groups of jobs in a backlog, by what a node or slot of theirs needs and how many they need.
+
+    Args:
+        pool: function giving the scheduler's pool
+    """
+
+    def __init__(self, pool: Callable[[], ResourcePoolImplementation]) -> None:
+        self._pool = pool
+        # By kind of room, in order: (nodes or slots needed, a number, the group).
+        self._kinds: dict[RoomKind, list[tuple[float, int, JobGroup]]] = {}
+        self._place: dict[JobGroup, tuple[RoomKind, float, int]] = {}
+        #: groups that are to be entered, and those for which room cannot be counted
+        self._new: dict[JobGroup, None] = {}
+        self._uncounted: dict[JobGroup, None] = {}
+        self._numbers = count()
+        self._counts: RoomCounts | None = None
+
+    def enter(self, group: JobGroup) -> None:
+        """A group has been made."""
+        self._new[group] = None
+
+    def leave(self, group: JobGroup) -> None:
+        """A group has no job any more."""
+        for groups_aside in (self._new, self._uncounted):
+            if group in groups_aside:
+                del groups_aside[group]
+                return
+        kind, needed, number = self._place.pop(group)
+        groups = self._kinds[kind]
+        del groups[bisect_left(groups, (needed, number))]
+        if not groups:
+            del self._kinds[kind]
+
+    def with_room(self) -> list[JobGroup]:
+        """The groups for which there is room now, whatever is promised, and those for which that is not
+        known. O(kinds of room), and those that are returned."""
+        pool = self._pool()
+        for group in self._new:
+            shape = group.request.shape
+            if pool.countable(shape):
+                place = room_kind(shape), shape.least_count, next(self._numbers)
+                self._place[group] = place
+                insort(self._kinds.setdefault(place[0], []), (*place[1:], group))
+            else:
+                self._uncounted[group] = None
+        self._new.clear()
+        if self._counts is None:
+            self._counts = RoomCounts(pool)
+        counts = self._counts
+        found = list(self._uncounted)
+        for groups in self._kinds.values():
+            room = counts.of(groups[0][2].request.shape)
+            if room >= groups[0][0]:
+                found += [group for _, _, group in groups[: bisect_right(groups, (room, inf))]]
+        return found

@@ -20,8 +20,7 @@ from flux.scheduler.requests import PendingJob
 from flux.scheduler.walk import Walk
 
 if TYPE_CHECKING:
-    from flux.scheduler.ordered_jobs import Entry
-    from flux.scheduler.room_index import RoomIndex
+    from flux.scheduler.ordered_jobs import Entry, RoomIndex
     from flux.scheduler.walk import PromisedJobs
 
 #: Mask of all ranks, however many there are.

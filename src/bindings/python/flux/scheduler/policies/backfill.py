@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.history import expected_run
+from flux.scheduler.ordered_jobs import RoomIndex
 from flux.scheduler.policies.backfilling import Backfilling
 from flux.scheduler.policies.by_latest_start import BackfillByLatestStart
 from flux.scheduler.policies.by_rank import BackfillByRank
@@ -25,7 +26,6 @@ from flux.scheduler.policies.ranks import JobRanks
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import Backlog
 from flux.scheduler.reservations.times import parse_duration
-from flux.scheduler.room_index import RoomIndex
 
 if TYPE_CHECKING:
     from flux.scheduler.policies.promise_book import PromiseBook
