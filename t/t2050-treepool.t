@@ -136,17 +136,5 @@ test_expect_success EMBEDDED 'flux R encode counts cores and GPUs of XML' '
 	flux R encode -r0-1 -H "a[0-1]" --hwloc-xml="$XML" >R.json &&
 	jq -e ".execution.R_lite == [{rank: \"0-1\", children: {core: \"0-7\", gpu: \"0-3\"}}]" R.json
 '
-test_expect_success EMBEDDED 'a file that is not hwloc XML: one clear error' '
-	echo "<topology" >bad.xml &&
-	test_must_fail flux start --conf=fake-resources.nnodes=1 --conf=fake-resources.hwloc-xml-path=bad.xml \
-		--conf=fake-resources.amend-r=flux.resource.TreePool:amend true 2>err &&
-	grep "hwloc XML does not load: not well-formed XML" err &&
-	test_must_fail grep Traceback err
-'
-test_expect_success EMBEDDED 'pool-class=TreePool for R without a topology: refused, with the reason' '
-	test_expect_code 1 flux start --conf=fake-resources.nnodes=1 sh -c "flux module remove sched-simple &&
-		flux module load sched-fifo pool-class=TreePool" 2>err &&
-	grep "TreePool: R has no scheduling key" err
-'
 
 test_done

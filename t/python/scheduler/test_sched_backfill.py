@@ -38,13 +38,22 @@ def rig():
     return rig
 
 
-@pytest.mark.parametrize("value", ["-1", "x", "", "1.5", "Unlimited"])
-def test_bad_reservations(value):
-    rig = Rig(R(1, 1))
-    with pytest.raises(ValueError) as caught:
-        rig.load_file("sched-backfill", "reservations=" + value)
-    expected = "expected a number, 'head', 'unlimited' or 'all'"
-    assert str(caught.value) == f"reservations={value!r} is invalid: {expected}"
+NUMBER = "expected a number, 'head', 'unlimited' or 'all'"
+
+
+@pytest.mark.parametrize(
+    "name, values, expected",
+    [
+        ("reservations", ["-1", "x", "", "1.5", "Unlimited"], NUMBER),
+        ("promises", ["-1", "x", ""], NUMBER),
+        ("guarantee", ["", "Kept", "1", "all"], "expected 'kept' or 'none'"),
+    ],
+)
+def test_bad_arguments(name, values, expected):
+    for value in values:
+        with pytest.raises(ValueError) as caught:
+            Rig(R(1, 1)).load_file("sched-backfill", f"{name}={value}")
+        assert str(caught.value) == f"{name}={value!r} is invalid: {expected}"
 
 
 @pytest.mark.parametrize(
@@ -63,12 +72,6 @@ def test_how_many_promises(args, limit):
     rig = Rig(R(1, 1))
     rig.load_file("sched-backfill", *args)
     assert rig.sched.promises_limit == limit
-
-
-@pytest.mark.parametrize("value", ["-1", "x", ""])
-def test_bad_promises(value):
-    with pytest.raises(ValueError, match=f"promises='{value}' is invalid: expected a number"):
-        Rig(R(1, 1)).load_file("sched-backfill", "promises=" + value)
 
 
 def test_no_promises_whatever_fits_starts():
@@ -110,20 +113,6 @@ def test_first_condition_ends_by_the_shadow_time(rig):
         "backfill": "ƒ3",
         "selection_type": "backfilled",
     }
-
-
-def test_a_second_longer_is_too_long(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=101))
-    rig.settle()
-    assert rig.started() == [1]
-
-
-def test_second_condition_stays_off_what_the_reservation_needs(rig):
-    rig.alloc(2, jobspec(1, nodes=3, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=5000))
-    rig.settle()
-    assert rig.started() == [1, 3]
 
 
 def test_a_job_without_a_limit_is_not_backfilled_where_it_could_delay(rig):
@@ -219,22 +208,6 @@ def test_promises_are_made_anew_when_ranks_are_lost():
     rig.resource.update(up="0,2-3")
     rig.settle()
     assert sched(rig)[3]["t_estimate"] == start + 100
-
-
-def test_conservative_backfill_delays_nobody():
-    rig = Rig(R(4, 4))
-    rig.load_file("sched-backfill", "reservations=unlimited")
-    rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=2, cores=4, duration=50))
-    rig.settle()
-    start = rig.now
-    assert [sched(rig)[i].get("t_estimate") for i in (2, 3)] == [start + 100, start + 150]
-    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=100))
-    rig.alloc(5, jobspec(1, nodes=1, cores=4, duration=200))
-    rig.settle()
-    assert rig.started() == [1, 4]
-    assert sched(rig)[5]["t_estimate"] == start + 150
 
 
 def test_reasons(rig):
@@ -540,13 +513,6 @@ def test_a_promise_that_comes_due_in_vain_keeps_its_place():
 
 
 # -- guarantees ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", ["", "Kept", "1", "all"])
-def test_bad_guarantee(value):
-    with pytest.raises(ValueError) as caught:
-        Rig(R(1, 1)).load_file("sched-backfill", "guarantee=" + value)
-    assert str(caught.value) == f"guarantee={value!r} is invalid: expected 'kept' or 'none'"
 
 
 @pytest.mark.parametrize("guarantee, first", [("kept", 4), ("none", 3)])
