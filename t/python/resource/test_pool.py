@@ -283,32 +283,6 @@ def test_R_round_trip(parts, named):
     assert full.copy_allocated().dumps() == ""
 
 
-@given(rows, st.data())
-def test_feasible_is_what_an_empty_pool_can_do(parts, data):
-    """And what was freed can be had again."""
-    pool = ResourcePool(R_of(parts))
-    request = ask(
-        pool,
-        nodes=data.draw(st.sampled_from([None, None, 1, 2, 3])),
-        slots=data.draw(st.integers(1, 6)),
-        cores=data.draw(st.integers(1, 6)),
-        gpus=data.draw(st.integers(0, 2)),
-        exclusive=data.draw(st.booleans()),
-    )
-    try:
-        pool.check_feasibility(request)
-    except InfeasibleRequest:
-        with pytest.raises(InfeasibleRequest):
-            pool.alloc(1, request)
-        assert pool.explain(request)["reason"].startswith("unsatisfiable request: need ")
-        return
-    first = pool.alloc(1, request).to_dict()
-    pool.free(1, first, final=True)
-    assert pool.alloc(2, request).to_dict() == first
-    pool.free(2)
-    assert pool.alloc(3, request).to_dict() == first
-
-
 def test_allocation_is_a_pool():
     """What a job got can be allocated from again, with the ranks it has."""
     pool = ResourcePool(R(nodelist=["n[0-3]"], properties={"+local": "0-3", "x": "2-3"}))
@@ -376,17 +350,6 @@ def test_free_after_shrink():
     pool._check()
     with pytest.raises(InfeasibleRequest):
         pool.alloc(3, ask(pool))
-
-
-def test_free_of_rest():
-    """Ranks released one by one, the job known until the final release."""
-    pool = ResourcePool(R())
-    parts = parts_of(pool.alloc(1, ask(pool, nodes=3, cores=2)).to_dict())
-    for rank in (0, 1, 2):
-        pool.free(1, R_of({rank: parts[rank]}))
-        assert len(pool.job_end_times()) == 1
-    pool.free(1, final=True)
-    assert pool.job_end_times() == []
 
 
 def test_properties_at_work():
