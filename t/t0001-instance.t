@@ -28,28 +28,6 @@ nothing_left() {
 	test_must_be_empty left.files
 }
 
-test_expect_success 'a command runs, its exit code is that of flux start' '
-	flux start true &&
-	test_expect_code 7 flux start sh -c "exit 7" 2>err &&
-	grep "broker.err\[0\]: rc2.0: sh -c exit 7 Exited (rc=7)" err
-'
-test_expect_success 'a command that a signal ends: 128 and its number' '
-	test_expect_code 137 flux start sh -c "kill -9 \$\$"
-'
-test_expect_success 'a command that is not there: 127' '
-	test_expect_code 127 flux start nosuchcommand
-'
-test_expect_success 'several words are one command line' '
-	echo "a b" >expected &&
-	flux start "echo a; echo b" | paste -sd" " >actual &&
-	test_cmp expected actual &&
-	flux start echo a b >actual &&
-	test_cmp expected actual
-'
-test_expect_success 'the command finds the instance by FLUX_URI' '
-	flux start printenv FLUX_URI >uri.out &&
-	grep "^local://" uri.out
-'
 test_expect_success '--test-size sets the number of brokers' '
 	echo 3 >expected &&
 	flux start --test-size=3 flux getattr size >actual &&
@@ -79,24 +57,10 @@ test_expect_success 'without an instance commands say so' '
 	test_expect_code 1 flux resource list 2>err &&
 	grep "Unable to connect to Flux" err
 '
-test_expect_success 'the run directory is gone after a normal end' '
-	find "$TMPDIR" -mindepth 1 >left.files &&
-	test_must_be_empty left.files
-'
 test_expect_success EMBEDDED 'the run directory and the socket are open to their owner only' '
 	flux start sh -c "stat -c %a \$(flux getattr rundir)" >mode &&
 	echo 700 >expected &&
 	test_cmp expected mode
-'
-test_expect_success 'SIGTERM: no process and no socket are left' '
-	rm -f uri &&
-	start_waiting &&
-	socket=$(sed s,local://,, uri) &&
-	test -S "$socket" &&
-	kill -TERM $pid &&
-	test_must_fail_or_be_terminated wait $pid &&
-	test ! -e "$socket" &&
-	nothing_left $pid
 '
 # On a real Flux the brokers of a test instance outlive a flux start that is killed.
 test_expect_success EMBEDDED 'SIGTERM with running jobs: their processes are gone too' '
@@ -107,15 +71,6 @@ test_expect_success EMBEDDED 'SIGTERM with running jobs: their processes are gon
 	test_wait_until "test \$(pgrep -cf ^sleep\ $nap\$) -ge 3" &&
 	kill -TERM $pid &&
 	test_must_fail_or_be_terminated wait $pid &&
-	nothing_left $pid
-'
-test_expect_success 'SIGINT ends it as well' '
-	rm -f uri &&
-	start_waiting &&
-	kill -INT $pid || true
-	# A shell without job control starts background processes with SIGINT ignored; then only SIGTERM is heard.
-	test_wait_until -i 20 "! kill -0 $pid 2>/dev/null" || kill -TERM $pid
-	wait $pid
 	nothing_left $pid
 '
 test_expect_success 'two instances at a time do not meet' '

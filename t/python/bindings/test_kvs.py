@@ -8,7 +8,6 @@ import pytest
 
 import flux.kvs as kvs
 from flux.constants import FLUX_RPC_STREAMING
-from flux.wrapper import InvalidArguments
 from flux_engine.kernel import message
 
 
@@ -303,15 +302,6 @@ def test_transactions(h):
     assert kvs.get(h, "z") == 1
 
 
-def test_module_functions_share_the_handles_transaction(h):
-    kvs.put(h, "a", 1)
-    kvs.put_mkdir(h, "d")
-    kvs.put_unlink(h, "nosuch")
-    assert kvs.commit_async(h).get() is None
-    assert kvs.get(h, "a") == 1
-    assert kvs.commit(h) is None
-
-
 def test_failed_commit_through_the_bindings(h):
     h.rpc("kvs.fault", {"fail_commits": 1}).get()
     txn = kvs.KVSTxn(h)
@@ -324,21 +314,6 @@ def test_failed_commit_through_the_bindings(h):
     with pytest.raises(OSError) as info:
         future.get()
     assert info.value.errno == errno.EIO
-
-
-def test_wrong_types(h):
-    txn = kvs.KVSTxn(h)
-    for call, error in (
-        (lambda: txn.put("a", object()), TypeError),
-        (lambda: txn.put("a", 1, raw=True), AttributeError),
-        (lambda: kvs.get(h, 1), InvalidArguments),
-    ):
-        with pytest.raises(error):
-            call()
-    for call in (lambda: kvs.get(h, None), lambda: txn.put("", 1)):
-        with pytest.raises(OSError, match="EINVAL") as info:
-            call()
-        assert info.value.errno == errno.EINVAL
 
 
 def test_whoever_waited_in_vain_is_not_called_back(h):
