@@ -121,6 +121,11 @@ class Use:
         self.certain: dict[int, PendingJob] = {}
 
     @property
+    def whose(self) -> str:
+        """Whose jobs are counted, for people; empty: everybody's."""
+        return self.limit.scope.whose(self.key)
+
+    @property
     def idle(self) -> bool:
         """Whether no job is counted here, running or pending."""
         return not (self.used[JOBS] or self.pending[JOBS] or self.waiting)

@@ -130,9 +130,9 @@ class LimitRule(TableRule):
         known = Counted(uses, userid)
         known.least = self._least(job.resource_request)
         for use in uses:
-            at = self._alone_too_much(use.limit, job)
-            if at is not None and use.limit.deny:
-                raise ValueError(self._too_large(use.limit, at, job))
+            alone = self._alone_too_much(use.limit, job) if use.limit.deny else None
+            if alone is not None:
+                raise ValueError(alone)
         known.waits = True
         self._jobs[job.jobid] = known
         for use in uses:
@@ -151,26 +151,17 @@ class LimitRule(TableRule):
                 self._leasts[shape] = least
         return least
 
-    def _alone_too_much(self, limit: Limit, job: PendingJob) -> int | None:
-        """Which of `DIMENSIONS` a job alone is over the limit in; None: none."""
-        least = self._alone(job)
-        for at, most in enumerate(limit.most):
-            if most is not None and least[at] > most:
-                return at
-        return None
-
-    def _alone(self, job: PendingJob) -> Amount:
-        """What a job takes at least if it is the only one; shared nodes count as well then."""
+    def _alone_too_much(self, limit: Limit, job: PendingJob) -> str | None:
+        """Why a job alone is over the limit, in a sentence; None: it is not. Shared nodes count as well,
+        since it is the only one."""
         request = job.resource_request
-        return self._least(request)._replace(nodes=max(1, getattr(request, "nnodes", 1)))
-
-    def _too_large(self, limit: Limit, at: int, job: PendingJob) -> str:
-        most = limit.most[at]
-        noun = NOUNS[DIMENSIONS[at]]
-        return (
-            f"limit {limit.name}: needs {counted(self._alone(job)[at], noun)}, "
-            f"at most {most} {'is' if most == 1 else 'are'} allowed"
-        )
+        least = self._least(request)._replace(nodes=max(1, getattr(request, "nnodes", 1)))
+        for at, most in limit.bounds:
+            if least[at] > most:
+                needs = counted(least[at], NOUNS[DIMENSIONS[at]])
+                are = "is" if most == 1 else "are"
+                return f"limit {limit.name}: needs {needs}, at most {most} {are} allowed"
+        return None
 
     def check(self, job: PendingJob) -> Deferral | None:
         known = self._jobs.get(job.jobid)
@@ -255,7 +246,7 @@ class LimitRule(TableRule):
         limit = use.limit
         alone = self._alone_too_much(limit, job)
         if alone is not None:
-            return self._too_large(limit, alone, job)
+            return alone
         head = use.head
         if head is not None and head is not job and head < job:
             start = f"limit {limit.name}: "
@@ -270,7 +261,7 @@ class LimitRule(TableRule):
         what = NOUNS[DIMENSIONS[at]] + "s"
         where = f" in {', '.join(limit.queues)}" if limit.queues else ""
         text = f"{use.used[at]} of {limit.most[at]} {what}{where}"
-        whose = self.whose(use)
+        whose = use.whose
         has = f"{whose} has {text}" if whose else f"{text} are in use"
         tail = f"; needs {needs}" if needs else ""
         return Reason(
@@ -278,10 +269,6 @@ class LimitRule(TableRule):
             f"limit {limit.name}: too much of {limit.most[at]} {what}{where} is in use{tail}",
             userid=use.userid,
         )
-
-    def whose(self, use: Use) -> str:
-        """Whose jobs are counted, for people; empty: everybody's."""
-        return use.limit.scope.whose(use.key)
 
     # -- what the pool offers ----------------------------------------------------------------------
 
@@ -429,7 +416,10 @@ class LimitRule(TableRule):
             holds = NOTHING if final else known.holds.left_of(R)
             for use in known.uses:
                 use.change(known.holds, holds, -1 if final else 0)
-                self._fallen(use)
+                if use.demoted and use.over(Amount(jobs=1)) is None:
+                    self._promote(use)
+                if use.waiting:
+                    self._let_in(use)
             known.holds = holds
             if final:
                 del self._jobs[jobid]
@@ -443,13 +433,6 @@ class LimitRule(TableRule):
         self._leasts.clear()
         self._too_much.clear()
         self._ask_again()
-
-    def _fallen(self, use: Use) -> None:
-        """The count of a key has fallen."""
-        if use.demoted and use.over(Amount(jobs=1)) is None:
-            self._promote(use)
-        if use.waiting:
-            self._let_in(use)
 
     def _let_in(self, use: Use) -> None:
         """Have the jobs come back that wait for a key, if no other limit is in their way."""
@@ -523,7 +506,7 @@ class LimitRule(TableRule):
             when, jobid = self._again(use, at, known.least)
             found = {
                 "name": use.limit.name,
-                "whose": self.whose(use),
+                "whose": use.whose,
                 "what": DIMENSIONS[at],
                 "used": use.used[at],
                 "max": use.limit.most[at],
@@ -584,7 +567,7 @@ class LimitRule(TableRule):
             entry = {
                 "limit": use.limit.name,
                 "per": per,
-                "whose": self.whose(use),
+                "whose": use.whose,
                 "queues": list(use.limit.queues),
                 "soft": use.limit.soft,
                 "used": dict(zip(DIMENSIONS, use.used)),
