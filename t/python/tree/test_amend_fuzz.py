@@ -98,7 +98,7 @@ def mutated(rnd, texts):
     return text
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", shared.seeds(2, 8))
 def test_changed_documents(hwloc, seed):
     rnd = random.Random(seed)
     texts = documents()

@@ -7,6 +7,7 @@ The expected topology is worked out on the description, with sets of core number
 import hwloc_xml as hx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from shared import runs
 
 from flux.resource.hwloc.amend import topology_from_xml
 from flux.resource.pool.masks import idset_text
@@ -122,7 +123,7 @@ def text(numbers):
     return idset_text(sum(1 << number for number in numbers))
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=runs(25, 60), suppress_health_check=list(HealthCheck))
 @given(machine=machines())
 def test_random_machines(hwloc, machine):
     xml = hx.render(machine)

@@ -54,7 +54,7 @@ def use(R):
     render_text(pool.to_dict())
 
 
-@settings(max_examples=runs(100, 300))
+@settings(max_examples=runs(50, 300))
 @given(scheduling=SCHEDULING)
 def test_any_json(scheduling):
     R = topo_R((4, "0-7", "0-1", TOPO))
@@ -63,7 +63,7 @@ def test_any_json(scheduling):
     use(json.dumps(R))
 
 
-@settings(max_examples=runs(100, 300))
+@settings(max_examples=runs(50, 300))
 @given(value=st.one_of(JSON, ENTRY), at=st.integers(0, 30))
 def test_one_value_changed(value, at):
     R = topo_R((2, "0-7", "0-1", TOPO), (2, "0-7", "0-1", copy.deepcopy(TOPO)))
