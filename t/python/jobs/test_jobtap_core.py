@@ -347,12 +347,6 @@ def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
         inst.submit()
 
 
-def test_17_texts_name_the_plugin(inst, p):
-    p.add_handler("job.validate", lambda p, topic, args: p.reject_job())
-    with pytest.raises(OSError, match="rejected by job-manager plugin 'core.py'"):
-        inst.submit()
-
-
 def test_17_the_service_name_ends_at_the_first_dot(inst, add):
     def init(p):
         p.service_register("hello", lambda p, msg: p.handle.respond(msg, {"x": 1}))
