@@ -30,7 +30,7 @@ class AmountRule(TableRule):
         if not self.host.planning.pool_can("count_amounts"):
             raise ValueError(f"{key}: {pool.name} counts no amounts")
         check_name(key)
-        read_entry(key, value, getattr(pool.impl, "scheduling", None), pool.impl.inventory)
+        read_entry(key, value, getattr(pool, "scheduling", None), pool.inventory)
         return value
 
     def configure(self, entries: dict[str, Any]) -> None:

@@ -184,7 +184,7 @@ class PlacementRule(TableRule):
         found: dict[str, int] = {}
         taken = 0
         if level.prefix:
-            properties = pool.impl.inventory.properties
+            properties = pool.inventory.properties
             for name in sorted(properties):
                 if name.startswith(level.prefix) and name != level.prefix:
                     # A node with two such properties is of the first group.

@@ -320,12 +320,12 @@ class SharingRule(TableRule):
 
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request
-        impl = self.host.resources.impl
+        pool = self.host.resources
         matching = self.host.facts.ranks_of(request)
-        strange = self._strange(sharer) & matching & impl.eligible(None)
+        strange = self._strange(sharer) & matching & pool.eligible(None)
         shape = request.shape
         least = max(1, shape.slot_size), shape.gpu_per_slot
-        room = sum(popcount(mask) for _, mask in impl.index.fitting(least, strange))
+        room = sum(popcount(mask) for _, mask in pool.index.fitting(least, strange))
         where = dict(zip(CLAIMING, sharer.claimant.where))
         whose = "bank" if where["bank"] & matching and not where["user"] else "user"
         verb, are = ("has", "is") if room == 1 else ("have", "are")
@@ -347,7 +347,7 @@ class SharingRule(TableRule):
             self._runs(job.jobid, sharer)
             slots = self._slots.pop(job.jobid, None)
             if slots is not None:
-                alloc.impl.nslots = slots
+                alloc.nslots = slots
 
     def _runs(self, jobid: int, sharer: Sharer) -> None:
         try:
@@ -414,11 +414,11 @@ class SharingRule(TableRule):
         strange = self._strange(sharer)
         if getattr(request, "claimant", None) is None or not strange:
             return False
-        impl = self.host.resources.impl
-        eligible = impl.eligible_ranks(request)
+        pool = self.host.resources
+        eligible = pool.eligible_ranks(request)
         return (
-            impl.place_request(request, impl.index, eligible & ~strange) is None
-            and impl.place_request(request, impl.index, eligible) is not None
+            pool.place_request(request, pool.index, eligible & ~strange) is None
+            and pool.place_request(request, pool.index, eligible) is not None
         )
 
     def stats(self) -> dict[str, Any]:
