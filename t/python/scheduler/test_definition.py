@@ -202,6 +202,10 @@ FOUND = (
     # a limit had let in stayed behind one that was given up.
     (Case("fifo", True, ("limits", "licenses")), 8),
     (Case("fifo", True, ("limits", "max-wait")), 5),
+    # Promises moved in a row past a job that a licence had just let in.
+    (Case("unlimited", True, ("licenses", "priorities")), 7),
+    # A job whose licences were in use by now still kept one on other nodes from a promise.
+    (Case("easy", False, ("licenses", "constraints")), 23),
 )
 
 

@@ -109,9 +109,7 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
         starts += one.starts
         late = [job for job in state.pending if job.latest <= now]
         state.pending = [job for job in state.pending if job.latest > now]
-        # Behind one that had no promise jobs waited in strict order alone.
-        freed = one.has_given_up or (bool(late) and state.policy == "strict")
-        freed = [job for job in late if one.drop(job) is not None] != [] or freed
+        freed = [job for job in late if one.drop(job) is not None] != [] or one.has_given_up
         if not freed and not late:
             return starts
 
@@ -441,9 +439,9 @@ class Pass:
     def strictly(self) -> None:
         """Jobs start in order; behind one that waits none does that could want the same ranks."""
         for job in self.queue:
-            if self.freed or not job.is_aside:
-                if self.waiting & job.wants or not self.start(job):
-                    self.waiting |= job.wants
+            job.is_aside = job.is_aside and (not self.freed or self.is_over(job))
+            if not job.is_aside and (self.waiting & job.wants or not self.start(job)):
+                self.waiting |= job.wants
 
     def in_turns(self) -> None:
         """Jobs are examined in order, those first whose promised time has come."""

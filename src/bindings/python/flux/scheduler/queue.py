@@ -462,6 +462,11 @@ class Backlog(PendingQueue):
                 group.ranks = self.ranks_of(group.first)
         self.wake(now)
 
+    @property
+    def has_apart(self) -> bool:
+        """Whether `apart` still has a job that rules let in.  O(groups)."""
+        return any(group.count and not group.is_shut for group in self.apart)
+
     def waiting_apart(self) -> list[JobGroup]:
         """The groups of `apart` that still have jobs which rules let in.  O(groups)."""
         for group in [one for one in self.apart if one.is_shut or not one.count]:
@@ -507,11 +512,7 @@ class Backlog(PendingQueue):
         return self.jobs.count + len(self.parked)
 
     def __bool__(self) -> bool:
-        return bool(
-            self.jobs.count
-            or self.parked
-            or any(group.count and not group.is_shut for group in self.apart)
-        )
+        return bool(self.jobs.count or self.parked or self.has_apart)
 
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
         """Whether a job without a promise comes before `job` that could want some of `ranks` (a mask).

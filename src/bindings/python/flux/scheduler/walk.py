@@ -66,6 +66,9 @@ class PromisedJobs(Protocol):
         """Whether a job without a promise may be promised a start; if not, no job behind it that could
         want the same ranks may be."""
 
+    def is_kept_out(self, job: PendingJob) -> bool:
+        """Whether a rule keeps a job from starting, so that no other waits for it."""
+
     def groups_with_room(self) -> Iterable[JobGroup] | None:
         """The groups of jobs for which there is room, if nothing is promised; None: it is not known of
         any whether there is."""
@@ -289,7 +292,10 @@ class Walk:
             elif self.promises is not None:
                 source = self._sources[0][3]
                 if isinstance(source, _Line):
-                    if source.ranks in self._unpromised or not self.promises.may_be_promised(job):
+                    may_be = source.ranks not in self._unpromised and (
+                        self.promises.may_be_promised(job)
+                    )
+                    if not may_be and not self.promises.is_kept_out(job):
                         self._unpromised.add(source.ranks)
                         heapq.heappop(self._sources)
                         continue

@@ -98,6 +98,10 @@ class BackfillInOrder(Backfilling):
             job, turn_of
         ) < limit and not self.backlog.is_behind_another(job, turn_of(job))
 
+    def is_kept_out(self, job: PendingJob) -> bool:
+        admission = self.policy.admission
+        return admission.engaged and next(admission.all_reasons(job), None) is not None
+
     def waits_from(self, job: PendingJob) -> float | None:
         admission = self.policy.admission
         if job.tried != self._updates or self.made_anew:
@@ -173,12 +177,12 @@ class BackfillInOrder(Backfilling):
         needs a closer look: its time has come, or its promise may be broken.
         """
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
-        if promises.open_ids or len(promises) < MIN_IN_A_ROW:
+        if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
             return
         if admission.engaged and admission.pins_promises():
             return  # each is asked about when its turn comes
         counted = self.plan.is_counted
-        behind = None if counted else backlog.behind(job)
+        behind = None if counted and not backlog.groups else backlog.behind(job)
         looked, moved, first = promises.advance_following(job, behind)
         # On ranks it takes a look to see that one stays.
         staying = (len(looked) - len(moved)) * (STAYING_PART if counted else 1)
