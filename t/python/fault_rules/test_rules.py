@@ -18,7 +18,7 @@ from eventlog_rules import Violation, check  # noqa: E402
 from site_rules import SiteRules  # noqa: E402
 from watch import Watch, merge  # noqa: E402
 
-from flux.resource.ResourcePool import ResourcePool  # noqa: E402
+from flux.resource.Rv1Pool import Rv1Pool  # noqa: E402
 from flux.scheduler.site_policy.preemption import borrowed_time, chooser, record, under_way  # noqa: E402
 from flux.scheduler.testing import make_R  # noqa: E402
 
@@ -491,8 +491,8 @@ def test_a_straggler_of_housekeeping_is_given_to_nobody_after_a_reload(scheduler
 
 def test_a_straggler_that_is_given_away_is_found(monkeypatch):
     """A planted defect: of a job of which one rank is back, all are taken for free."""
-    ordinary = ResourcePool.remove_ranks
-    monkeypatch.setattr(ResourcePool, "remove_ranks", lambda self, ranks: ordinary(self, "0-3"))
+    ordinary = Rv1Pool.remove_ranks
+    monkeypatch.setattr(Rv1Pool, "remove_ranks", lambda self, ranks: ordinary(self, "0-3"))
     found = run_straggler("sched-backfill")
     assert found.startswith("Violation: ") and "is held by job" in found
 
