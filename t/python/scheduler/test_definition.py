@@ -127,7 +127,7 @@ FEATURES = (
 )
 
 #: What is compared where some jobs have no limit.
-NO_LIMIT_WITH = {"no-limit", "constraints", "gpus", "max-wait", "memory"}
+NO_LIMIT_WITH = {"no-limit", "constraints", "gpus", "max-wait", "memory", "priorities"}
 
 
 def is_compared(case):
@@ -139,7 +139,9 @@ def is_compared(case):
         return False  # one table
     if "no-limit" in has and not has <= NO_LIMIT_WITH:
         return False
-    if "no-limit" in has and case.policy == "all" and case.whole:
+    if "no-limit" in has and case.policy == "all":
+        return False
+    if has >= {"planned", "sharing"} and case.policy == "unlimited":
         return False
     if case.policy == "all":
         return not has & {"limits", "licenses", "planned", "priorities", "sharing"}
