@@ -208,6 +208,8 @@ FOUND = (
     (Case("unlimited", True, ("licenses", "priorities")), 7),
     # A job whose licences were in use by now still kept one on other nodes from a promise.
     (Case("easy", False, ("licenses", "constraints")), 23),
+    # With guarantee=none, promises on other nodes kept planned licences from a job ahead of them.
+    (Case("none", True, ("planned", "constraints")), 3),
 )
 
 

@@ -290,8 +290,10 @@ class BackfillInOrder(Backfilling):
             self.released()  # what was kept for it from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of all behind it; each is made again in its turn."""
-        for other in self.promised_after(job):
+        """Drop the promises of a job and of all behind it; each is made again in its turn. Of rules, jobs
+        may want the same on other ranks, as licences."""
+        engaged = self.policy.admission.engaged
+        for other in self.promises.after(job) if engaged else self.promised_after(job):
             self.promises.drop(other)
             self.backlog.again(other)
         self.promises.drop(job)
