@@ -306,7 +306,7 @@ class Starts(threading.Thread):
     def run(self):
         h = flux.Flux()
         spec = JobspecV1.from_command(["true"])
-        spec.duration = 1
+        spec.duration = 600
         spec.setattr("system.exec.test.run_duration", "0.001s")
         while not self._ends.wait(PING_S):
             id = flux.job.submit(h, spec, urgency=31)

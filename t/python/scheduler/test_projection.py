@@ -241,6 +241,20 @@ def test_guests_take_turns_and_come_last(monkeypatch, option):
     assert set(answered[1:3]) == {(0, 1), (7, 0)} and set(answered[3:5]) == {(8, 0), (7, 1)}
 
 
+def test_of_many_questions_of_a_guest_some_have_odds(monkeypatch):
+    monkeypatch.setattr(fork, "ODDS_PER_CHILD", 1)
+    projections = Projections(full().sched, waits=False)
+    asked = []
+    for user in (7, 7, 7, 8, 0):
+        caller = Owner()
+        caller.userid = user
+        asked.append(projections.ask("estimates", True, caller, most=1))
+        next(asked[-1])
+    # The first is being answered.
+    assert [one.odds for one in projections._waiting] == [True, False, True, True]
+    assert ["plays" in finish(steps) for steps in asked] == [True, True, False, True, True]
+
+
 def test_an_answer_waits_for_no_other_of_its_child():
     class Hangs(Fifo):
         def order(self, job):

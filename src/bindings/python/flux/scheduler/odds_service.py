@@ -150,7 +150,7 @@ class OddsService:
 
     def _read(self, answer: dict[str, Any], made: float) -> dict[int, JobOdds]:
         """The odds of the jobs that started often enough in plays that began at a time."""
-        plays = [dict(starts) for starts in answer["plays"]]
+        plays = [dict(starts) for starts in answer.get("plays", ())]
         limits = dict(answer["starts"])
         found = {}
         for jobid in dict.fromkeys(jobid for starts in plays for jobid in starts):

@@ -30,7 +30,8 @@ KILLED_AFTER_S = 2 * (PLAY_SECONDS + ODDS_SECONDS + DRAWN_PLAY_SECONDS)
 #: How many times as long where time is virtual: there an answer must not depend on what else the machine does.
 VIRTUAL_PATIENCE = 10
 
-#: Questions that one child answers, so that a user does not wait for all of another's; and with odds, of which each takes longer.
+#: Questions that one child answers, so that a user does not wait for all of another's; and with odds, of which each takes longer. Of the
+#: latter no more of one guest wait: others are answered without odds.
 QUESTIONS_PER_CHILD = 16
 ODDS_PER_CHILD = 4
 
@@ -61,7 +62,7 @@ class Question:
 
     Args:
         method (str): of `Player`
-        odds (bool): whether it is also played `PLAYS` times with drawn run times
+        odds (bool): whether it is also played `PLAYS` times with drawn run times, unless a guest has asked too much
         asked_by (Caller or None): who asks; None: the scheduler itself
         **arguments: its arguments, whatever they are; a ``caller`` asks
 
@@ -122,6 +123,10 @@ class Projections:
             ProjectionFailed: there is no answer
         """
         question = Question(method, odds, asked_by, **arguments)
+        guest = question.turn_of
+        if odds and guest is not None:
+            own = sum(one.odds and one.turn_of == guest for one in self._waiting)
+            question.odds = own < ODDS_PER_CHILD
         self._waiting.append(question)
         try:
             while question.answer is None:
