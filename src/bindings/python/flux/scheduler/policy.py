@@ -46,7 +46,7 @@ from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
-from flux.scheduler.queue import Backlog, in_order
+from flux.scheduler.queue import Backlog
 from flux.scheduler.requests import RunningJob, StartedJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_answers import WrongAnswer, check_answers
@@ -437,7 +437,8 @@ class PolicyScheduler(Scheduler):
             most (int): the first so many, at most; None: all
         """
         apart = self.admission.deferred() if deferred else []
-        jobs = in_order([*self._queue, *apart]) if apart else self._backlog.in_order(most)
+        queued = self._backlog.in_order(most)
+        jobs = heapq.merge(queued, apart) if apart else queued
         for job in islice(jobs, most):
             if not job.request.finalized:
                 yield job
