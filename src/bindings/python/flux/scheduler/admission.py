@@ -699,15 +699,14 @@ class AdmissionControl:
 
     def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
         """All that keeps a job from starting on account of rules, in the order of checks."""
-        for rule in self.rules:
-            if rule.engaged:
-                try:
-                    deferral = rule.check(job)
-                except InsufficientResources as exc:
-                    yield Cause(rule.name, str(exc))
-                    continue
-                if deferral is not None:
-                    yield Cause(rule.name, deferral.reason)
+        for rule in self._checking:
+            try:
+                deferral = rule.check(job)
+            except InsufficientResources as exc:
+                yield Cause(rule.name, str(exc))
+                continue
+            if deferral is not None:
+                yield Cause(rule.name, deferral.reason)
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule; one of `COUNTED`, of every rule that is engaged.
