@@ -374,7 +374,8 @@ class Backlog(PendingQueue):
         for job in [*jobs, *self.parked.values()]:
             job.priority = job.priority
         jobs.sort()
-        self._fresh = [entry_of(job) for _, _, job in self._fresh]
+        # Those that have left have the order that they had.
+        self._fresh = [entry_of(job) for _, _, job in self._fresh if job.queued]
         heapq.heapify(self._fresh)
         self._clear()
         for job in jobs:
