@@ -8,10 +8,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
+from flux.scheduler.decision import PolicyView
+
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import AdmissionControl
-    from flux.scheduler.decision import Decision
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
     from flux.scheduler.order import QueueOrder
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
 ENDS_PER_STEP = 256
 
 
-class QueriedPolicy(Protocol):
+class QueriedPolicy(PolicyView, Protocol):
     """What a policy says of itself."""
 
     admission: AdmissionControl
-    decision: Decision
     facts: RequestFacts
     planning: Planning
     queue_order: QueueOrder
@@ -36,21 +36,7 @@ class QueriedPolicy(Protocol):
     loaded_at: float
 
     @property
-    def name(self) -> str: ...
-
-    @property
-    def resources(self) -> ResourcePool: ...
-
-    @property
     def by_queue(self) -> bool: ...
-
-    def now(self) -> float: ...
-
-    def pending(self, jobid: int) -> PendingJob | None: ...
-
-    def pending_jobs(self, deferred: bool = True) -> Iterator[PendingJob]: ...
-
-    def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
 
     def stats_get(self) -> dict[str, Any]: ...
 
