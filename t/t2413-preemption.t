@@ -23,7 +23,7 @@ warned() {
 	test_wait_until "flux job eventlog $1 >log && grep \"type=.preempt. severity=1.*will end at .* for a job of batch\" log"
 }
 ended() {
-	flux job wait-event -t 20 $1 exception -m severity=0 >log && grep "type=.preempt. severity=0.*preempted for $2 (batch); ran" log
+	flux job wait-event -t 20 -m severity=0 $1 exception >log && grep "type=.preempt. severity=0.*preempted for $2 (batch); ran" log
 }
 clean() {
 	flux cancel --all 2>/dev/null; test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4"
