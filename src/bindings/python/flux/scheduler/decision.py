@@ -140,7 +140,7 @@ class Decision:
         """A rule has deferred a job: if it was let in by another, the next one is. Return whether there is
         one."""
         group = self._came_with.pop(job, None)
-        if group is None or not group.count or group.is_shut:
+        if group is None or not group.lets_in:
             return False
         self.let_in(group, 1)
         return True

@@ -179,6 +179,11 @@ class JobGroup(OrderedJobs):
         self._shortest: list[float] = [inf]
         self._left: list[bool] = [False]
 
+    @property
+    def lets_in(self) -> bool:
+        """Whether there is a job, and no rule keeps all of them from starting."""
+        return bool(self.count) and not self.is_shut
+
     def add(self, entry: Entry) -> int:
         job = entry[2]
         self.request = job.resource_request

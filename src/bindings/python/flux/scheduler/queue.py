@@ -466,11 +466,11 @@ class Backlog(PendingQueue):
     @property
     def has_apart(self) -> bool:
         """Whether `apart` still has a job that rules let in.  O(groups)."""
-        return any(group.count and not group.is_shut for group in self.apart)
+        return any(group.lets_in for group in self.apart)
 
     def waiting_apart(self) -> list[JobGroup]:
         """The groups of `apart` that still have jobs which rules let in.  O(groups)."""
-        for group in [one for one in self.apart if one.is_shut or not one.count]:
+        for group in [one for one in self.apart if not one.lets_in]:
             del self.apart[group]
             if self.rooms is not None:
                 self.rooms.leave(group)
@@ -519,7 +519,7 @@ class Backlog(PendingQueue):
         """Whether a job without a promise comes before `job` that could want some of `ranks` (a mask).
         O(masks of `lines`, groups of `apart`)."""
         for group in self.apart:
-            if group.ranks & ranks and group.count and not group.is_shut and group.first < job:
+            if group.ranks & ranks and group.lets_in and group.first < job:
                 return True
         for mask, line in self.lines.items():
             if mask & ranks:

@@ -69,10 +69,6 @@ class Plan:
         pool (PoolWithView): the pool; it has a view.
     """
 
-    #: Turns the implementation that ``alloc()`` got into what it returns, for the plan of a
-    #: ResourcePool a pool of the same class.
-    wrap: Callable[[PoolWithView], Any] = staticmethod(lambda impl: impl)
-
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
         # Both are kept, with what they know of the pool, since a plan goes from one to the other.
@@ -591,8 +587,7 @@ class Plan:
             raise
         strategy.started(jobid)
         self._forget_more(jobid)
-        granted = self.wrap(answer)
-        return granted
+        return answer
 
     def _keeps_nothing_from(self, jobid: int) -> bool:
         """Whether no other job has a promise."""
@@ -602,8 +597,7 @@ class Plan:
     def _started(self, jobid: int, answer: PoolWithView) -> Any:
         """A job was started on the pool itself, which gave `answer`."""
         self.note_started(jobid)
-        granted = self.wrap(answer)
-        return granted
+        return answer
 
     def note_started(self, jobid: int) -> None:
         """Tell the plan that a job was started on the pool itself: its promise is over."""

@@ -71,10 +71,10 @@ def holding_of(pool: ResourcePool, jobid: int) -> Holding:
 def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
     """What a job holds of amounts such as memory, as the scheduling key of R has it, which does not come
     back with R; None where none are counted."""
-    inventory = getattr(pool.impl, "inventory", None)
+    inventory = getattr(pool, "inventory", None)
     if inventory is None or not getattr(inventory, "amounts", ()):
         return None
-    return {"amounts": inventory.amounts_of(pool.impl.held(jobid))}
+    return {"amounts": inventory.amounts_of(pool.held(jobid))}
 
 
 def holding_in(R: Any) -> Holding:
