@@ -98,22 +98,111 @@ class UpdateArgsSource(ArgsSource):
 
 
 class RunningCallback:
-    """A callback that is being called.
+    """A callback that is being called, and what C is answered.
+
+    Args:
+        host (PluginHost): whose callback it is
+        topic (str): what it is called for
+        args: its ``flux_plugin_arg_t``
 
     Attributes:
-        args: its ``flux_plugin_arg_t``
-        updates (dict): the jobspec updates that it has asked for; None: none
+        args: as given
+        updates (dict): the jobspec updates that it has asked for
         dependencies (dict): (job, description) -> whether it is open, for those that it has added
             or removed. C does not know yet: it processes these events when the callback has
             returned
     """
 
-    __slots__ = ("args", "updates", "dependencies")
+    __slots__ = ("host", "topic", "args", "updates", "dependencies")
 
-    def __init__(self, args: Any) -> None:
+    def __init__(self, host: PluginHost, topic: str, args: Any) -> None:
+        self.host = host
+        self.topic = topic
         self.args = args
-        self.updates: dict[str, Any] | None = None
+        self.updates: dict[str, Any] = {}
         self.dependencies: dict[tuple[int, str], bool] = {}
+
+    def run(self, callback: Callable[..., Any]) -> int:
+        """Call it. Returns 0, or -1 for a refusal, as C expects it."""
+        host, topic, plugin = self.host, self.topic, self.host.plugin
+        source = UpdateArgsSource if topic.startswith("job.update.") else ArgsSource
+        view = CallbackArgs(source(args_address(self.args)))
+        _running.append(self)
+        host.perilogs.enter()
+        failed = True
+        try:
+            try:
+                answer = callback(plugin, topic, view)
+            finally:
+                process_guard.end_child()
+            if answer is not None:
+                answer = read_answer(answer, topic, plugin.name)
+                if answer:
+                    self._answer(view, answer)
+            if self.updates:
+                # Not before the callback has returned: the job manager collects updates and applies
+                # them to the job of the next callback that succeeds, so those of a callback that
+                # fails would reach another job.
+                text = json.dumps(self.updates).encode()
+                _check(lib.jobtap_jobspec_update(host.p, 1, 0, text), _UPDATE)
+            failed = False
+            return 0
+        except FAILURES as exc:
+            return self._failed(exc)
+        finally:
+            if failed:
+                host.perilogs.fail(f"{plugin.name}: {topic}")
+            else:
+                host.perilogs.leave()
+            _running.pop()
+            # Two of the references are this function's: `view`, and the argument of getrefcount().
+            view.release(sys.getrefcount(view) > 2)
+
+    def _failed(self, exc: BaseException) -> int:
+        topic, name = self.topic, self.host.name
+        expected = isinstance(exc, JobtapError) and can_fail(topic)
+        if not expected:
+            self.host.report(topic, exc)
+        if not can_fail(topic):
+            return 0
+        text = brief(exc)
+        if not isinstance(exc, JobtapError):
+            text = f"{name}: {topic}: {text}"
+        elif topic == "conf.update" and name not in text:
+            text = f"{name}: {text}"
+        return lib.jobtap_error(self.host.p, self.args, text.encode(errors="replace"))
+
+    def _answer(self, view: Any, answer: dict[str, Any]) -> None:
+        topic = self.topic
+        if "priority" in answer and topic.startswith("job."):
+            priority = answer["priority"]
+            if (
+                type(priority) is not int
+                or not PRIORITY_UNAVAIL <= priority <= validation.PRIORITY_MAX
+            ):
+                self._not_a_priority(view, priority)
+                answer["priority"] = priority = PRIORITY_UNAVAIL
+            if priority == PRIORITY_UNAVAIL:
+                answer["priority"] = priority = C_PRIORITY_UNAVAIL
+            if len(answer) == 1:
+                _check(lib.jobtap_answer_priority(self.args, priority))
+                return
+        for key in ("validated", "feasibility"):
+            if key in answer:
+                answer[key] = int(bool(answer[key]))
+        if topic.startswith("job.update.") and answer.get("updates"):
+            validation.updates(answer["updates"], "updates in the answer")
+        if "R" in answer and topic == "job.state.sched":
+            self.host.take_R(view["id"], answer["R"])
+        _check(lib.jobtap_answer(self.args, json.dumps(answer).encode()))
+
+    def _not_a_priority(self, view: Any, priority: Any) -> None:
+        host, topic = self.host, self.topic
+        text = f"{priority!r} is not a priority (0-{validation.PRIORITY_MAX})"
+        host.report(topic, JobtapError(text))
+        if type(priority) is not int and topic != "job.priority.get":
+            stuck = " (job may be stuck in PRIORITY state)" if view["state"] == PRIORITY else ""
+            host.raise_exception(host.plugin, view["id"], topic, 4, f"{host.name}: {text}{stuck}")
 
 
 class PluginHost:
@@ -129,25 +218,23 @@ class PluginHost:
         self.key = key
         self.plugin: Any = None  # a Plugin, until it is unloaded
         self.error: str | None = None
-        self.basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
+        #: the name that messages have: of its file, until the plugin has one
+        self.name = self.basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
         self._registered = {"conf.update"}
-        self._aux: dict[
+        self.aux: dict[
             tuple[int, str], AuxEntry
         ] = {}  # (job, name) -> ffi handle of its entry, kept alive
         self.perilogs = Perilogs(self._finish, lambda text: self.log(LOG_ERR, f"jobtap: {text}"))
         self._numbers: list[int] = []
         self._flags: dict[int, set[str]] = {}  # job -> flags set by this plugin
-        self._posts: dict[
-            int, list[int]
-        ] = {}  # job -> [events, those of RARE_EVENTS] posted in this turn of the reactor
-        self._turn = 0.0
+        self._posts = plugin_resources.PostCounts()
         self._late: dict[
             int, list[tuple[str, str]]
         ] = {}  # new job -> exceptions that it gets when it is valid
         self.h = lib.flux_jobtap_get_flux(p)
         pointer = int(ffi.cast("uintptr_t", self.h))
         self.plugin_resources = plugin_resources.PluginResources(
-            self.basename, self.report, lambda: self.perilogs.call(f"{self._name()}: callback")
+            self.basename, self.report, lambda: self.perilogs.call(f"{self.name}: callback")
         )
         self.handle = PluginHandle(pointer, self.plugin_resources)
         self._reactor = core_lib.flux_get_reactor(self.handle.handle)
@@ -159,11 +246,11 @@ class PluginHost:
         to the user.
         """
         try:
-            path, args = self._find()
+            path, args = _find(self.p, self.basename)
             self.plugin = plugin = Plugin(
                 self, os.path.basename(path), path, args, handle=self.handle
             )
-            self.plugin_resources.name = plugin.name
+            self.name = self.plugin_resources.name = plugin.name
             self.set_name(plugin, service_name(plugin.name))
             try:
                 answer = plugin_file.run_plugin_file(path)(plugin)
@@ -171,127 +258,14 @@ class PluginHost:
                 process_guard.end_child()
             read_answer(answer, "plugin_init", plugin.name)
         except FAILURES as exc:
-            self.error = self._init_error(exc)
+            text = describe(exc, self.plugin.path if self.plugin else None)
+            self.log(LOG_DEBUG, trace(exc))
+            self.error = text if self.name in text else f"{self.name}: {text}"
         # python.so caches jobspecs. One plugin at least has to be called when a jobspec changes, to
         # have the cache cleared (see python_call).
         self._register("job.update")
 
-    def _init_error(self, exc: BaseException) -> str:
-        name = self.plugin.name if self.plugin else self.basename
-        text = describe(exc, self.plugin.path if self.plugin else None)
-        self.log(LOG_DEBUG, trace(exc))
-        return text if name in text else f"{name}: {text}"
-
-    def _find(self) -> tuple[str, dict[str, Any]]:
-        """Find the Python file; returns its path, and the arguments for the plugin."""
-        path = _string(lib.flux_plugin_get_path(self.p))
-        conf = lib.flux_plugin_get_conf(self.p)
-        args = json.loads(_string(conf)) if conf else {}
-        beside = os.path.splitext(path)[0] + ".py"
-        if self.basename != "python.so" and os.path.exists(beside):
-            return os.path.realpath(beside), args
-        file = args.pop("file", None)
-        if file is None:
-            if self.basename == "python.so":
-                raise JobtapError(
-                    "python.so: which file? flux jobtap load python.so file=/path/of/plugin.py"
-                )
-            raise OSError(errno.ENOENT, f"{beside}: {os.strerror(errno.ENOENT)}")
-        if not isinstance(file, str) or not os.path.isabs(file):
-            raise JobtapError(
-                f"file={file}: the path must be absolute: the job manager has another working directory"
-            )
-        return os.path.realpath(file), args
-
-    # -- calling -----------------------------------------------------------------------------------
-
-    def _name(self) -> str:
-        return self.plugin.name if self.plugin else self.basename
-
-    def run(self, callback: Callable[..., Any], topic: str, args: Any) -> int:
-        """Call one handler. Returns 0, or -1 for a refusal, as C expects it."""
-        view = CallbackArgs(
-            (UpdateArgsSource if topic.startswith("job.update.") else ArgsSource)(
-                args_address(args)
-            )
-        )
-        frame = RunningCallback(args)
-        _running.append(frame)
-        self.perilogs.enter()
-        failed = True
-        try:
-            try:
-                answer = callback(self.plugin, topic, view)
-            finally:
-                process_guard.end_child()
-            if answer is not None:
-                answer = read_answer(answer, topic, self.plugin.name)
-                if answer:
-                    self._answer(topic, args, view, answer)
-            if frame.updates:
-                # Not before the callback has returned: the job manager collects updates and applies
-                # them to the job of the next callback that succeeds, so those of a callback that
-                # fails would reach another job.
-                text = json.dumps(frame.updates).encode()
-                _check(lib.jobtap_jobspec_update(self.p, 1, 0, text), _UPDATE)
-            failed = False
-            return 0
-        except FAILURES as exc:
-            return self._failed(topic, args, exc)
-        finally:
-            if failed:
-                self.perilogs.fail(f"{self.plugin.name}: {topic}")
-            else:
-                self.perilogs.leave()
-            _running.pop()
-            # Two of the references are this function's: `view`, and the argument of getrefcount().
-            view.release(sys.getrefcount(view) > 2)
-
-    def _failed(self, topic: str, args: Any, exc: BaseException) -> int:
-        expected = isinstance(exc, JobtapError) and can_fail(topic)
-        if not expected:
-            self.report(topic, exc)
-        if not can_fail(topic):
-            return 0
-        text = brief(exc)
-        if not isinstance(exc, JobtapError):
-            text = f"{self.plugin.name}: {topic}: {text}"
-        elif topic == "conf.update" and self.plugin.name not in text:
-            text = f"{self.plugin.name}: {text}"
-        return lib.jobtap_error(self.p, args, text.encode(errors="replace"))
-
-    def _answer(self, topic: str, args: Any, view: Any, answer: dict[str, Any]) -> None:
-        if "priority" in answer and topic.startswith("job."):
-            priority = answer["priority"]
-            if (
-                type(priority) is not int
-                or not PRIORITY_UNAVAIL <= priority <= validation.PRIORITY_MAX
-            ):
-                self._not_a_priority(topic, view, priority)
-                answer["priority"] = priority = PRIORITY_UNAVAIL
-            if priority == PRIORITY_UNAVAIL:
-                answer["priority"] = priority = C_PRIORITY_UNAVAIL
-            if len(answer) == 1:
-                _check(lib.jobtap_answer_priority(args, priority))
-                return
-        for key in ("validated", "feasibility"):
-            if key in answer:
-                answer[key] = int(bool(answer[key]))
-        if topic.startswith("job.update.") and answer.get("updates"):
-            validation.updates(answer["updates"], "updates in the answer")
-        if "R" in answer and topic == "job.state.sched":
-            self._take_R(view["id"], answer["R"])
-        _check(lib.jobtap_answer(args, json.dumps(answer).encode()))
-
-    def _not_a_priority(self, topic: str, view: Any, priority: int) -> None:
-        text = f"{priority!r} is not a priority (0-{validation.PRIORITY_MAX})"
-        self.report(topic, JobtapError(text))
-        if type(priority) is not int and topic != "job.priority.get":
-            stuck = " (job may be stuck in PRIORITY state)" if view["state"] == PRIORITY else ""
-            note = f"{self.plugin.name}: {text}{stuck}"
-            self.raise_exception(self.plugin, view["id"], topic, 4, note)
-
-    def _take_R(self, id: int, R: Any) -> None:
+    def take_R(self, id: int, R: Any) -> None:
         """Store the resources that a plugin has given to a job, and post the alloc event, in place
         of the scheduler."""
         known = self._flags.get(id)
@@ -308,28 +282,29 @@ class PluginHost:
                 self.plugin, id, "alloc", 0, "a plugin assigned something that is not an R"
             )
             return
+
+        def committed(future: Any) -> None:
+            try:
+                future.get()
+                self.event_post(self.plugin, id, "alloc", {"bypass": True})
+            except OSError as exc:
+                note = f"the resources from {self.name} cannot be assigned: {exc.strerror}"
+                self.raise_exception(self.plugin, id, "alloc", 0, note)
+
         import flux.job
         import flux.kvs
 
         txn = flux.kvs.KVSTxn(self.handle, flux.job.JobID(id).kvs)
         txn.put("R", R)
         future = self.plugin_resources.add_future(txn.commit_async())
-        future.then(self.plugin_resources.guarded(self._R_committed, "commit of R"), id)
-
-    def _R_committed(self, future: Any, id: int) -> None:
-        try:
-            future.get()
-            self.event_post(self.plugin, id, "alloc", {"bypass": True})
-        except OSError as exc:
-            note = f"the resources from {self.plugin.name} cannot be assigned: {exc.strerror}"
-            self.raise_exception(self.plugin, id, "alloc", 0, note)
+        future.then(self.plugin_resources.guarded(committed, "commit of R"))
 
     def report(self, where: str, exc: BaseException) -> None:
         """Log an exception of a plugin: one line at level err, and the traceback at level debug."""
         path = self.plugin and self.plugin.path
         callback = self.plugin and self.plugin.handlers.find(where)
         text = describe_for_log(exc, path, callback)
-        self.log(LOG_ERR, f"jobtap: {self._name()}: {where}: {text}")
+        self.log(LOG_ERR, f"jobtap: {self.name}: {where}: {text}")
         self.log(LOG_DEBUG, trace(exc))
 
     def log(self, level: int, text: str) -> None:
@@ -444,27 +419,10 @@ class PluginHost:
         _check(lib.jobtap_event_post(self.p, id, name.encode(), text), _JOB)
 
     def _count(self, id: int, name: str) -> None:
-        """Count the events that the plugin posts to a job in one turn of the reactor.
-
-        The job manager handles an event, and all that plugins post because of it, before its
-        reactor turns again. The clock of the reactor stands still meanwhile, so that a new time
-        means a new turn.
-
-        Raises:
-            OSError: ELOOP: there are so many that the plugin seems to post without end
-        """
+        """Count an event that the plugin posts; OSError (ELOOP) if it posts without end."""
+        # The clock of the reactor stands still in a turn.
         turn = core_lib.flux_reactor_now(self._reactor)
-        if turn != self._turn:
-            self._turn = turn
-            self._posts.clear()
-        counts = self._posts.setdefault(id, [0, 0])
-        counts[0] += 1
-        counts[1] += name in plugin_resources.RARE_EVENTS
-        if (
-            counts[0] > plugin_resources.MAX_POSTS_PER_TURN
-            or counts[1] > plugin_resources.MAX_RARE_POSTS_PER_TURN
-        ):
-            raise plugin_resources.endless_posting(self.plugin.name, name, id)
+        self._posts.count(turn, self.plugin.name, name, id)
 
     def dependency_add(self, plugin: Plugin, id: int, description: str) -> None:
         id = self._id(id)
@@ -495,8 +453,7 @@ class PluginHost:
         if fetch(args_address(_running[-1].args), "state") >= RUN:
             raise OSError(errno.EINVAL, _UPDATE[errno.EINVAL])
         self._count(id, "jobspec-update")
-        frame = _running[-1]
-        frame.updates = {**(frame.updates or {}), **updates}
+        _running[-1].updates.update(updates)
 
     def jobspec_update_id(self, plugin: Plugin, id: int, updates: dict[str, Any]) -> None:
         id = self._id(id)
@@ -520,10 +477,10 @@ class PluginHost:
         entry = AuxEntry(self, id, name, value, free_fn)
         rc = lib.jobtap_job_aux_set(self.p, id, name.encode(), entry.handle)
         _check(rc, _JOB)
-        self._aux[id, name] = entry
+        self.aux[id, name] = entry
 
     def job_aux_get(self, plugin: Plugin, id: int, name: str, default: Any) -> Any:
-        entry = self._aux.get((self._id(id), name))
+        entry = self.aux.get((self._id(id), name))
         if entry is None:
             self._lookup(self._id(id), "id")
             return default
@@ -531,7 +488,7 @@ class PluginHost:
 
     def job_aux_delete(self, plugin: Plugin, id: int, name: str) -> None:
         id = self._id(id)
-        entry = self._aux.get((id, name))
+        entry = self.aux.get((id, name))
         if entry is None:
             self._lookup(id, "id")
         else:
@@ -540,18 +497,9 @@ class PluginHost:
     def job_aux_delete_value(self, plugin: Plugin, id: int, value: Any) -> None:
         id = self._id(id)
         self._lookup(id, "id")
-        for entry in list(self._aux.values()):
+        for entry in list(self.aux.values()):
             if entry.id == id and entry.value is value:
                 lib.flux_jobtap_job_aux_delete_value(self.p, id, entry.handle)
-
-    def free_aux(self, entry: AuxEntry) -> None:
-        if self._aux.get((entry.id, entry.name)) is entry:
-            del self._aux[entry.id, entry.name]
-        if entry.free_fn is not None:
-            try:
-                entry.free_fn(entry.value)
-            except FAILURES as exc:
-                self.report(f"free function of '{entry.name}'", exc)
 
     # -- prologs and epilogs -----------------------------------------------------------------------
 
@@ -706,6 +654,17 @@ class AuxEntry:
         self.free_fn = free_fn
         self.handle = ffi.new_handle(self)
 
+    def free(self) -> None:
+        """The value was removed or replaced, or the job is gone."""
+        aux, key = self.host.aux, (self.id, self.name)
+        if aux.get(key) is self:
+            del aux[key]
+        if self.free_fn is not None:
+            try:
+                self.free_fn(self.value)
+            except FAILURES as exc:
+                self.host.report(f"free function of '{self.name}'", exc)
+
 
 # -- errors ----------------------------------------------------------------------------------------
 
@@ -743,6 +702,28 @@ def _check(rc: int, texts: dict[int, str] | None = None) -> None:
 
 def _string(pointer: Any) -> str:
     return ffi.string(pointer).decode(errors="surrogateescape")
+
+
+def _find(p: Any, basename: str) -> tuple[str, dict[str, Any]]:
+    """Find the Python file; returns its path, and the arguments for the plugin."""
+    path = _string(lib.flux_plugin_get_path(p))
+    conf = lib.flux_plugin_get_conf(p)
+    args = json.loads(_string(conf)) if conf else {}
+    beside = os.path.splitext(path)[0] + ".py"
+    if basename != "python.so" and os.path.exists(beside):
+        return os.path.realpath(beside), args
+    file = args.pop("file", None)
+    if file is None:
+        if basename == "python.so":
+            raise JobtapError(
+                "python.so: which file? flux jobtap load python.so file=/path/of/plugin.py"
+            )
+        raise OSError(errno.ENOENT, f"{beside}: {os.strerror(errno.ENOENT)}")
+    if not isinstance(file, str) or not os.path.isabs(file):
+        raise JobtapError(
+            f"file={file}: the path must be absolute: the job manager has another working directory"
+        )
+    return os.path.realpath(file), args
 
 
 def args_address(args: Any) -> int:
@@ -789,7 +770,7 @@ def python_call(key: int, topic: Any, args: Any) -> int:
     callback = host.plugin.handlers.find(topic)
     if callback is None:
         return 0
-    return host.run(callback, topic, args)
+    return RunningCallback(host, topic, args).run(callback)
 
 
 @ffi.def_extern()
@@ -804,8 +785,7 @@ def python_unload(key: int) -> None:
 
 @ffi.def_extern()
 def python_free(pointer: Any) -> None:
-    entry = ffi.from_handle(pointer)
-    entry.host.free_aux(entry)
+    ffi.from_handle(pointer).free()
 
 
 @ffi.def_extern()

@@ -36,13 +36,41 @@ MAX_POSTS_PER_TURN, MAX_RARE_POSTS_PER_TURN = 10000, 100
 RARE_EVENTS = ("urgency", "jobspec-update", "flux-restart", "exception")
 
 
-def endless_posting(name: str, event: str, id: int) -> OSError:
-    """The error for a plugin that posts to a job without end."""
-    return OSError(
-        errno.ELOOP,
-        f"{name} has posted {event} to job {id} again and again from its own callbacks, without"
-        " letting it come to rest",
-    )
+class PostCounts:
+    """How many events a plugin posts to each job before the job manager comes to rest: it handles an
+    event, and all that plugins post because of it, before its reactor turns again.
+    """
+
+    def __init__(self) -> None:
+        self._turn: Any = None
+        self._counts: dict[
+            int, list[int]
+        ] = {}  # job -> [events, those of RARE_EVENTS], in the turn
+
+    def count(self, turn: Any, name: str, event: str, id: int) -> None:
+        """Count an event.
+
+        Args:
+            turn: another one for each turn of the reactor
+            name (str): the plugin
+            event (str): its name
+            id (int): the job
+
+        Raises:
+            OSError: ELOOP: there are so many that the plugin seems to post without end
+        """
+        if turn != self._turn:
+            self._turn = turn
+            self._counts.clear()
+        counts = self._counts.setdefault(id, [0, 0])
+        counts[0] += 1
+        counts[1] += event in RARE_EVENTS
+        if counts[0] > MAX_POSTS_PER_TURN or counts[1] > MAX_RARE_POSTS_PER_TURN:
+            raise OSError(
+                errno.ELOOP,
+                f"{name} has posted {event} to job {id} again and again from its own callbacks,"
+                " without letting it come to rest",
+            )
 
 
 #: The text of the error for a call from another thread.

@@ -118,7 +118,7 @@ class Intake:
             self.events.take_late(job)
             del self.jobs.active[id]
             self.jobtap.forget(job)
-            self.jobtap.destroy(job)
+            self.jobtap.call(job, "job.destroy")
             return str(exc)
         job.seq = 1
         context = {"userid": job.userid, "urgency": job.urgency, "flags": job.flags, "version": 1}

@@ -119,7 +119,7 @@ class Life:
         self.jobtap.call(job, "job.inactive-add")
         self.waits.inactive(job)
         self.jobtap.forget(job)
-        self.jobtap.destroy(job)
+        self.jobtap.call(job, "job.destroy")
 
     # -- within states ---------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class Update:
 
     def _validate(self, job, jobspec):
         try:
-            self.jobtap.validate(job, jobspec)
+            self.jobtap.call_rejecting(job, "job.validate", jobspec=jobspec)
         except Rejected as exc:
             raise OSError(errno.EINVAL, str(exc)) from None
 

@@ -14,11 +14,8 @@ from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, PluginRPC, drop_future
 from flux.jobtap.plugin_resources import (
-    MAX_POSTS_PER_TURN,
-    MAX_RARE_POSTS_PER_TURN,
-    RARE_EVENTS,
     PluginResources,
-    endless_posting,
+    PostCounts,
     no_answer,
     refuse_to_wait,
     wait_limit,
@@ -114,8 +111,7 @@ class Host:
         self.queues = queues
         self.states = {}
         module.prepare()
-        self._posts = {}  # job -> [events, those of RARE_EVENTS], in the running cascade
-        self._cascade = None
+        self._posts = PostCounts()
 
     # -- plugins ------------------------------------------------------------------------------------
 
@@ -188,15 +184,7 @@ class Host:
 
     def _count(self, plugin, job, name):
         """Count an event that a plugin posts; OSError (ELOOP) if it posts without end."""
-        events = self.events
-        if self._cascade != events.cascade:
-            self._cascade = events.cascade
-            self._posts.clear()
-        counts = self._posts.setdefault(job.id, [0, 0])
-        counts[0] += 1
-        counts[1] += name in RARE_EVENTS
-        if counts[0] > MAX_POSTS_PER_TURN or counts[1] > MAX_RARE_POSTS_PER_TURN:
-            raise endless_posting(plugin.name, name, job.id)
+        self._posts.count(self.events.cascade, plugin.name, name, job.id)
 
     def _post(self, plugin, job, name, context):
         """Post an event for a plugin, unless it posts without end."""

@@ -241,7 +241,9 @@ class Jobtap:
         if "priority" in answer and not self._is_priority(job, topic, plugin, answer["priority"]):
             del answer["priority"]
             out.pop("priority", None)
-        if "R" in answer and not self._is_place_for_R(job, topic, plugin):
+        why = _why_no_R(job, topic) if "R" in answer else None
+        if why is not None:
+            self.report(plugin, topic, JobtapError(why))
             del answer["R"]
         annotations = answer.get("annotations")
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
@@ -260,23 +262,6 @@ class Jobtap:
         if type(priority) is not int and topic != "job.priority.get":
             stuck = " (job may be stuck in PRIORITY state)" if job.state == states.PRIORITY else ""
             self.events.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
-        return False
-
-    def _is_place_for_R(self, job, topic, plugin):
-        if job is None or not topic.startswith("job."):
-            return True
-        if topic != "job.state.sched":
-            text = "R may only be set in job.state.sched"
-        elif job.R is not None:
-            text = "R is already set"
-        elif not job.flags & states.FLAG_ALLOC_BYPASS:
-            text = (
-                "R without the flag alloc-bypass: the scheduler will be asked for the job too."
-                ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
-            )
-        else:
-            return True
-        self.report(plugin, topic, JobtapError(text))
         return False
 
     def _apply(self, job, topic, out):
@@ -307,9 +292,9 @@ class Jobtap:
             Rejected: one of them does not want it
         """
         if self.handlers("job.create"):
-            self._call_rejecting(job, "job.create")
+            self.call_rejecting(job, "job.create")
         if self.handlers("job.validate"):
-            self._call_rejecting(job, "job.validate")
+            self.call_rejecting(job, "job.validate")
         self.call(job, "job.new")
         self.announce_dependencies(job)
 
@@ -319,7 +304,7 @@ class Jobtap:
         Raises:
             Rejected: a dependency nobody knows, or that is not valid
         """
-        for dependency in self._dependencies(job):
+        for dependency in _dependencies(job):
             scheme = dependency["scheme"]
             topic = f"job.dependency.{scheme}"
             handlers = self.handlers(topic)
@@ -333,33 +318,20 @@ class Jobtap:
                 continue
             if not handlers:
                 raise Rejected(f'dependency scheme "{scheme}" not supported')
-            self._call_rejecting(job, topic, dependency=dependency)
+            self.call_rejecting(job, topic, dependency=dependency)
 
-    def validate(self, job, jobspec):
-        """Have an updated jobspec of `job` validated.
+    def call_rejecting(self, job, topic, **more):
+        """Call handlers until one refuses.
 
         Raises:
-            Rejected: it is not valid
+            Rejected: one of them does
         """
-        self._call_rejecting(job, "job.validate", jobspec=jobspec)
-
-    def _call_rejecting(self, job, topic, **more):
         try:
             return self.call_or_raise(job, topic, JobSource(job, more))
         except Rejected:
             raise
         except JobtapError as exc:
             raise Rejected(str(exc)) from exc
-
-    @staticmethod
-    def _dependencies(job):
-        dependencies = job.jobspec["attributes"]["system"].get("dependencies") or []
-        for dependency in dependencies if isinstance(dependencies, list) else [None]:
-            if not isinstance(dependency, dict) or not isinstance(dependency.get("scheme"), str):
-                raise Rejected(
-                    "attributes.system.dependencies: expected objects with scheme and value"
-                )
-            yield dependency
 
     def forget(self, job):
         """`job` is inactive or rejected: subscriptions and auxiliary data go."""
@@ -369,9 +341,6 @@ class Jobtap:
             for key in list(job.aux):
                 self.free_aux(job, key)
             job.aux = None
-
-    def destroy(self, job):
-        self.call(job, "job.destroy")
 
     def free_aux(self, job, key):
         """Remove one piece of auxiliary data."""
@@ -403,7 +372,8 @@ class Jobtap:
         if builtin is not None:
             name, full = path, "builtin"
         else:
-            name, full = _find(path, self._search_path())
+            directories = self.config.get("job-manager", {}).get("plugin-searchpath", "").split(":")
+            name, full = _find(path, filter(None, directories))
         if any(plugin.name == name for plugin in self.plugins):
             raise OSError(errno.EEXIST, f"{name} already loaded")
         if builtin is not None:
@@ -417,10 +387,6 @@ class Jobtap:
             self.host.end(plugin)
             raise
         return self.add(plugin, init)
-
-    def _search_path(self):
-        directory = self.config.get("job-manager", {}).get("plugin-searchpath", "")
-        return [part for part in directory.split(":") if part]
 
     def _entered(self, plugin):
         return nullcontext() if isinstance(plugin, Builtin) else self.guest(plugin)
@@ -574,28 +540,47 @@ class Jobtap:
 
     def query(self, msg):
         """``jobtap-query``: {name} -> {name, path, ...} with what plugin.query returns."""
-        name = (msg.body or {}).get("name")
+        topic, name = "plugin.query", (msg.body or {}).get("name")
         if not isinstance(name, str):
             raise OSError(errno.EINVAL, os.strerror(errno.EPROTO))
-        for plugin in self.plugins:
-            if plugin.name == name:
-                answer = {"name": plugin.name, "path": plugin.path}
-                callback = plugin.handlers.find("plugin.query")
-                if callback is not None:
-                    answer.update(self._query(plugin, callback) or {})
-                self.service.respond(msg, answer)
-                return
-        raise OSError(errno.EINVAL, f"{name}: plugin not found")
+        plugin = next((plugin for plugin in self.plugins if plugin.name == name), None)
+        if plugin is None:
+            raise OSError(errno.EINVAL, f"{name}: plugin not found")
+        answer = {"name": plugin.name, "path": plugin.path}
+        callback = plugin.handlers.find(topic)
+        if callback is not None:
+            try:
+                with self._entered(plugin):
+                    more = read_answer(callback(plugin, topic, FrozenDict()), topic, name)
+            except FAILURES as exc:
+                self.report(plugin, topic, exc)
+                raise OSError(errno.EIO, f"{name}: {topic}: {brief(exc)}") from exc
+            answer.update(more or {})
+        self.service.respond(msg, answer)
 
-    def _query(self, plugin, callback):
-        try:
-            with self._entered(plugin):
-                return read_answer(
-                    callback(plugin, "plugin.query", FrozenDict()), "plugin.query", plugin.name
-                )
-        except FAILURES as exc:
-            self.report(plugin, "plugin.query", exc)
-            raise OSError(errno.EIO, f"{plugin.name}: plugin.query: {brief(exc)}") from exc
+
+def _dependencies(job):
+    dependencies = job.jobspec["attributes"]["system"].get("dependencies") or []
+    for dependency in dependencies if isinstance(dependencies, list) else [None]:
+        if not isinstance(dependency, dict) or not isinstance(dependency.get("scheme"), str):
+            raise Rejected("attributes.system.dependencies: expected objects with scheme and value")
+        yield dependency
+
+
+def _why_no_R(job, topic):
+    """Why an answer may not have an R; None: it may."""
+    if job is None or not topic.startswith("job."):
+        return None
+    if topic != "job.state.sched":
+        return "R may only be set in job.state.sched"
+    if job.R is not None:
+        return "R is already set"
+    if not job.flags & states.FLAG_ALLOC_BYPASS:
+        return (
+            "R without the flag alloc-bypass: the scheduler will be asked for the job too."
+            ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
+        )
+    return None
 
 
 def _release(views):
@@ -612,7 +597,7 @@ def _find(path, search_path):
 
     Args:
         path (str): a path, or a name to be looked for
-        search_path (list of str): directories to look in before the examples that come with the instance
+        search_path (iterable of str): directories to look in before the examples that come with the instance
 
     Returns:
         (name as it is listed, full path)
