@@ -190,6 +190,26 @@ def test_one_that_is_late_for_long_delays_only_whom_it_must():
     assert stats(rig)["void"] == {"late": 2} and stats(rig)["violated"] == 0
 
 
+def test_what_starts_late_makes_those_behind_it_late_who_are_told_at_once():
+    rig = rig_with("within=0")
+    begin = rig.now
+    rig.alloc(1, whole(2, 100))
+    rig.alloc(2, whole(4, 300))
+    rig.alloc(3, whole(4, 50))
+    rig.settle()
+    assert [sched(rig)[jobid]["t_latest"] - begin for jobid in (2, 3)] == [100, 400]
+    rig.wait(150)
+    rig.free(1)
+    rig.settle()
+    assert rig.started() == [1, 2]
+    assert sched(rig)[3]["t_latest"] - begin == 450
+    rig.wait(300)
+    rig.free(2)
+    rig.settle()
+    assert rig.started() == [1, 2, 3]
+    assert stats(rig)["void"] == {"late": 2} and stats(rig)["violated"] == 0
+
+
 def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no_latest_start():
     rig = rig_with("within=0")
     rig.alloc(1, whole(4, 100))

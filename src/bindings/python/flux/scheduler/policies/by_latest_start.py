@@ -145,6 +145,8 @@ class BackfillByLatestStart(BackfillByRank):
         for number, job in enumerate(self.latest.due(policy.now()), 1):
             if not job.request.finalized:
                 self.start_due(job)
+            if self.must_begin_anew():
+                return
             if number % PROMISED_PER_TURN == 0:
                 yield
         yield from self.start_by_rank()
@@ -299,6 +301,10 @@ class BackfillByLatestStart(BackfillByRank):
         if job in self.latest:
             told["t_latest"] = when = self.latest.when(job)
             self.latest.started(job, now, GRACE_S)
+            if now > when + GRACE_S and self._void is None:
+                # It ends later than was promised for it, and others may have to wait for that.
+                self._void = "late"
+                policy.planning.renew()
         self.forget(job)
         if told and when <= now:
             told["selection_type"] = "reserved"
