@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from peers import R, Simulation, jobspec
 
-from flux.resource.plan.availability import Demand
+from flux.resource.plan.availability import Demand, Use
 from flux.resource.pool.groups import Groups, Within
 from flux.resource.pool.inventory import pairs
 from flux.resource.pool.masks import members, popcount, take
@@ -25,6 +25,9 @@ from flux.scheduler.policies.in_order import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
 NODES, CORES, GPUS = 8, 4, 2
+
+#: The reservation: when it begins (seconds from the start), how long it lasts, its ranks, and whose it is.
+WINDOW = (60.0, 240.0, (0, 1), 1001)
 
 #: By name: module, arguments, and what they are in the definition.
 POLICIES = {
@@ -95,6 +98,10 @@ def draw(rnd, case, at, to_limits):
     if "constraints" in has and (case.whole or rnd.random() < 0.7):
         most = 4
         keys["constraints"] = {"properties": [rnd.choice(["left", "^left"])]}
+    is_member = "reservation" in has and rnd.random() < 0.2
+    if is_member:
+        most = min(most, len(WINDOW[2]))
+        keys["reservation"] = "window"
     if "racks" in has and rnd.random() < 0.5:
         most = 2
         keys["placement"] = {"level": "rack", "mode": "required"}
@@ -113,7 +120,8 @@ def draw(rnd, case, at, to_limits):
         if "memory" in has and rnd.random() < 0.7:
             keys["memory"] = {"per-slot": f"{rnd.choice([4, 20, 24, 40])}G"}
     priority = rnd.choice([16, 16, 16, 20]) if "priorities" in has else 16
-    return Arrival(at, jobspec(**keys), run, rnd.randint(1001, 1003), priority)
+    userid = WINDOW[3] if is_member else rnd.randint(1001, 1003)
+    return Arrival(at, jobspec(**keys), run, userid, priority)
 
 
 def history(case, seed):
@@ -153,14 +161,34 @@ def config_of(case):
     return config
 
 
+class Enforced(Simulation):
+    """Jobs that are given less time than they would run are ended."""
+
+    def told(self, payload):
+        if payload["type"] == 0:
+            left = payload["R"]["execution"]["expiration"] - self.now
+            if left > 0:
+                self.runtime[payload["id"]] = min(self.runtime[payload["id"]], left)
+        super().told(payload)
+
+
 def play(case, jobs, ask):
     """Run a history under the scheduler."""
     module, args, _ = POLICIES[case.policy]
-    rig = Simulation(machine(case))
+    rig = Enforced(machine(case))
     rig.instance.config = config_of(case)
     rig.load_file(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
     rig.settle()
     begin, said = rig.now, None
+    if "reservation" in case.features:
+        start, duration, ranks, userid = WINDOW
+        hosts = ",".join(f"n{rank}" for rank in ranks)
+        entry = {"name": "window", "start": begin + start, "duration": duration, "hosts": hosts}
+        errnum, answer = rig.ask(
+            "sched.reserve",
+            {"reservation": {**entry, "zone": "UTC", "users": [userid] if userid > 0 else []}},
+        )
+        assert errnum == 0, answer
     for jobid, job in enumerate(jobs, 1):
         if begin + job.at > rig.now:
             rig.wait(begin + job.at - rig.now)
@@ -203,7 +231,7 @@ class Player:
         (units,) = self.pool.inventory.kinds
         has = self.pool.inventory.counts_of(units)
         self.state = State(dict.fromkeys(range(NODES), has), **options)
-        if case.whole:
+        if case.whole and "reservation" not in case.features:
             self.state.lines = True
             split = "constraints" in case.features
             self.state.totals = {0: (4,), 1: (4,)} if split else {0: (NODES,)}
@@ -215,11 +243,18 @@ class Player:
             )
         if "limits" in case.features:
             for user in (1001, 1002, 1003):
-                self.state.counters[f"nodes {user}"] = Counter(4, 0 if case.whole else RANKS)
+                self.state.counters[f"nodes {user}"] = Counter(4, 0 if self.state.lines else RANKS)
                 self.state.counters[f"jobs {user}"] = Counter(5)
             for bank in "ab":
-                most = 20 // CORES if case.whole else 20
+                most = 20 // CORES if self.state.lines else 20
                 self.state.counters[f"cores {bank}"] = Counter(most, 0)
+        self.window = None
+        if "reservation" in case.features:
+            start, duration, ranks, _ = WINDOW
+            every = Demand(len(ranks), has, True, True, sum(1 << rank for rank in ranks))
+            self.window = Job(-1, (every,), duration)
+            times = begin + start, begin + start + duration
+            self.state.promises[self.window] = Use(*times, None, dict.fromkeys(ranks, has))
         self.requests = {}
         self.placed = {}
         self.held = set()
@@ -274,6 +309,7 @@ class Player:
             submit=submit,
             takes=takes,
             claim=arrival.userid if "sharing" in self.case.features else None,
+            window=self.window if "reservation" in system else None,
             latest=inf if wait is None else submit + wait,
             rank=lambda now: (
                 FORMULAS["area"](now - submit, expected_run(None, limit), size, 1.0)
@@ -287,14 +323,15 @@ class Player:
             ),
         )
 
-    def choose(self, job, ranks, room):
-        """The amounts that the pool gives a job on some ranks (a mask), as a plan asks it."""
+    def choose(self, job, ranks, room, until):
+        """The amounts that the pool gives a job on some ranks (a mask) until a time, as a plan asks it."""
         self.follow()
         request, pool = self.requests[job.id], self.pool
-        shape, index, until = request.shape, pool.index, self.now + job.limit
+        shape, index = request.shape, pool.index
         if shape.node_count is None and shape.slot_count.max > 1:
             index = index.copy()
-            kept = [u for one, u in self.state.promises.items() if one is not job]
+            runs = self.state.running.values()
+            kept = [use for use in room.uses if not any(use is one for one in runs)]
             for rank in members(ranks):
                 if any(rank in u.where and u.start < until for u in kept):
                     each = pool.inventory.padded(shape.need)
@@ -317,7 +354,7 @@ class Player:
         """Have the pool hold what the jobs that run were given."""
         pool = self.pool
         for job, use in self.state.running.items():
-            if job.id in self.held:
+            if job.id in self.held or job is self.window:
                 continue
             self.held.add(job.id)
             request = self.requests[job.id]
@@ -343,18 +380,23 @@ class Player:
             self.now = min([*times, *wakes])
             freed = self.now in wakes
             wakes.discard(self.now)
-            if ends and ends[0][0] <= self.now:
+            if self.window in state.promises and state.promises[self.window].start <= self.now:
+                state.running[self.window] = state.promises.pop(self.window)
+            elif self.window in state.running and state.running[self.window].end <= self.now:
+                del state.running[self.window]
+            while ends and ends[0][0] <= self.now:  # several at the end of a window
                 _, _, job = heapq.heappop(ends)
                 del state.running[job]
                 self.pool.free(job.id) if state.choose else None
                 freed = True
-            elif coming and coming[-1][0] <= self.now:
+            if not freed:
                 while coming and coming[-1][0] <= self.now:
                     _, number, arrival = coming.pop()
                     state.pending.append(self.job(number, arrival))
             for job in decide(state, self.now, freed):
                 self.starts[job.id] = self.now
-                heapq.heappush(ends, (self.now + by_id[job.id].run, job.id, job))
+                end = min(self.now + by_id[job.id].run, state.running[job].end)
+                heapq.heappush(ends, (end, job.id, job))
             if state.choose is not None:
                 self.follow()
             wakes = self.wakes()
@@ -369,7 +411,11 @@ class Player:
             times = []
         else:
             times, late = [use.start for use in state.promises.values()], LATE_S
-        return {time + late for time in times if self.now < time < inf}
+        found = {time + late for time in times if self.now < time < inf}
+        for uses in (state.promises, state.running):
+            use = uses.get(self.window)
+            found |= {time for time in use and (use.start, use.end) or () if time > self.now}
+        return found
 
 
 def keep(index, rank, amounts):

@@ -124,6 +124,7 @@ FEATURES = (
     "constraints",
     "priorities",
     "no-limit",
+    "reservation",
 )
 
 #: What is compared where some jobs have no limit.
@@ -142,6 +143,8 @@ def is_compared(case):
     if "no-limit" in has and case.policy == "all":
         return False
     if has >= {"planned", "sharing"} and case.policy == "unlimited":
+        return False
+    if "reservation" in has and has & {"limits", "sharing"}:
         return False
     if case.policy == "all":
         return not has & {"limits", "licenses", "planned", "priorities", "sharing"}

@@ -63,7 +63,7 @@ class Job:
     submit: float = 0.0
     takes: dict[str, float] = field(default_factory=dict)  # of counters, at least
     claim: Hashable = None  # only jobs of the same claim may be on a rank with it
-    window: Optional[Job] = None  # the reservation that it names
+    window: Optional[Job] = None  # the reservation that it names, in whose window it may be as well
     latest: float = inf  # it is given up if it has not started by then
     level: float = inf  # jobs of a lower level may be ended for it
     after: float = 0.0  # seconds that it runs undisturbed
@@ -90,8 +90,9 @@ class State:
     is_kept: bool = True  # guarantee=kept; False with rank= and candidates=
     has_candidates: bool = False
     within: float = 86400.0  # of promise=all, in seconds
-    # The amounts that a job gets of some ranks (a mask) with room beside all uses; None: as promises
-    choose: Optional[Callable[[Job, int, Availability], Optional[Where]]] = None
+    # The amounts that a job gets of some ranks (a mask) with room beside all uses until a time; None: as
+    # promises
+    choose: Optional[Callable[[Job, int, Availability, float], Optional[Where]]] = None
 
 
 def decide(state: State, now: float, freed: bool = True) -> list[Job]:
@@ -145,20 +146,22 @@ class Pass:
 
     def __init__(self, state: State, now: float, freed: bool) -> None:
         self.state, self.now, self.freed = state, now, freed
+        self.came_free = freed  # not only since promises were taken back
         self.starts: list[Job] = []
         self.has_given_up = False  # a job gave up its promise, so that others may start
         self.queue = sorted(state.pending, key=lambda job: (job.order, job.rank(now), job.id))
         self.places = {job: place for place, job in enumerate(self.queue)}
         self.waiting = 0  # ranks for which jobs wait that were promised nothing
+        self.inside: Optional[Job] = None  # the reservation in whose window a job is placed
 
     # -- does it fit -------------------------------------------------------------------------------
 
     def others(self, job: Job) -> list[tuple[Job, Use]]:
-        """All that runs and is promised, but for a job itself and its window. A job that has outlived
-        its limit ends in a moment."""
+        """All that runs and is promised, but for a job itself and the window it would be in. A job that
+        has outlived its limit ends in a moment."""
         soon, found = nextafter(self.now, inf), []
         for other, use in [*self.state.running.items(), *self.state.promises.items()]:
-            if other is job or other is job.window:
+            if other is job or other is self.inside:
                 continue
             if other in self.state.running and use.end <= self.now:
                 use = Use(use.start, soon, None, use.where)
@@ -190,10 +193,6 @@ class Pass:
         for other, use in self.beside(job, start):
             if other.claim != job.claim:
                 ranks &= ~mask(use.where)
-        if job.window is not None:
-            window = self.state.running.get(job.window)
-            lasts = window is not None and window.end >= start + job.limit
-            ranks &= mask(window.where) if window is not None and lasts else 0
         return [demand._replace(ranks=demand.ranks & ranks) for demand in job.demands]
 
     def place(
@@ -207,7 +206,7 @@ class Pass:
         clear = [d for d in demands if room.room(d, now, end)[0] >= d.count]
         if clear and self.state.choose is not None:
             ranks = mask(rank for d in clear for rank in members(room.room(d, now, end)[1]))
-            where = self.state.choose(job, ranks, room)
+            where = self.state.choose(job, ranks, room, end)
             return None if where is None else (where, [])
         for demand in clear or demands:
             found = room.proof(Use(now, end, demand), now, may_move=not clear)
@@ -258,11 +257,21 @@ class Pass:
         rule keeps it aside."""
         state, now, own = self.state, self.now, self.state.promises.get(job)
         end = now + job.limit
+        if job.window is not None and job.is_aside and not self.came_free:
+            return True
         if own is not None and job not in state.open and own.start <= now < own.end:
             end = own.end  # it is late, and so are those who were promised what comes after it
         job.is_aside = self.is_over(job)
-        for within in [] if job.is_aside else self.preferred(job):
+        window = state.running.get(job.window) if job.window is not None else None
+        if job.window is not None and window is None and job.window not in state.promises:
+            job.is_aside = True  # it is over
+        tries: list[tuple[int, Optional[Job], float]]
+        tries = [(within, None, end) for within in self.preferred(job)]
+        if window is not None:  # it ends with its window
+            tries.insert(0, (mask(window.where), job.window, min(end, window.end)))
+        for within, self.inside, end in [] if job.is_aside else tries:
             found = self.place(job, end, within)
+            inside, self.inside = self.inside, None
             if found is None:
                 continue
             where, moves = found
@@ -272,13 +281,14 @@ class Pass:
                     use.where = elsewhere
                 self.drop(job)
                 late = own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
-                end = own.end if own is not None and late else now + job.limit
+                if inside is None:
+                    end = own.end if own is not None and late else now + job.limit
                 state.running[job] = Use(now, end, None, where)
                 state.pending.remove(job)
                 self.starts.append(job)
                 return True
         if job.window is not None:
-            job.is_aside = True  # it waits for what is reserved, and nobody waits for it
+            job.is_aside = True  # it waits for its window, and nobody waits for it
         return self.is_set_aside(job)
 
     def preferred(self, job: Job) -> Iterable[int]:
@@ -321,8 +331,9 @@ class Pass:
             if found is not None:
                 for use, where in found:
                     use.where = where
-                if job.claim is not None:
-                    promise.demand = None  # on other ranks others might be
+                all_ranks = demand.whole and demand.count == len(list(members(demand.ranks)))
+                if job.claim is not None or all_ranks:
+                    promise.demand = None  # on other ranks others might be, or it has them all
                 self.state.promises[job] = promise
                 return True
         return False
@@ -493,7 +504,8 @@ class Pass:
         rest: list[Job] = []
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
         for job in by_order:
-            if job not in state.promises and job.is_possible and not self.is_over(job):
+            is_new = job not in state.promises and job.window is None
+            if is_new and job.is_possible and not self.is_over(job):
                 wanted = max(now, job.submit + state.within)
                 when = self.earliest(job, wanted)
                 if when < inf:
@@ -507,6 +519,9 @@ class Pass:
         alone = Pass(replace(state, promises=fixed, open=set()), now, True)
         heads = []
         for job in [job for job in self.queue if job in state.pending]:
+            if job.window is not None:
+                self.start(job)
+                continue
             job.is_aside = self.is_over(job)
             if self.is_set_aside(job):
                 continue

@@ -128,9 +128,8 @@ class BackfillByLatestStart(BackfillByRank):
             if self.wait_for_known():
                 return
             yield from self.keep_known()
-        kept = set(self.kept_jobs())
         for number, job in enumerate(self.backlog.newcomers(), 1):
-            if job not in self.latest and job.jobid not in kept:
+            if job not in self.latest and not self.is_kept_for(job):
                 if not self.is_kept_out(job, policy.admission.check):
                     yield from self.promise_latest(job)
                     if policy.admission.engaged and not self.plan.has_free(job.resource_request):
@@ -168,6 +167,9 @@ class BackfillByLatestStart(BackfillByRank):
                 yield
                 continue
             if self.is_kept_out(job, self.policy.admission.check):
+                continue
+            if self.is_kept_for(job):
+                self.try_to_start(job)
                 continue
             ranks = self.turn_of(job)
             free = self._free.get(job.signature)

@@ -67,6 +67,8 @@ class BackfillByRank(Backfilling):
         self._unsure = False
         # For which ranks a job of this signature waits for others, in this pass.
         self._turns: Remembered[Any, int] = Remembered()
+        # The jobs for which a rule keeps resources, in this pass.
+        self._kept_ids: set[int] = set()
         # Whether a request of this signature fits what is free, until something starts.
         self._free: dict[Any, bool] = {}
 
@@ -78,6 +80,7 @@ class BackfillByRank(Backfilling):
             self._turns.clear()
             if not self.begin_pass():
                 return
+            self._kept_ids = set(self.kept_jobs())
             yield from self.one_pass()
             yield from self.start_kept()
             if not self.again:
@@ -139,7 +142,7 @@ class BackfillByRank(Backfilling):
     def starts(self, job: PendingJob) -> bool:
         """Start a job that fits beside the heads; whether it is to be promised nothing: it has left
         the queue, or the plan has become void when it was tried."""
-        if self.is_free(job) and self.plan.fits(job.resource_request):
+        if self.is_kept_for(job) or (self.is_free(job) and self.plan.fits(job.resource_request)):
             return self.try_to_start(job) or self.must_begin_anew()
         return self.is_kept_out(job, self.policy.admission.part)
 
@@ -159,13 +162,23 @@ class BackfillByRank(Backfilling):
         admission = self.policy.admission
         return admission.kept_jobs() if admission.engaged else []
 
+    def is_kept_for(self, job: PendingJob) -> bool:
+        """Whether a rule keeps resources for a job: what is free for everybody says nothing of it. If it
+        fits neither these nor what is free, its rule defers it when it is tried."""
+        return job.jobid in self._kept_ids
+
     def start_kept(self) -> Steps:
-        """Start the jobs for which a rule keeps resources, in the order of the queue: what is free
-        for everybody says nothing of them. One that fits neither is deferred by its rule."""
+        """Start the jobs for which a rule keeps resources and that this pass has not come to, in the
+        same order."""
         policy = self.policy
-        found = [policy.pending(jobid) for jobid in self.kept_jobs()]
-        jobs = sorted(job for job in found if job is not None and job.queued)
-        for number, job in enumerate(jobs, 1):
+        found = [policy.pending(jobid) for jobid in self._kept_ids]
+        jobs = [job for job in found if job is not None and job.queued]
+        key = policy.ranks.key()
+        jobs.sort(key=key)
+        heads = sorted(self.promises, key=key)[:1]
+        behind = [job for job in jobs if any(key(head) < key(job) for head in heads)]
+        jobs = jobs[: len(jobs) - len(behind)]
+        for number, job in enumerate([*jobs, *(yield from self.by_candidate_rank(behind))], 1):
             if self.must_begin_anew():
                 return
             if job.queued and not job.request.finalized:
