@@ -15,6 +15,10 @@ PAGE = Path(__file__).resolve().parents[3] / "doc/reference/how-a-job-starts.rst
 #: ``name`` (``file``), or several names before their file.
 CALL = re.compile(r"``([A-Z]\w+\.\w+|read_alloc)``\s*\(``([\w/]+\.py)``\)")
 
+#: What a start is made by. Guards of `flux.jobtap` that a test before this one has installed stay in the
+#: interpreter, and run wherever it does what they watch.
+PACKAGES = tuple(f"{TOP}/{package}/" for package in ("scheduler", "resource"))
+
 #: By heading, the most files whose code may run: a layer that only passes on shows here.
 MOST_FILES = {
     "A job comes, and starts": 35,
@@ -40,7 +44,7 @@ def traced(function):
 
     def note(frame, event, arg):
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(f"{TOP}/"):
+        if event == "call" and code.co_filename.startswith(PACKAGES):
             calls.append((str(Path(code.co_filename).relative_to(TOP)), code.co_name))
 
     sys.setprofile(note)
