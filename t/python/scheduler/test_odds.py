@@ -26,7 +26,7 @@ from flux.scheduler.projection.odds import (
 )
 from flux.scheduler.projection.player import SECONDS_PER_STEP
 from flux.scheduler.projection.run_shares import JOBS_OF_ALL, LEAST_JOBS, Draws, RunShares
-from flux.scheduler.requests import StartedJob
+from flux.scheduler.requests import RunningJob
 
 # -- run times that are drawn ----------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ def learnt(*jobs):
 
 def drawn(shares, userid=1, limit=100.0, elapsed=0.0, plays=200):
     """All run times that plays draw for jobs of a user."""
-    jobs = [StartedJob(jobid, userid, 1, limit, 0.0, limit) for jobid in range(5)]
+    jobs = [RunningJob(jobid, userid, 1, limit, 0.0, limit) for jobid in range(5)]
     return {
         round(Draws(shares, play).run_of(job, elapsed), 6) for job in jobs for play in range(plays)
     }
@@ -78,7 +78,7 @@ def test_run_times_are_drawn_from_jobs_like_it(jobs, asked, found):
 def test_each_share_is_drawn_as_often_as_it_was_seen():
     shares = learnt(*[(1, 100.0, 10.0)] * 30, *[(1, 100.0, 90.0)] * 10)
     draws = [
-        Draws(shares, play).run_of(StartedJob(jobid, 1, 1, 100.0, 0.0, 100.0), 0.0)
+        Draws(shares, play).run_of(RunningJob(jobid, 1, 1, 100.0, 0.0, 100.0), 0.0)
         for play in range(100)
         for jobid in range(20)
     ]
@@ -87,7 +87,7 @@ def test_each_share_is_drawn_as_often_as_it_was_seen():
 
 def test_the_same_play_draws_the_same_whatever_else_is_asked():
     shares = learnt(*[(1, 100.0, float(run)) for run in range(60)])
-    jobs = [StartedJob(jobid, 1, 1, 100.0, 0.0, 100.0) for jobid in range(30)]
+    jobs = [RunningJob(jobid, 1, 1, 100.0, 0.0, 100.0) for jobid in range(30)]
     first, again, other = Draws(shares, 1), Draws(shares, 1), Draws(shares, 2)
     forth = [first.run_of(job, 0.0) for job in jobs]
     back = [again.run_of(job, 0.0) for job in reversed(jobs)]

@@ -323,10 +323,7 @@ class Hello:
                     yield jobid, part.to_dict(), False
 
     def _note(self, job: dict[str, Any], R: dict[str, Any]) -> None:
-        jobid = int(job["id"])
-        self.jobs[jobid] = RunningJob(
-            jobid, job.get("priority"), job.get("userid"), job.get("t_submit"), R
-        )
+        self.jobs[job["id"]] = RunningJob.found(job, R)
 
     def _hold_the_rest(self, job: dict[str, Any], held: ResourcePool) -> None:
         """The job is being ended, but until ``sched.free`` comes it is still on what it holds.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flux.scheduler.forecasts import Annotator
     from flux.scheduler.projection.fork import Projections
     from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob, StartedJob
+    from flux.scheduler.requests import PendingJob, RunningJob
 
 #: Where this is stored, the version of what is there, and how often it is written, seconds.
 KEY = "checkpoint.sched-odds"
@@ -86,7 +86,7 @@ class OddsService:
         if self.depth:
             self.checkpoint.read(self._restore)
 
-    def ended(self, job: StartedJob) -> None:
+    def ended(self, job: RunningJob) -> None:
         """The resources of a job have come back, for which others wait.  O(1)."""
         if self.depth:
             self.shares.learn(job.userid, job.limit, self._policy.now() - job.start)

@@ -47,7 +47,7 @@ from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, 
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import Backlog
-from flux.scheduler.requests import RunningJob, StartedJob
+from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_answers import WrongAnswer, check_answers
 from flux.scheduler.rule_host import RuleHost, signature_of
@@ -139,7 +139,7 @@ class PolicyScheduler(Scheduler):
         queue_names (QueueNames): which queues a name covers
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
         started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
-        running (dict): by job id, the jobs that hold resources: `StartedJob`
+        running (dict): by job id, the jobs that hold resources: `RunningJob`
         wait_limits (WaitLimits): which jobs are given up when they have waited for too long
         odds (OddsService): when pending jobs are likely to start
 
@@ -157,7 +157,7 @@ class PolicyScheduler(Scheduler):
     odds_depth = 64
 
     #: The system attributes (RFC 14) that are kept of running jobs, such as ``("bank", "queue")``; see
-    #: `StartedJob.attributes`. A pending job has all of them.
+    #: `RunningJob.attributes`. A pending job has all of them.
     keep_attributes: tuple[str, ...] = ()
 
     #: Whether this is a copy that is played forward.
@@ -172,7 +172,7 @@ class PolicyScheduler(Scheduler):
         self.decision = Decision(self)
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
-        self.running: dict[int, StartedJob] = {}
+        self.running: dict[int, RunningJob] = {}
         self._run_times = RunTimeService(
             h,
             self._checkpoints,
@@ -292,15 +292,15 @@ class PolicyScheduler(Scheduler):
     def predicted(self, job: PendingJob) -> float | None:
         """How long a pending job is expected to run, in seconds; None: nobody knows. A policy that
         predicts overrides it; what it says is kept with the running job
-        (`StartedJob.predicted`)."""
+        (`RunningJob.predicted`)."""
         return None
 
-    def ended(self, job: StartedJob, run: float, result: str | None) -> None:
+    def ended(self, job: RunningJob, run: float, result: str | None) -> None:
         """Called when a job has ended, and it is known for how long it ran: in a simulation before
         the pass that follows, in an instance when ``job-list`` has told. Learns its run time.
 
         Args:
-            job (StartedJob): the job
+            job (RunningJob): the job
             run (float): for how many seconds it ran, without clean-up. Without ``job-list``, to the
                 return of its resources, and no longer than its limit
             result (str): "completed", "failed", "canceled" or "timeout"; None: not known
@@ -415,10 +415,9 @@ class PolicyScheduler(Scheduler):
             for jobid, known in job_attributes(self.handle, sorted(by_id), names, self.log):
                 by_id[jobid].know(known)
         for job in jobs:
-            self.running[job.jobid] = found = StartedJob.found(job)
-            found.attributes = job.attributes.only(self.keep_attributes)
+            self.running[job.jobid] = job
             self.admission.tell(AdmissionRule.hello, job)
-            job.drop_pool()
+            job.keep(self.keep_attributes)
         self.admission.tell(AdmissionRule.ready)
         return bool(names and jobs)
 
@@ -491,7 +490,7 @@ class PolicyScheduler(Scheduler):
             predicted = self.predicted(job)
         except Exception as exc:  # it starts all the same
             self._errors.report(f"predicted: {job.name}", exc)
-        self.running[job.jobid] = started = StartedJob(
+        self.running[job.jobid] = started = RunningJob(
             job.jobid,
             job.userid,
             job.size,

@@ -17,6 +17,7 @@ job that holds resources is denied. `Requests._check` compares the table with th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from typing import Any, Callable, Protocol
 
@@ -39,8 +40,9 @@ from flux.scheduler.states import (
 
 Annotations = dict[str, Any]
 
-#: The attributes of most running jobs.
+#: The attributes and events of most running jobs; not to be changed.
 NO_ATTRIBUTES = SystemAttributes({})
+NO_EVENTS: list[dict[str, Any]] = []
 
 #: Added to the order of a job that goes behind all others: more than any priority.
 BEHIND_ALL = 1 << 33
@@ -413,92 +415,42 @@ class PendingJob:
 
 
 class RunningJob:
-    """A job that was found running when the scheduler started (RFC 27 hello).
-
-    Attributes:
-        jobid (int): the job id
-        priority (int): its priority
-        userid (int): who submitted it
-        t_submit (float): when, seconds since the epoch
-        R (ResourcePool): its resources now; their expiration is the job's end. None where a rule is
-            told of jobs that this scheduler has started: the pool has their resources. A rule that
-            keeps the job for later does not keep this
-        attributes (SystemAttributes): those of its jobspec, with updates applied, if an admission
-            rule has asked for them; else, or where they could not be read, none
-        eventlog (list): its events (RFC 18), if a rule has asked for them; else, or where they
-            could not be read, empty
-        unreadable (bool): attributes or eventlog were asked for, and could not be read
-    """
-
-    __slots__ = (
-        "R_object",  # R as an object (RFC 20), of which the pool is made; None: as for R
-        "_pool",
-        "attributes",
-        "eventlog",
-        "jobid",
-        "priority",
-        "t_submit",
-        "unreadable",
-        "userid",
-    )
-
-    def __init__(
-        self,
-        jobid: int,
-        priority: Any,
-        userid: Any,
-        t_submit: Any,
-        R_object: dict[str, Any] | None = None,
-    ) -> None:
-        self.jobid = jobid
-        self.priority = priority
-        self.userid = userid
-        self.t_submit = t_submit
-        self.R_object = R_object
-        self._pool: ResourcePool | None = None
-        self.attributes = SystemAttributes({})
-        self.eventlog: list[dict[str, Any]] = []
-        self.unreadable = False
-
-    @property
-    def R(self) -> ResourcePool | None:
-        """The resources of the job as a pool, which is made on demand."""
-        if self._pool is None and self.R_object is not None:
-            self._pool = ResourcePool(self.R_object)
-        return self._pool
-
-    def drop_pool(self) -> None:
-        """Nobody needs the pool for now. On a large machine it takes a hundred times as much memory
-        as the R it is made of."""
-        self._pool = None
-
-    def know(self, found: dict[str, Any] | None) -> None:
-        """Set the attributes and eventlog that were looked up; None: they could not be read."""
-        self.unreadable = found is None
-        found = found or {}
-        self.attributes = SystemAttributes.of(found.get("jobspec"))
-        eventlog = found.get("eventlog")
-        self.eventlog = eventlog if isinstance(eventlog, list) else []
-
-
-class StartedJob:
     """A job that holds resources.
 
     Attributes:
         jobid (int): the job id
         userid (int): whose it is; None: not known
-        size (int): cores it asked for at least; those it holds, if it ran before the scheduler was
-            loaded
+        size (int): cores it asked for at least; those it holds, if it was found running (RFC 27 hello)
         limit (float): seconds it may run by its request; infinite without a limit
         start (float): when it started, seconds since the epoch
         end (float): its latest end, seconds since the epoch; infinite: not known
         predicted (float): how long it was expected to run when it started, in seconds; None: not
             known
-        attributes (SystemAttributes): those of its jobspec that `PolicyScheduler.keep_attributes`
-            names
+        attributes (SystemAttributes): of its jobspec those that `PolicyScheduler.keep_attributes` names.
+            When a rule is told of it (`AdmissionRule.hello`) all, with updates applied, if a rule has
+            asked for them; else, or where they could not be read, none
+        eventlog (list): its events (RFC 18), when a rule is told of it and one has asked for them; else, or
+            where they could not be read, empty
+        unreadable (bool): attributes or eventlog were asked for, and could not be read
+        priority, t_submit: of a job that was found running, its priority and when it was submitted, seconds
+            since the epoch; else None
     """
 
-    __slots__ = ("jobid", "userid", "size", "limit", "start", "end", "predicted", "attributes")
+    __slots__ = (
+        "jobid",
+        "userid",
+        "size",
+        "limit",
+        "start",
+        "end",
+        "predicted",
+        "attributes",
+        "eventlog",
+        "unreadable",
+        "priority",
+        "t_submit",
+        "R_object",  # R as an object (RFC 20), of which the pool is made; None: as for R
+    )
 
     def __init__(
         self,
@@ -518,10 +470,36 @@ class StartedJob:
         self.end = end
         self.predicted = predicted
         self.attributes = NO_ATTRIBUTES
+        self.eventlog = NO_EVENTS
+        self.unreadable = False
+        self.priority: Any = None
+        self.t_submit: Any = None
+        self.R_object: dict[str, Any] | None = None
+
+    @classmethod
+    def found(cls, job: dict[str, Any], R: dict[str, Any]) -> RunningJob:
+        """Make the record of a job that was found running, of what the job manager says of it and of its R
+        (RFC 20); its request is not known."""
+        execution = R["execution"]
+        start = execution.get("starttime") or job["t_submit"]
+        end = execution.get("expiration") or inf
+        cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
+        # The limit is a sum taken apart again: to the millisecond it is what the job asked for, and
+        # so of the same class.
+        found = cls(job["id"], job["userid"], cores, round(end - start, 3), start, end)
+        found.priority, found.t_submit, found.R_object = job["priority"], job["t_submit"], R
+        return found
+
+    @property
+    def R(self) -> ResourcePool | None:
+        """What a job that was found running holds, while rules are told of it; the expiration is its end.
+        None where this scheduler has started it: the pool has its resources. It is made anew each time:
+        on a large machine it takes a hundred times as much memory as the R it is made of."""
+        return None if self.R_object is None else ResourcePool(self.R_object)
 
     @property
     def bank(self) -> str | None:
-        """The bank that it is charged to, if that is kept; else, or if it names none, None."""
+        """The bank that it is charged to, if that is known; else, or if it names none, None."""
         return self.attributes.bank
 
     @property
@@ -529,17 +507,18 @@ class StartedJob:
         """The queue that it was submitted to, likewise."""
         return self.attributes.queue
 
-    @classmethod
-    def found(cls, job: RunningJob) -> StartedJob:
-        """Make the record of a job that was found running; its request is not known."""
-        R = job.R_object or {}
-        execution = R["execution"]
-        start = execution.get("starttime") or job.t_submit
-        end = execution.get("expiration") or inf
-        cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
-        # The limit is a sum taken apart again: to the millisecond it is what the job asked for, and
-        # so of the same class.
-        return cls(job.jobid, job.userid, cores, round(end - start, 3), start, end)
+    def know(self, found: dict[str, Any] | None) -> None:
+        """Set the attributes and eventlog that were looked up; None: they could not be read."""
+        self.unreadable = found is None
+        found = found or {}
+        self.attributes = SystemAttributes.of(found.get("jobspec"))
+        eventlog = found.get("eventlog")
+        self.eventlog = eventlog if isinstance(eventlog, list) else NO_EVENTS
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Rules were told of it: forget its R and eventlog, and its attributes but for some."""
+        self.R_object, self.eventlog = None, NO_EVENTS
+        self.attributes = self.attributes.only(names) if names else NO_ATTRIBUTES
 
 
 class _Queue(Protocol):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from copy import copy
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.admission import AdmissionRule
@@ -11,7 +12,6 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.queue import Backlog
-from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from flux.scheduler.passes import Passes
     from flux.scheduler.planning import Planning
     from flux.scheduler.pools import RequestFacts
-    from flux.scheduler.requests import PendingJob, Requests, StartedJob
+    from flux.scheduler.requests import PendingJob, Requests, RunningJob
     from flux.scheduler.site_policy.holdings import Holdings
     from flux.scheduler.site_policy.queue_names import QueueNames
 
@@ -52,7 +52,7 @@ class HostedPolicy(PolicyView, Protocol):
     planning: Planning
     queue_names: QueueNames
     queue_order: QueueOrder
-    running: dict[int, StartedJob]
+    running: dict[int, RunningJob]
     forecasts: Forecasts
 
     def call_at(self, when: float, function: Callable[[], Any] | None = None) -> Timer: ...
@@ -253,9 +253,9 @@ class RuleHost:
     # -- rules that come into force ----------------------------------------------------------------
 
     def jobs_running(self) -> list[RunningJob]:
-        """The jobs that hold resources, as an admission rule is told of them; their attributes and
-        eventlogs are not looked up.  O(jobs)."""
-        return [RunningJob(job.jobid, None, job.userid, None) for job in self.running.values()]
+        """The jobs that hold resources, as an admission rule is told of them: copies, of which attributes and
+        eventlogs can be looked up and are not kept.  O(jobs)."""
+        return [copy(job) for job in self.running.values()]
 
     def tell_pending(self, rule: AdmissionRule) -> None:
         """Tell a rule of all pending jobs, or that it is not asked about them any more. None of

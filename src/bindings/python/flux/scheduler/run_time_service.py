@@ -17,7 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.history import PredictionScore, RunTimes
-from flux.scheduler.requests import StartedJob
+from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
@@ -112,7 +112,7 @@ class RunTimeService:
         self,
         handle: Any,
         checkpoints: Checkpoints,
-        told: Callable[[StartedJob, float, str | None], None],
+        told: Callable[[RunningJob, float, str | None], None],
         is_overridden: bool,
         call_at: Callable[[float, Callable[[], None]], Timer],
         now: Callable[[], float],
@@ -189,12 +189,12 @@ class RunTimeService:
 
     # -- a job that ends ---------------------------------------------------------------------------
 
-    def learn(self, job: StartedJob, run: float) -> None:
+    def learn(self, job: RunningJob, run: float) -> None:
         """Learn for how many seconds a job ran, if anybody has asked for run times."""
         if self._history is not None:
             self._history.learn(job.userid, job.size, job.limit, run)
 
-    def job_ended(self, job: StartedJob) -> None:
+    def job_ended(self, job: RunningJob) -> None:
         """The resources of a job have come back. The time that is told for a job that ran to
         its limit is its limit at most, as far as this is known: what is beyond it is clean-up."""
         if self._history is None and job.predicted is None and not self._is_overridden:
@@ -219,7 +219,7 @@ class RunTimeService:
         asked = {"id": job.jobid, "attrs": ATTRIBUTES, "state": INACTIVE}
         self._handle.rpc("job-list.list-id", asked).then(answered)
 
-    def _tell(self, job: StartedJob, run: float, result: str | None) -> None:
+    def _tell(self, job: RunningJob, run: float, result: str | None) -> None:
         if job.predicted is not None:
             self.predictions.compare(job.predicted, job.limit, run)
         self._errors.guard("ended", self._told, job, run, result)

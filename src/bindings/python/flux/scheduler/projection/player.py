@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import AdmissionControl
     from flux.scheduler.projection.run_shares import Draws, RunShares
     from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import StartedJob
+    from flux.scheduler.requests import RunningJob
 
 #: Seconds after which a play ends, whoever has no start yet: of real time or, where the host of the
 #: scheduler has another, at so many for each step, so that the machine's speed does not matter.
@@ -69,7 +69,7 @@ class ProjectedPolicy(PolicyView, Protocol):
     """What is used of the policy that is played, a `PolicyScheduler`."""
 
     admission: AdmissionControl
-    running: dict[int, StartedJob]
+    running: dict[int, RunningJob]
 
     @property
     def odds(self) -> _Odds: ...

@@ -15,7 +15,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flux.scheduler.requests import StartedJob
+    from flux.scheduler.requests import RunningJob
 
 #: Jobs of a user that are remembered, and jobs of all users.
 JOBS_PER_USER = 60
@@ -115,7 +115,7 @@ class Draws:
         self._seed = seed
         self._sorted: dict[tuple[Any, bool], list[list[float]]] = {}
 
-    def run_of(self, job: StartedJob, elapsed: float) -> float:
+    def run_of(self, job: RunningJob, elapsed: float) -> float:
         """For how long a job runs, in seconds from its start: as long as one of those jobs did that ran for longer than
         `elapsed`. Its limit if there is none (infinite: it has none)."""
         limited = job.limit < inf
