@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers import Guide, R, Rig, jobspec
 
-from flux.scheduler import PendingJob, ordered_jobs
-from flux.scheduler.ordered_jobs import OrderedJobs, entry_of
+from flux.scheduler import PendingJob, walk
 from flux.scheduler.queue import Backlog, PendingQueue, in_order
 from flux.scheduler.requests import Requests
+from flux.scheduler.walk import OrderedJobs, entry_of
 
 
 def job(jobid, priority=16):
@@ -260,7 +260,7 @@ def test_jobs_are_neither_compared_nor_listed_when_many_come_leave_and_move(monk
 )
 def test_ordered_jobs_are_what_a_sorted_list_is(steps):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordered_jobs, "JOBS_PER_BLOCK", 4)
+        patch.setattr(walk, "JOBS_PER_BLOCK", 4)
         jobs, there = OrderedJobs(), {}
         for what, number in steps:
             model = sorted(there.values())

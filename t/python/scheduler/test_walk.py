@@ -11,11 +11,10 @@ from peers import R, Rig, jobspec
 
 from flux.resource import ResourcePool
 from flux.resource.plan.room_counts import RoomCounts
-from flux.scheduler import PendingJob, ordered_jobs, walk
-from flux.scheduler.ordered_jobs import JobGroup
+from flux.scheduler import PendingJob, walk
 from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.queue import Backlog
-from flux.scheduler.walk import EFFORT_PER_TURN, Walk
+from flux.scheduler.walk import EFFORT_PER_TURN, JobGroup, Walk
 
 NODES, CORES, GPUS = 12, 8, 2
 HALF = {"constraints": {"properties": ["half"]}}
@@ -221,7 +220,7 @@ def test_a_walk_passes_over_no_job_that_is_not_refused(ops):
     """Whatever happens between its steps: newcomers, and after a wake all jobs, are examined, or one
     ahead of them was refused that asks for the same, for as long or shorter."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordered_jobs, "JOBS_PER_BLOCK", 4)
+        patch.setattr(walk, "JOBS_PER_BLOCK", 4)
         patch.setattr(walk, "EFFORT_PER_TURN", 2)
         backlog, jobs, due = Backlog(), {}, set()
         steps = None

@@ -40,11 +40,8 @@ Beside that:
 ``states``
     the states of requests, jobs and windows, as tables
 ``walk``
-    which jobs of a backlog a pass examines, and in which order
-``ordered_jobs``
-    jobs in the order of the queue, however many, and for which groups of them there is room
-``order``
-    who waits for whom
+    which jobs of a backlog a pass examines, and in which order; jobs in the order of the queue, however
+    many, and for which groups of them there is room
 ``checkpoint``, ``history``, ``run_time_service``
     what is kept over a reload; run times of jobs, and where they come from
 ``messages``, ``options``, ``pools``

@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.ordered_jobs import JobGroup, entry_of
 from flux.scheduler.requests import Requests
+from flux.scheduler.walk import JobGroup, entry_of
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.decision import Planning
     from flux.scheduler.host import Timer
-    from flux.scheduler.planning import Planning
     from flux.scheduler.requests import PendingJob, RunningJob
 
 

@@ -22,8 +22,8 @@ from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
     from flux.scheduler.admission import AdmissionControl
+    from flux.scheduler.decision import Planning
     from flux.scheduler.host import Clock, ErrorReporter, InstanceConfig
-    from flux.scheduler.planning import Planning
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob
 

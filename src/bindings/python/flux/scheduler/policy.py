@@ -29,7 +29,7 @@ from flux.brokermod import request_handler
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
 from flux.scheduler.base import Scheduler
-from flux.scheduler.decision import Decision
+from flux.scheduler.decision import Decision, Planning
 from flux.scheduler.disclosure import behind, is_private
 from flux.scheduler.forecasts import Annotator, Forecasts
 from flux.scheduler.history import PredictionScore, RunTimes
@@ -39,14 +39,12 @@ from flux.scheduler.odds_service import KEY as ODDS_KEY
 from flux.scheduler.odds_service import SAVE_INTERVAL_S as ODDS_SAVE_INTERVAL_S
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_count
-from flux.scheduler.order import JOBS_PER_TURN, QueueOrder
-from flux.scheduler.planning import Planning
 from flux.scheduler.pools import RequestFacts
 from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
-from flux.scheduler.queue import Backlog
+from flux.scheduler.queue import JOBS_PER_TURN, Backlog, QueueOrder
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_answers import WrongAnswer, check_answers

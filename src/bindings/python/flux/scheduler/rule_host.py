@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import AdmissionControl, JobDeferred
     from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.decision import Decision
+    from flux.scheduler.decision import Decision, Planning
     from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.host import Committer, InstanceConfig, Timer
-    from flux.scheduler.order import QueueOrder
     from flux.scheduler.passes import Passes
-    from flux.scheduler.planning import Planning
     from flux.scheduler.pools import RequestFacts
+    from flux.scheduler.queue import QueueOrder
     from flux.scheduler.requests import PendingJob, Requests, RunningJob
     from flux.scheduler.site_policy.holdings import Holdings
     from flux.scheduler.site_policy.queue_names import QueueNames

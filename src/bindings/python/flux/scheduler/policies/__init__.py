@@ -23,9 +23,8 @@ file with a class derived from one of them, and ``mod_main``::
 Read ``fifo`` first: it is one method. ``backfill`` has the options. How it decides is a
 `flux.scheduler.decision.Decision` in a file of its own: ``in_order``, one pass, job by job;
 ``by_rank``, with promises to heads; ``by_latest_start``, with a latest start for every job. What
-they have in common is in ``backfilling``. Which job has which promise is kept in ``promise_book``,
-which jobs need no look is found by `flux.scheduler.walk`, and where a promise fits by
-`flux.resource.plan`. The formulas of ranks are in ``ranks``.
+they have in common is in ``backfilling``, with the book of who has which promise. Which jobs need no
+look is found by `flux.scheduler.walk`, and where a promise fits by `flux.resource.plan`. The formulas of ranks are in ``ranks``.
 
 What may be touched: anything, as long as every start in the recorded schedules stays what the
 definitions of EASY and conservative backfill say (``t/python/simulate``,

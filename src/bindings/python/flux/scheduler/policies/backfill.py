@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.history import expected_run
-from flux.scheduler.ordered_jobs import RoomIndex
 from flux.scheduler.policies.backfilling import Backfilling
 from flux.scheduler.policies.by_latest_start import BackfillByLatestStart
 from flux.scheduler.policies.by_rank import BackfillByRank
@@ -26,9 +25,10 @@ from flux.scheduler.policies.ranks import JobRanks
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import Backlog
 from flux.scheduler.reservations.times import parse_duration
+from flux.scheduler.walk import RoomIndex
 
 if TYPE_CHECKING:
-    from flux.scheduler.policies.promise_book import PromiseBook
+    from flux.scheduler.policies.backfilling import PromiseBook
     from flux.scheduler.requests import PendingJob
 
 #: Arguments that go together, by the value of ``profile=``. The guide has what was measured of

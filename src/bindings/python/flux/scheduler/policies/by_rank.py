@@ -20,16 +20,15 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.pool.remembered import Remembered
-from flux.scheduler.policies.backfilling import Backfilling
-from flux.scheduler.policies.promise_book import PromiseBook
+from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
 from flux.scheduler.policies.ranks import usable
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
-    from flux.scheduler.ordered_jobs import JobGroup
     from flux.scheduler.policies.backfilling import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.walk import JobGroup
 
 #: Jobs that are tried in one reactor turn, at 1 to 5 microseconds each, and as how many of these one
 #: counts that starts.

@@ -15,15 +15,14 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.policies.backfilling import Backfilling
-from flux.scheduler.policies.promise_book import PromiseBook
+from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
-    from flux.scheduler.ordered_jobs import JobGroup
     from flux.scheduler.policies.backfilling import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.walk import JobGroup
 
 #: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
 PROMISE_EFFORT = 12

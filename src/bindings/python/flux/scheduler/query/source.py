@@ -13,11 +13,11 @@ from flux.scheduler.decision import PolicyView
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission import AdmissionControl
+    from flux.scheduler.decision import Planning
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
-    from flux.scheduler.order import QueueOrder
-    from flux.scheduler.planning import Planning
     from flux.scheduler.pools import RequestFacts
+    from flux.scheduler.queue import QueueOrder
     from flux.scheduler.requests import PendingJob
 
 
