@@ -36,9 +36,9 @@ def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
         pending -= running
         if running and rnd.random() < 0.4:
             rig.free(running.pop())
-        most = max(most, len(rig.sched._annotator._told))
+        most = max(most, len(rig.sched._annotator.told))
     assert most > 3
-    assert len(rig.sched._annotator._told) <= len(pending) + 1
+    assert len(rig.sched._annotator.told) <= len(pending) + 1
     while pending or running:
         if running:
             rig.free(running.pop())
@@ -49,7 +49,7 @@ def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
         pending -= running
     rig.wait(5)
     kept = rig.sched._annotator
-    assert kept._told == {} and kept._quiet == [] and len(kept) == 0
+    assert kept.told == {} and kept._quiet == [] and len(kept) == 0
     assert not rig.logged(3)
 
 
@@ -75,7 +75,7 @@ def test_as_many_jobs_as_may_have_an_expected_start(monkeypatch):
     rig = crowded(monkeypatch, 100, 40)
     rig.wait(10)
     assert estimates(rig, range(1, 102)) == list(range(2, 42))
-    assert len(rig.sched._annotator._told) == 40
+    assert len(rig.sched._annotator.told) == 40
 
 
 def test_who_is_not_among_them_any_more_has_no_expected_start(monkeypatch):

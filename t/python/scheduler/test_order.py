@@ -184,7 +184,7 @@ class FairShare(Backfill):
 
 def promises_agree(sched):
     """The queue and the promise book are in order, and the plan has exactly what the book has."""
-    heap = sched._backlog.heap
+    heap = sched._backlog.jobs.to_list()
     assert all(one < next_one for one, next_one in zip(heap, heap[1:]))
     promised = list(sched.promises)
     assert promised == sorted(promised)

@@ -71,7 +71,7 @@ def test_removing_what_is_not_there_is_harmless():
     queue.push(gone)
     assert heapq.heappop(queue.settle()) is stay
     queue.remove(stay)
-    queue.move(stay, 31)
+    queue.move_all({stay: 31})
     assert queue.settle() == [gone]
 
 
@@ -108,7 +108,7 @@ def test_agrees_with_a_sorted_list(size, ops):
         elif op == "remove" and which in model:
             queue.remove(model.pop(which))
         elif op == "move" and which in model:
-            queue.move(model[which], priority)
+            queue.move_all({model[which]: priority})
             assert model[which].priority == priority
         elif op == "pop" and model:
             top = heapq.heappop(queue.settle())
@@ -141,7 +141,7 @@ def test_a_cancel_in_a_deep_queue_touches_few_jobs(size):
     del compared[:]
     for one in jobs[size // 2 : size // 2 + 20]:
         queue.remove(one)
-        queue.move(jobs[one.jobid + 200], 51)
+        queue.move_all({jobs[one.jobid + 200]: 51})
         assert is_valid_root(queue.settle())
     assert len(compared) < 20 * 60
 
@@ -174,7 +174,7 @@ def test_an_order_of_ones_own_is_that_of_heap_backlog_and_walk():
             queue.push(PendingJob(jobid, jobid, 1.0, request, width))
         expected = [6, 8, 5, 3, 1, 7, 2, 4]
         assert [j.jobid for j in in_order(queue.settle())] == expected
-        queue.move(table.job_of(2), 4000)  # a priority does not count
+        queue.move_all({table.job_of(2): 4000})  # a priority does not count
         assert [j.jobid for j in in_order(queue.settle())] == expected
         table.job_of(4).resource_request = 7
         queue.reorder()
@@ -202,12 +202,12 @@ def test_a_backlog_is_in_order_for_who_reads_it(steps, jobs):
             there[number + 10**6] = job(number + 10**6, number % 32)
             backlog.push(there[number + 10**6])
         elif what == "read":
-            assert backlog.heap == sorted(there.values())
+            assert backlog.jobs.to_list() == sorted(there.values())
         elif what == "many":
             backlog.move_all({one: one.jobid % 7 for one in there.values() if one.jobid > number})
         elif what == "move":
             for one in some:
-                backlog.move(one, number % 32)
+                backlog.move_all({one: number % 32})
         else:
             for one in some:
                 backlog.remove(there.pop(one.jobid))
@@ -242,14 +242,14 @@ def test_jobs_are_neither_compared_nor_listed_when_many_come_leave_and_move(monk
         backlog.push(one)
         look()
     for one in jobs:
-        backlog.move(one, 16 + one.jobid % 5)
+        backlog.move_all({one: 16 + one.jobid % 5})
         look()
     backlog.move_all({one: 16 + one.jobid // 20 % 5 for one in jobs[::20]})
     for one in jobs[1:]:
         backlog.remove(one)
         look()
     assert not compared and not listed
-    assert backlog.heap == jobs[:1]
+    assert backlog.jobs.to_list() == jobs[:1]
 
 
 @given(

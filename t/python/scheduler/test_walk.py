@@ -223,7 +223,15 @@ def test_a_walk_passes_over_no_job_that_is_not_refused(ops):
         patch.setattr(walk, "JOBS_PER_BLOCK", 4)
         patch.setattr(walk, "EFFORT_PER_TURN", 2)
         backlog, jobs, due = Backlog(), {}, set()
+        refused = []  # by the walk under way: jobs, and the limits from which on they speak for others
         steps = None
+
+        def is_refused(one):
+            return any(
+                one.signature == other.signature and one.limit >= limit and other < one
+                for other, limit in refused
+            )
+
         for op, number, kind in [*ops, ("end", 0, 0)]:
             one = jobs.get(number)
             if op == "push" and one is None:
@@ -232,6 +240,7 @@ def test_a_walk_passes_over_no_job_that_is_not_refused(ops):
                 due.add(number)
             elif op == "wake":
                 backlog.wake(0.0)
+                refused.clear()  # another walk follows
                 due |= {jobid for jobid, one in jobs.items() if not one.promised}
             elif op in ("pass", "end"):
                 steps = steps or iter(backlog.to_examine(lambda: 0.0))
@@ -242,24 +251,21 @@ def test_a_walk_passes_over_no_job_that_is_not_refused(ops):
                         due.discard(found.jobid)
                         limit = 0.0 if found.jobid % 3 == 0 else inf
                         backlog.block(found, alike=not found.promised, limit=limit)
-                        shortest = min(limit, found.limit)
-                        due -= {
-                            other.jobid
-                            for other in jobs.values()
-                            if not found.promised
-                            and other.signature == found.signature
-                            and other.limit >= shortest
-                            and found < other
-                        }
+                        if not found.promised:
+                            refused.append((found, min(limit, found.limit)))
+                        due -= {jobid for jobid in due if is_refused(jobs[jobid])}
                 else:
                     steps = None
+                due -= {jobid for jobid in due if is_refused(jobs[jobid])}  # who came since
+                if steps is None:
+                    refused.clear()
             elif one is None:
                 pass
             elif op == "remove":
                 backlog.remove(jobs.pop(number))
                 due.discard(number)
             elif op == "move":
-                backlog.move(one, 14 + kind)
+                backlog.move_all({one: 14 + kind})
                 due.add(number)
             elif op == "again":
                 backlog.again(one)

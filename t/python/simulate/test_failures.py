@@ -64,7 +64,7 @@ def test_jobs_that_do_not_fit_may_be_refused(tmp_path):
 def test_a_policy_that_gives_less_than_was_asked_for_fails(tmp_path, engine):
     step = """
             from flux.scheduler.testing import jobspec
-            one = self._parse_request(jobspec(nodes=1, duration=60))
+            one = self._parser.parse(jobspec(nodes=1, duration=60))
             job.request.success(self.resources.alloc(job.jobid, one))"""
     (tmp_path / "small.py").write_text(POLICY.replace("STEP", step))
     (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,1\n2,0,5,9,3\n")

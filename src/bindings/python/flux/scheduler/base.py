@@ -36,6 +36,7 @@ import errno
 import gc
 import json
 import random
+from collections.abc import Sequence
 from syslog import LOG_DEBUG
 from typing import Any, Callable
 
@@ -53,14 +54,53 @@ from flux.scheduler.pools import (
     RequestParser,
     apply_update,
     make_pool,
+    status_of,
 )
 from flux.scheduler.queue import ComparableOrder, PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJob
-from flux.scheduler.responder import Responder
+from flux.scheduler.responder import Responder, served_by
 
 #: Collections of the middle generation between two full ones. A full one walks every pending job,
 #: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.
 FULL_COLLECTIONS = 10000
+
+
+def _event(
+    topic: str, read: Callable[[Any, Any], Sequence[Any] | None], method: str
+) -> Callable[[Any, Any], None]:
+    """Make the handler of a message without an answer, which a pass follows. One that cannot be served is
+    reported, and dropped.
+
+    Args:
+        topic (str): of the message
+        read: ``read(scheduler, msg)`` returns the arguments of the method, or None: there is nothing to do
+        method (str): of the scheduler
+    """
+    name = topic.rpartition(".")[2]
+
+    @request_handler(topic, prefix=False)
+    def handle(self: Scheduler, msg: Any) -> None:
+        try:
+            arguments = read(self, msg)
+        except Exception as exc:
+            self._errors.report(f"{name}: malformed request: {exc}")
+            return
+        if arguments is not None:
+            self._passes.events += 1
+            self._errors.guard(name, getattr(self, method), *arguments)
+            self._request_schedule()
+
+    return handle
+
+
+def _read_cancel(self: Scheduler, msg: Any) -> Sequence[Any] | None:
+    jobid = messages.jobid_of(messages.object_of(msg))
+    return (jobid,) if jobid in self._requests else None  # answered already, or never asked
+
+
+def _read_priorities(self: Scheduler, msg: Any) -> Sequence[Any] | None:
+    jobs = [entry for entry in messages.read_priorities(msg) if entry[0] in self._requests]
+    return (jobs,) if jobs else None
 
 
 class Scheduler(BrokerModule):
@@ -128,7 +168,8 @@ class Scheduler(BrokerModule):
         self.random = random.Random(random.getrandbits(64))
         self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
-        self._pool: ResourcePool  # from when the resources are acquired
+        #: the resource pool, from when the resources are acquired, before any job comes
+        self.resources: ResourcePool
         self._parser: RequestParser  # as the pool
         self._acquisition: hello.Acquisition | None = None
         self._runs = False
@@ -137,6 +178,8 @@ class Scheduler(BrokerModule):
         #: by job id, holdings at hello on ranks that had left
         self._lost_at_hello: dict[int, hello.Lost] = {}
         self._warned: set[str] = set()
+        #: whether a running job has no limit, though it is to end at another time than the instance
+        self._has_no_limit: Callable[[int], bool] = lambda jobid: False
         # A pool object is made of R only for an override, which may want to read it.
         self._free_overridden = type(self).free is not Scheduler.free
         when_empty = self.schedule_when_empty
@@ -151,6 +194,8 @@ class Scheduler(BrokerModule):
             limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
         self._responder = Responder(h, self._errors, limits)
         self._clock = host.Clock(h)
+        #: gives the time, in seconds since the epoch, as the reactor last saw it
+        self.now = self._clock.now
         self._timers = host.Timers(h, self._clock, self._errors)
         self._backlog = self._queue_class()
         ordered = type(self).order is not Scheduler.order
@@ -162,7 +207,7 @@ class Scheduler(BrokerModule):
         )
         self._requests.will_not_run = self._give_back
         keep = host.NullCommitter if self._host.takes_objects else host.Committer
-        self._commits = keep(h, self.log, self.now, self._kvs_lost)
+        self._commits = keep(h, self.log, self.now, self.stop)
         self._checkpoints = Checkpoints(h, self._commits, self.call_at, self.now, self._errors)
         self._passes = Passes(
             h,
@@ -187,24 +232,10 @@ class Scheduler(BrokerModule):
 
     # -- what a policy works with ------------------------------------------------------------------
 
-    @property
-    def resources(self) -> ResourcePool:
-        """The resource pool; there is one from when the resources are acquired, before any job
-        comes."""
-        return self._pool
-
-    @property
-    def _queue(self) -> list[PendingJob]:
-        """The pending jobs: a list in `heapq` order, without cancelled jobs. May be assigned."""
-        return self._backlog.settle()
-
-    @_queue.setter
-    def _queue(self, jobs: Any) -> None:
-        self._backlog.replace(jobs)
-
-    def now(self) -> float:
-        """The time, in seconds since the epoch, as the reactor last saw it."""
-        return self._clock.now()
+    #: The pending jobs: a list in `heapq` order, without cancelled jobs. May be assigned.
+    _queue = property(
+        lambda self: self._backlog.settle(), lambda self, jobs: self._backlog.replace(jobs)
+    )
 
     def call_at(self, when: float, function: Callable[[], Any] | None = None) -> host.Timer:
         """Have a function called, or a pass begin, at a time at which nothing else need happen.
@@ -290,18 +321,12 @@ class Scheduler(BrokerModule):
         job = PendingJob(jobid, priority, t_submit, request, resource_request)
         job.came = self.now()
         try:
-            self._queued(job, jobspec)
+            if self._requests.on_queue is not None:
+                self._requests.on_queue(job, jobspec)
         except ValueError as exc:
             request.deny(str(exc))
             return
         self._backlog.push(job)
-
-    def _queued(self, job: PendingJob, jobspec: Any) -> None:
-        """Hook of the library: `alloc` is about to queue a job.
-
-        Raises:
-            ValueError: it can never run; the text is told to its user
-        """
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
         """Called when resources come back; returns them to the pool.
@@ -357,14 +382,6 @@ class Scheduler(BrokerModule):
         pool."""
         self.resources.update_expiration(jobid, expiration)
 
-    def _parse_request(self, jobspec: Any) -> Any:
-        """The pool's request for a jobspec (RFC 14) of a job that may not be submitted.
-
-        Raises:
-            ValueError: the jobspec cannot be read
-        """
-        return self._parser.parse(jobspec)
-
     def resource_update(self) -> None:
         """Called after `resources` changed, before the pass that follows."""
 
@@ -380,7 +397,7 @@ class Scheduler(BrokerModule):
             jobspec (dict): the jobspec (RFC 14)
         """
         try:
-            self.resources.check_feasibility(self._parse_request(jobspec))
+            self.resources.check_feasibility(self._parser.parse_unsubmitted(jobspec))
         except (ValueError, OSError) as exc:
             if isinstance(exc, PoolBug):
                 self._errors.report("feasibility.check", exc.__cause__)
@@ -419,15 +436,10 @@ class Scheduler(BrokerModule):
         make_room()
         self._passes.request()
 
-    @property
-    def _sched_pending(self) -> bool:
-        """Whether a pass is to begin; an override of `start_schedule` may set it for its own."""
-        return self._passes.pending
-
-    @_sched_pending.setter
-    def _sched_pending(self, pending: bool) -> None:
-        self._passes.pending = pending
-
+    #: Whether a pass is to begin; an override of `start_schedule` may set it for its own.
+    _sched_pending = property(
+        lambda self: self._passes.pending, lambda self, pending: self._passes.set_pending(pending)
+    )
     _sched_delay = property(lambda self: self._passes.pace.delay)
     _sched_interval_ewma = property(lambda self: self._passes.pace.interval)
     _sched_duration_ewma = property(lambda self: self._passes.pace.duration)
@@ -511,13 +523,12 @@ class Scheduler(BrokerModule):
             return
         self._requests.move(request.jobid, "deny")
         request.fail()
-        self._errors.guard(f"alloc_success: {name}", self.resources.free, request.jobid)
+        self._give_back(request.jobid)
         self._errors.guard("deny", self.alloc_deny, request.msg, f"scheduler error: {error}")
-        self.released()
 
     def _give_back(self, jobid: int) -> None:
         """Free the resources of a job that will not run: a policy may have allocated some."""
-        pool = self._pool
+        pool = self.resources
         before = pool.generation
         self._errors.guard(f"free: {host.name_of(jobid)}", pool.free, jobid)
         if pool.generation != before:
@@ -578,15 +589,21 @@ class Scheduler(BrokerModule):
         handle.service_register("sched").get()
         handle.service_register("feasibility").get()
         acquisition = self._acquisition = hello.Acquisition(handle)
-        known = acquisition.at_once()
-        if known:
-            self._take_over(acquisition.first())
-        self.set_running()
-        self._runs = True
-        if not known:
-            self._take_over(acquisition.first())
+        if not acquisition.at_once():
+            self.set_running()
+            self._runs = True
+        first = acquisition.first()
+        pool = self.resources = self._make_pool(first["resources"])
+        self._parser = RequestParser(pool)
+        pool.mark_down("all")
+        self._update(first)
+        self._pool_made()
+        self._checkpoints.load()
+        if not self._runs:
+            self.set_running()
+            self._runs = True
         jobs = hello.running_jobs(handle, self.hello_partial_ok)
-        found = hello.Hello(handle, self._pool, self.hello, self._errors)
+        found = hello.Hello(handle, pool, self.hello, self._errors)
         found.take_over(jobs)
         for jobid in found.jobs:
             self._requests.move(jobid, "hello")
@@ -605,20 +622,10 @@ class Scheduler(BrokerModule):
             self.log.error(text)
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
-        pool = self._pool
         self.log.info(
             f"ready: queue-depth={self.queue_depth} log-level={self.log.level_name} "
             f"pool-class={pool.name} Rv{pool.version} {pool.dumps()}"
         )
-
-    def _take_over(self, first: dict[str, Any]) -> None:
-        """Make the pool of the first response of ``resource.acquire``."""
-        pool = self._pool = self._make_pool(first["resources"])
-        self._parser = RequestParser(pool)
-        pool.mark_down("all")
-        self._update(first)
-        self._pool_made()
-        self._checkpoints.load()
 
     def _pool_made(self) -> None:
         """Hook of the library: the pool was made, and has no job yet. An exception ends the start."""
@@ -648,12 +655,12 @@ class Scheduler(BrokerModule):
             self.stop()
             return
         self._passes.events += 1
-        ended = self._pool.expiration
+        ended = self.resources.expiration
         self._update(update)
         expiration = update.get("expiration")
         if isinstance(expiration, (int, float)):
             self.log.info(f"resource expiration updated to {expiration:.2f}")
-        if self._pool.expiration != ended:
+        if self.resources.expiration != ended:
             self._errors.guard("expiration", self._instance_end_moved, ended)
         lost = not update.keys() <= {"up", "expiration"}
         self._errors.guard("ranks_changed", self._ranks_changed, lost)
@@ -664,32 +671,22 @@ class Scheduler(BrokerModule):
         """The instance ends at another time than it did (`before`, seconds since the epoch; 0: at
         none), and with it the jobs without a limit. The job manager moves their ends without asking
         the scheduler, unlike those of jobs whose own duration changes."""
-        pool = self._pool
+        pool = self.resources
         for jobid, end in pool.job_end_times():
-            if self._requests.is_running(jobid) and self._ends_with_instance(jobid, end, before):
+            without_limit = end == before or self._has_no_limit(jobid)
+            if without_limit and self._requests.is_running(jobid):
                 name = host.name_of(jobid)
                 self._errors.guard(f"expiration: {name}", self._end_moved, jobid, pool.expiration)
-
-    def _ends_with_instance(self, jobid: int, end: float, instance_end: float) -> bool:
-        """Whether a running job that was to end at `end` has no limit but the end of the instance;
-        both in seconds since the epoch, 0: none."""
-        return end == instance_end
 
     def _ranks_changed(self, lost: bool) -> None:
         """Hook of the library: ranks came up or, if `lost`, went down, left or changed."""
 
     def _update(self, update: dict[str, Any]) -> None:
-        helpful, errors = apply_update(self._pool, update, self.log, self._warned)
+        helpful, errors = apply_update(self.resources, update, self.log, self._warned)
         if helpful:
             self.released()
         for key, exc in errors:
             self._errors.report(f"resource update: {key}={update[key]!r}: {exc}")
-
-    def _kvs_lost(self, keys: list[str]) -> None:
-        """The KVS has refused R for a minute: stop, and leave the jobs to the next scheduler."""
-        self.log.error(f"not stored: {', '.join(keys)}")
-        self.log.critical("the KVS keeps failing: the scheduler ends here")
-        self.stop()
 
     # -- messages without an answer: one that cannot be served is dropped --------------------------
 
@@ -731,42 +728,9 @@ class Scheduler(BrokerModule):
         finally:
             self._clock.thaw()
 
-    @request_handler("sched.cancel", prefix=False)
-    def _handle_cancel(self, msg: Any) -> None:
-        try:
-            jobid = messages.jobid_of(messages.object_of(msg))
-        except Exception as exc:
-            self._errors.report(f"cancel: malformed request: {exc}")
-            return
-        if jobid not in self._requests:
-            return  # answered already, or never asked
-        self._passes.events += 1
-        self._errors.guard("cancel", self.cancel, jobid)
-        self._request_schedule()
-
-    @request_handler("sched.prioritize", prefix=False)
-    def _handle_prioritize(self, msg: Any) -> None:
-        try:
-            entries = messages.read_priorities(msg)
-        except Exception as exc:
-            self._errors.report(f"prioritize: malformed request: {exc!r}")
-            return
-        jobs = [entry for entry in entries if entry[0] in self._requests]
-        if jobs:
-            self._passes.events += 1
-            self._errors.guard("prioritize", self.prioritize, jobs)
-            self._request_schedule()
-
-    @request_handler("sched.free", prefix=False)
-    def _handle_free(self, msg: Any) -> None:
-        try:
-            jobid, R, final = messages.read_free(msg)
-        except Exception as exc:
-            self._errors.report(f"free: malformed request: {exc}")
-            return
-        self._passes.events += 1
-        self._release(jobid, R, final)
-        self._request_schedule()
+    _handle_cancel = _event("sched.cancel", _read_cancel, "cancel")
+    _handle_prioritize = _event("sched.prioritize", _read_priorities, "prioritize")
+    _handle_free = _event("sched.free", lambda self, msg: messages.read_free(msg), "_release")
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         """Have `free` return resources (an R dict) to the pool, and tell the policy."""
@@ -805,36 +769,20 @@ class Scheduler(BrokerModule):
 
         self._responder.serve(msg, serve)
 
-    @request_handler("feasibility.check", prefix=False)
-    def _handle_feasibility(self, msg: Any) -> None:
-        def serve() -> None:
-            self._responder.check_size(msg)
-            payload = messages.object_of(msg)
-            if "jobspec" not in payload:
-                raise ValueError("jobspec: missing")
-            self.feasibility_check(msg, payload["jobspec"])
-
-        self._responder.serve(msg, serve)
-
-    @request_handler("sched.resource-status", prefix=False)
-    def _handle_resource_status(self, msg: Any) -> None:
-        def serve() -> None:
-            pool = jobs = self.resources
-            placeholders = pool.placeholders()
-            if placeholders:  # they are no jobs
-                jobs = pool.copy()
-                for jobid in placeholders:
-                    jobs.free(jobid)
-            allocated = jobs.allocated_to_dict()
-            status = {"all": pool.to_dict(), "allocated": allocated, "down": pool.down_to_dict()}
-            self.handle.respond(msg, status)
-
-        self._responder.serve(msg, serve)
-
-    @request_handler("sched.quiescent", prefix=False)
-    def _handle_quiescent(self, msg: Any) -> None:
-        self._quiescence.ask(msg)
-
-    @request_handler("stats-get", allow_guest=True)
-    def _handle_stats(self, msg: Any) -> None:
-        self._responder.serve_if_sees_all(msg, lambda: self.handle.respond(msg, self.stats_get()))
+    _handle_feasibility = served_by(
+        "feasibility.check",
+        lambda self, msg: self.feasibility_check(
+            msg, messages.read_jobspec(msg, self._responder.limits)
+        ),
+    )
+    _handle_resource_status = served_by(
+        "sched.resource-status",
+        lambda self, msg: self.handle.respond(msg, status_of(self.resources)),
+    )
+    _handle_quiescent = served_by("sched.quiescent", lambda self, msg: self._quiescence.ask(msg))
+    _handle_stats = served_by(
+        "stats-get",
+        lambda self, msg: self.handle.respond(msg, self.stats_get()),
+        prefix=True,
+        sees_all=True,
+    )

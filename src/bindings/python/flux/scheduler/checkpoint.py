@@ -10,7 +10,8 @@ lost if the scheduler dies in between.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from flux.scheduler.host import get_key_direct
@@ -55,6 +56,18 @@ def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value |
         raise ValueError(
             f"{key} in the KVS cannot be read: {reason}; `flux kvs unlink {key}` removes it"
         ) from None
+
+
+def in_parts(head: dict[str, Any], name: str, parts: Iterable[list[Any]]) -> Iterator[str]:
+    """Yield an object as JSON, in parts: what is in `head`, and under `name` the list of which each of `parts`
+    is one part."""
+    yield f'{json.dumps(head)[:-1]}, "{name}": ['
+    comma = ""
+    for part in parts:
+        if part:
+            yield comma + json.dumps(part)[1:-1]
+            comma = ", "
+    yield "]}"
 
 
 class Checkpoint:

@@ -187,17 +187,6 @@ class Decision:
         self.policy.start(job, alloc)
 
 
-class PlannedPolicy(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def log(self) -> Any: ...
-
-    @property
-    def resources(self) -> ResourcePool: ...
-
-
 class Planning:
     """A scheduler's plan, with what admission rules keep from jobs, and with the promises made.
 
@@ -212,7 +201,7 @@ class Planning:
 
     def __init__(
         self,
-        scheduler: PlannedPolicy,
+        scheduler: PolicyView,
         stop: Callable[[], None],
         made: Callable[[Plan], None],
         void: Callable[[], None],
@@ -224,21 +213,18 @@ class Planning:
         self._plan: Plan | None = None
         self._missing: set[str] = set()  # operations that the pool lacks
 
-    @property
-    def _pool(self) -> ResourcePool:
-        return self._scheduler.resources
-
     def pool_can(self, operation: str) -> bool:
         """Return whether the pool has an operation that the guide does not ask of every pool.
 
         Args:
             operation (str): name of a method, as ``"plan"``; that one is missing is logged once
         """
-        if self._pool.can(operation):
+        pool = self._scheduler.resources
+        if pool.can(operation):
             return True
         if operation not in self._missing:
             self._missing.add(operation)
-            name = type(self._pool).__name__
+            name = type(pool).__name__
             self._scheduler.log.warning(
                 f"pool class {name} has no {operation}(): going on without it"
             )
@@ -247,7 +233,7 @@ class Planning:
     def current(self) -> Plan | None:
         """Return the plan; None if the pool cannot plan."""
         if self._plan is None and self.pool_can("plan"):
-            self._plan = self._pool.plan()
+            self._plan = self._scheduler.resources.plan()
             self._made(self._plan)
         return self._plan
 
@@ -258,7 +244,7 @@ class Planning:
         if plan is None:
             scheduler = self._scheduler
             scheduler.log.critical(
-                f"{scheduler.name} needs a pool that can plan(), which {type(self._pool).__name__} "
+                f"{scheduler.name} needs a pool that can plan(), which {type(scheduler.resources).__name__} "
                 "cannot: it ends here"
             )
             self._stop()

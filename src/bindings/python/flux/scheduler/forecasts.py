@@ -88,7 +88,7 @@ class Annotator:
         self._forecast = forecast
         self._errors = errors
         self.is_wanted = wanted
-        self._told: dict[int, _Told] = {}  # by job id
+        self.told: dict[int, _Told] = {}  # by job id
         #: heap of (time, number, job): when the quiet time of jobs is over. Of a job that has asked
         #: again there are two, which compare only within one order of the queue.
         self._quiet: list[tuple[float, int, PendingJob]] = []
@@ -104,19 +104,15 @@ class Annotator:
         return len(self._quiet)
 
     def _of(self, job: PendingJob) -> _Told:
-        told = self._told.get(job.jobid)
+        told = self.told.get(job.jobid)
         if told is None:
-            told = self._told[job.jobid] = _Told()
+            told = self.told[job.jobid] = _Told()
         return told
-
-    def forget(self, jobid: int) -> None:
-        """A job's request has its answer: nothing more is told of it."""
-        self._told.pop(jobid, None)
 
     def is_mature(self, job: PendingJob) -> bool:
         """Whether a job's user may be told something now. If not, a forecast is asked for when it
         is so."""
-        told = self._told.get(job.jobid)
+        told = self.told.get(job.jobid)
         now = self._clock.now()
         if told is None or told.at is None:
             when = job.came + QUIET_TIME_S
@@ -200,25 +196,25 @@ class Annotator:
 
     def with_odds(self) -> set[int]:
         """The ids of the jobs whose users were told odds.  O(jobs that were told something)."""
-        return {jobid for jobid, told in self._told.items() if told.odds is not None}
+        return {jobid for jobid, told in self.told.items() if told.odds is not None}
 
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
         """The expected start that was told (seconds since the epoch), and its kind, "promised" or
         "planned"; None if nothing was told."""
-        told = self._told.get(job.jobid)
+        told = self.told.get(job.jobid)
         if told is None or told.estimate is None:
             return None, None
         return told.estimate, told.kind or "planned"
 
     def _has_estimate(self, jobid: int) -> bool:
         """Whether a job's user was told an estimate, or is to be told one later."""
-        told = self._told.get(jobid)
+        told = self.told.get(jobid)
         return told is not None and (told.estimate is not None or told.later is not None)
 
     def with_estimates(self) -> list[int]:
         """The ids of the jobs whose users were told an estimate, or are to be told one later.
         O(jobs that were told something)."""
-        return [jobid for jobid in self._told if self._has_estimate(jobid)]
+        return [jobid for jobid in self.told if self._has_estimate(jobid)]
 
     def ask_for_forecast(self, seconds: float) -> None:
         """Have a forecast asked for after so many seconds, if none is to be sooner."""
@@ -257,7 +253,7 @@ class Annotator:
         waits, self._forecast_due = self._forecast_due, False
         while quiet and quiet[0][0] <= now:
             job = heapq.heappop(quiet)[2]
-            told = self._told.get(job.jobid)
+            told = self.told.get(job.jobid)
             if told is not None and not job.request.finalized:
                 told.timed = False
                 waits = True
@@ -321,7 +317,16 @@ class Forecasts:
         return self._annotator.estimate_of(job)
 
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
-        """As `PolicyScheduler.show_estimate`."""
+        """Annotate a job with its estimated start (seconds since the epoch); None removes it.
+
+        What is not told now, since it is too soon (`Annotator.is_mature`), is told when it is not.
+
+        Args:
+            job (PendingJob): the job
+            when (float): when it is expected to start; None if that is not known
+            kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or
+                "planned"
+        """
         self._note_promise(job, when, kind)
         self._annotator.estimate(job, when, kind)
 
@@ -399,7 +404,8 @@ class Forecasts:
     # -- what jobs wait for ------------------------------------------------------------------------
 
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
-        """As `PolicyScheduler.show_reason`."""
+        """Annotate a job with what it waits for; None removes it. One that is not mature is told by a later
+        forecast. Returns whether it was told something new."""
         return self._annotator.reason(job, self.for_others(job, reason))
 
     def for_others(self, job: PendingJob, reason: str | None) -> str | None:
@@ -410,7 +416,8 @@ class Forecasts:
         return reason
 
     def reasons(self) -> Iterator[None]:
-        """As `PolicyScheduler.reasons`."""
+        """For `forecast`: tell the first pending jobs why they wait, `PolicyScheduler.reason_depth` of them. A
+        generator that yields after each job for which something had to be done."""
         policy, depth = self._policy, self._policy.reason_depth
         if not policy.planning.pool_can("explain") or not self._annotator.wants_reasons():
             return

@@ -381,7 +381,7 @@ class Committer:
         handle: the Flux handle
         log: a BrokerLogger
         now: function giving the time, seconds since the epoch
-        give_up: ``give_up(keys)``, called when the KVS keeps failing, with the keys that are not stored
+        stop: ends the scheduler, when the KVS has refused R for a minute: the jobs are left to the next one
 
     Attributes:
         written (int): commits that succeeded
@@ -396,12 +396,12 @@ class Committer:
         handle: Any,
         log: Any,
         now: Callable[[], float],
-        give_up: Callable[[list[str]], None],
+        stop: Callable[[], None],
     ) -> None:
         self.handle = handle
         self.log = log
         self.now = now
-        self.give_up = give_up
+        self.stop = stop
         self.written = 0
         self.accepted = 0
         self.stored = 0
@@ -500,7 +500,9 @@ class Committer:
         elif now - self._failing_since >= KVS_TIMEOUT_S:
             lost = [key for key, _, _ in self._batch + self._waiting]
             self._batch, self._waiting = [], []
-            self.give_up(lost)
+            self.log.error(f"not stored: {', '.join(lost)}")
+            self.log.critical("the KVS keeps failing: the scheduler ends here")
+            self.stop()
             return
         self._arm(self._delay)
         self._delay = min(2 * self._delay, LONGEST_RETRY)

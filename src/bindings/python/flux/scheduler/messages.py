@@ -221,6 +221,16 @@ def read_free(msg: Any) -> tuple[int, dict[str, Any], bool]:
     return jobid, R, bool(payload.get("final", False))
 
 
+def read_jobspec(msg: Any, limits: SizeLimits | None) -> Any:
+    """The jobspec in ``feasibility.check``."""
+    if limits is not None:
+        limits.check(msg)
+    payload = object_of(msg)
+    if "jobspec" not in payload:
+        raise ValueError("jobspec: missing")
+    return payload["jobspec"]
+
+
 def read_expiration(msg: Any) -> tuple[int, float]:
     """The job id and the new end in ``sched.expiration``."""
     payload = object_of(msg)

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.projection.odds import Calibration, JobOdds, Played
@@ -215,11 +215,9 @@ class OddsService:
     def text(self) -> Iterator[str]:
         """What is learnt, as JSON, in parts: half a megabyte at most."""
         head = {"version": VERSION, "misses": self.calibration.stored()}
-        yield json.dumps(head)[:-1] + ', "shares": ['
         shares = self.shares.stored()
-        for at in range(0, len(shares), USERS_PER_PART):
-            yield (", " if at else "") + json.dumps(shares[at : at + USERS_PER_PART])[1:-1]
-        yield "]}"
+        parts = (shares[at : at + USERS_PER_PART] for at in range(0, len(shares), USERS_PER_PART))
+        return in_parts(head, "shares", parts)
 
     def _restore(self, stored: Any) -> None:
         if stored["version"] == VERSION:

@@ -325,11 +325,11 @@ class Passes:
 
     @property
     def pending(self) -> bool:
-        """Whether a pass is to begin. Set by those who drive passes in a way of their own."""
+        """Whether a pass is to begin."""
         return self.main.armed
 
-    @pending.setter
-    def pending(self, pending: bool) -> None:
+    def set_pending(self, pending: bool) -> None:
+        """Whether a pass is to begin, by those who drive passes in a way of their own."""
         self.main.armed = pending
         if self.changed is not None:
             self.changed()

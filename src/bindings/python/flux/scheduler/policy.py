@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator
+from functools import partial
 from itertools import islice
 from math import inf
 from syslog import LOG_DEBUG
@@ -32,7 +33,7 @@ from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import Decision, Planning
 from flux.scheduler.disclosure import behind, is_private
 from flux.scheduler.forecasts import Annotator, Forecasts
-from flux.scheduler.history import PredictionScore, RunTimes
+from flux.scheduler.history import RunTimes
 from flux.scheduler.host import InstanceConfig, job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.odds_service import KEY as ODDS_KEY
@@ -47,6 +48,7 @@ from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import JOBS_PER_TURN, Backlog, QueueOrder
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
+from flux.scheduler.responder import served_by
 from flux.scheduler.rule_answers import WrongAnswer, check_answers
 from flux.scheduler.rule_host import RuleHost, signature_of
 from flux.scheduler.run_time_service import RunTimeService
@@ -91,30 +93,14 @@ def _answered_by(
         guests: whether guests may ask, not only who sees all (`messages.sees_all`)
     """
 
-    @request_handler(topic, prefix=False, allow_guest=True)
-    def handle(self: PolicyScheduler, msg: Any) -> None:
-        def begin() -> None:
-            self._answering.answer(
-                msg, question(self), self._responder.limits, self._responder.serve
-            )
-
-        responder = self._responder
-        serve = responder.serve if guests else responder.serve_if_sees_all
-        serve(msg, begin)
-
-    return handle
-
-
-def _served_by(
-    topic: str, service: Callable[[Any], Callable[[Any], None]]
-) -> Callable[[Any, Any], None]:
-    """The handler of a request that a function which is given the message answers."""
-
-    @request_handler(topic, prefix=False)
-    def handle(self: PolicyScheduler, msg: Any) -> None:
-        self._responder.serve(msg, lambda: service(self)(msg))
-
-    return handle
+    return served_by(
+        topic,
+        lambda self, msg: self._answering.answer(
+            msg, question(self), self._responder.limits, self._responder.serve
+        ),
+        guests=guests,
+        sees_all=not guests,
+    )
 
 
 class PolicyScheduler(Scheduler):
@@ -140,6 +126,9 @@ class PolicyScheduler(Scheduler):
         running (dict): by job id, the jobs that hold resources: `RunningJob`
         wait_limits (WaitLimits): which jobs are given up when they have waited for too long
         odds (OddsService): when pending jobs are likely to start
+        predictions (PredictionScore): how good predictions of run times were
+        has_virtual_time (bool): whether the time of the host is not the machine's
+        is_mature, show_estimate, show_reason, reasons: those of `forecasts`
 
     Raises:
         ValueError: an argument has a bad value, or nobody took it
@@ -171,6 +160,10 @@ class PolicyScheduler(Scheduler):
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
         self.running: dict[int, RunningJob] = {}
+        # A rule may have had a job without a limit end earlier than the instance.
+        self._has_no_limit = lambda jobid: (
+            jobid in self.running and self.running[jobid].limit == inf
+        )
         self._run_times = RunTimeService(
             h,
             self._checkpoints,
@@ -180,16 +173,24 @@ class PolicyScheduler(Scheduler):
             self.now,
             self._errors,
         )
+        self.predictions = self._run_times.predictions
         self.facts = RequestFacts(lambda: self.resources)
         self.holdings = Holdings(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
-        self.planning = Planning(self, self.stop, self._plan_made, self._plan_void)
         self._config = InstanceConfig(h)
         self.admission = AdmissionControl(self._requests, self._errors.report)
+
+        def void() -> None:
+            self.admission.tell(AdmissionRule.plan_void)
+            self.decision.plan_void()
+
+        made = partial(self.admission.tell, AdmissionRule.enter_plan)
+        self.planning = Planning(self, self.stop, made, void)
         wanted = self._host.wants_forecast
         self._annotator = Annotator(h, self._clock, self._passes.forecast, self._errors, wanted)
-        self._requests.on_answer = self._answered
-        reading_s = 0.0 if self._host.has_virtual_time else READING_S
+        self._requests.on_answer, self._requests.on_queue = self._answered, self._queued
+        self.has_virtual_time = self._host.has_virtual_time
+        reading_s = 0.0 if self.has_virtual_time else READING_S
         self._answering = Answering(h, self._host.stopwatch, self._config, reading_s)
 
         def parse(jobspec: Any) -> Any:
@@ -203,7 +204,7 @@ class PolicyScheduler(Scheduler):
         self._queries = QueryService(
             QuerySource(
                 self,
-                parse=self._parse_request,
+                parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
                 events=lambda: self._passes.events,
                 estimate_of=self._annotator.estimate_of,
                 config=self._config,
@@ -229,6 +230,9 @@ class PolicyScheduler(Scheduler):
         self.forecasts = Forecasts(
             self, self._annotator, self._projections, self.wait_limits, self._config
         )
+        self.is_mature, self.reasons = self._annotator.is_mature, self.forecasts.reasons
+        self.show_estimate = self.forecasts.show_estimate
+        self.show_reason = self.forecasts.show_reason
         own = {text.rpartition(":")[2]: text for text in self.take_argument("rule")}
         self._site_policy = RulesInForce(
             host, self._errors, RULES, after=self._reservations, own=own
@@ -282,11 +286,6 @@ class PolicyScheduler(Scheduler):
         over reloads and restarts (`flux.scheduler.run_time_service`)."""
         return self._run_times.history
 
-    @property
-    def predictions(self) -> PredictionScore:
-        """How good predictions of run times were.  O(1)."""
-        return self._run_times.predictions
-
     def predicted(self, job: PendingJob) -> float | None:
         """How long a pending job is expected to run, in seconds; None: nobody knows. A policy that
         predicts overrides it; what it says is kept with the running job
@@ -331,13 +330,6 @@ class PolicyScheduler(Scheduler):
         check_answers(rule, self._errors)
         self.admission.add(rule)
 
-    def _plan_made(self, plan: Plan) -> None:
-        self.admission.tell(AdmissionRule.enter_plan, plan)
-
-    def _plan_void(self) -> None:
-        self.admission.tell(AdmissionRule.plan_void)
-        self.decision.plan_void()
-
     def readmit(self, rule: AdmissionRule, key: Hashable = None, most: int | None = None) -> None:
         """Jobs that a rule has deferred may be able to start: they come back into the queue, and a
         pass follows.
@@ -373,10 +365,6 @@ class PolicyScheduler(Scheduler):
             self._request_schedule()  # the pass under way may not come to it
         self._passes.forecast()  # there may be nothing left to make a pass for
 
-    def _parse_request(self, jobspec: Any) -> Any:
-        request = super()._parse_request(jobspec)
-        return self.admission.as_queued(request, jobspec)
-
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         marks = self.admission.queued(job, jobspec)
         if marks is not None:
@@ -387,12 +375,13 @@ class PolicyScheduler(Scheduler):
 
     def _answered(self, jobid: int, event: str) -> None:
         """A request has its answer: what was kept of the pending job is not needed any more."""
-        self._annotator.forget(jobid)
+        self._annotator.told.pop(jobid, None)
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
         self.admission.answered(jobid, event)
 
     def _pool_made(self) -> None:
+        self._parser.as_queued = self.admission.as_queued
         self._site_policy.load(self._config.get())
         for rule in self.admission.rules:
             rule.pool_made()  # what is raised ends the start
@@ -501,7 +490,7 @@ class PolicyScheduler(Scheduler):
             started.attributes = job.attributes.only(self.keep_attributes)
         alloc.set_starttime(now)
         alloc.set_expiration(end)
-        if self.forecasts.are_read:
+        if self._annotator.is_wanted:
             annotations["resource_summary"] = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
             self.log.debug(f"alloc: {job.name}: {alloc.dumps()}")
@@ -518,21 +507,8 @@ class PolicyScheduler(Scheduler):
         In strict order only the head is examined; by queue, each job that has none ahead of it for
         its ranks, and the others cost a comparison of masks.
         """
-        if not self.by_queue:
-            queue = self._queue
-            while queue:
-                job = queue[0]
-                if not self._leaves(job):
-                    return
-                queue = self._queue
-                if queue and queue[0] is job:  # it has its answer; a deferred one is out already
-                    heapq.heappop(queue)
-                yield
-                queue = self._queue
-            return
-        blocked = examined = 0
-        for job in self._backlog.in_order():
-            examined += 1
+        blocked = 0
+        for examined, job in enumerate(self._backlog.in_order(), 1):
             if job.request.finalized:
                 continue
             ranks = self.queue_order.turn_of(job)
@@ -616,12 +592,6 @@ class PolicyScheduler(Scheduler):
         if is_later:
             self.decision.extended()
 
-    def _ends_with_instance(self, jobid: int, end: float, instance_end: float) -> bool:
-        job = self.running.get(jobid)
-        # A rule may have had a job without a limit end earlier than the instance.
-        without_limit = job is not None and job.limit == inf
-        return without_limit or super()._ends_with_instance(jobid, end, instance_end)
-
     def prioritize(self, jobs: list[Any]) -> None:
         for jobid, _ in jobs:
             job = self.pending(jobid)
@@ -663,26 +633,6 @@ class PolicyScheduler(Scheduler):
 
     # -- estimates ---------------------------------------------------------------------------------
 
-    def is_mature(self, job: PendingJob) -> bool:
-        """Whether it is time to tell a job's user of estimates and reasons.
-
-        If it is not, `forecast` is called again when it is.
-        """
-        return self._annotator.is_mature(job)
-
-    def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
-        """Annotate `job` with its estimated start (seconds since the epoch); None removes it.
-
-        What is not told now, since the job is not `is_mature`, is told when it is.
-
-        Args:
-            job (PendingJob): the job
-            when (float): when it is expected to start; None if that is not known
-            kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or
-                "planned"
-        """
-        self.forecasts.show_estimate(job, when, kind)
-
     def estimates(self) -> Iterator[float | None]:
         """For `forecast`: tell when each pending job starts if every job takes its whole limit and
         no other comes, as far as that is known (`flux.scheduler.projection`), and when it is likely to (`odds`).
@@ -691,11 +641,6 @@ class PolicyScheduler(Scheduler):
         """
         yield from self.forecasts.estimates()
         yield from self.odds.tell()
-
-    @property
-    def has_virtual_time(self) -> bool:
-        """Whether the time of the host is not the machine's."""
-        return self._host.has_virtual_time
 
     def finish(self) -> None:
         self._projections.stop()
@@ -715,33 +660,16 @@ class PolicyScheduler(Scheduler):
         self._commits.move(self.handle)
         self._run_times.forget_service()
 
-    def submit_in_projection(self, msg: Any) -> None:
-        """Take a ``sched.alloc`` request."""
-        self._handle_alloc(msg)
-
-    def release_in_projection(self, jobid: int, R: dict[str, Any] | None) -> None:
-        """A running job has ended.
-
-        Args:
-            R: what it got, if it has started in the projection
-        """
-        if R is None and self.resources.can("held_to_dict"):
-            R = self.resources.held_to_dict(jobid)
-        self._passes.events += 1
-        self._release(jobid, R, True)
-        self._request_schedule()
+    def take_in_projection(self, msg: Any) -> None:
+        """Take a ``sched.alloc`` or ``sched.free`` message; R of the latter may be None."""
+        if msg.topic == "sched.alloc":
+            self._handle_alloc(msg)
+        else:
+            self._passes.events += 1
+            self._release(msg.payload["id"], msg.payload["R"], True)
+            self._request_schedule()
 
     # -- reasons -----------------------------------------------------------------------------------
-
-    def show_reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Annotate `job` with what it waits for; None removes it. One that is not `is_mature` is
-        told by a later forecast. Returns whether it was told something new."""
-        return self.forecasts.show_reason(job, reason)
-
-    def reasons(self) -> Iterator[None]:
-        """For `forecast`: tell the first pending jobs why they wait, `reason_depth` of them. A
-        generator that yields after each job for which something had to be done."""
-        return self.forecasts.reasons()
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
         """What `job` waits for, in one sentence; None if it could start now.
@@ -803,11 +731,14 @@ class PolicyScheduler(Scheduler):
 
     _handle_check_config = _answered_by("sched.check-config", lambda self: self._site_policy.check)
 
-    @request_handler("sched.disconnect", prefix=False, allow_guest=True)
-    def _handle_disconnect(self, msg: Any) -> None:
-        self._errors.guard("disconnect", self._answering.forget, msg)
-
-    _handle_reserve = _served_by("sched.reserve", lambda self: self._reservations.service.reserve)
-    _handle_unreserve = _served_by(
-        "sched.unreserve", lambda self: self._reservations.service.unreserve
+    _handle_disconnect = served_by(
+        "sched.disconnect",
+        lambda self, msg: self._errors.guard("disconnect", self._answering.forget, msg),
+        guests=True,
+    )
+    _handle_reserve = served_by(
+        "sched.reserve", lambda self, msg: self._reservations.service.reserve(msg)
+    )
+    _handle_unreserve = served_by(
+        "sched.unreserve", lambda self, msg: self._reservations.service.unreserve(msg)
     )

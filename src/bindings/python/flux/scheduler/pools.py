@@ -213,6 +213,19 @@ def apply_update(
     return helpful, errors
 
 
+def status_of(pool: ResourcePool) -> dict[str, Any]:
+    """The answer to ``sched.resource-status``: R objects (RFC 20) of all resources, of those that jobs hold
+    and of those that are down."""
+    jobs = pool
+    placeholders = pool.placeholders()
+    if placeholders:  # they are no jobs
+        jobs = pool.copy()
+        for jobid in placeholders:
+            jobs.free(jobid)
+    allocated = jobs.allocated_to_dict()
+    return {"all": pool.to_dict(), "allocated": allocated, "down": pool.down_to_dict()}
+
+
 #: Bytes that one remembered request takes beside its shape, or a jobspec that the pool's request
 #: keeps, roughly.
 CACHE_ENTRY_BYTES = 256
@@ -262,6 +275,8 @@ class RequestParser:
 
     def __init__(self, pool: ResourcePool) -> None:
         self.pool = pool
+        #: what admission rules make of the request of a job that is not submitted, and its jobspec
+        self.as_queued: Callable[[Any, Any], Any] = lambda request, jobspec: request
         #: by digest of a jobspec, its request, and whether that is without the jobspec
         self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
 
@@ -296,6 +311,11 @@ class RequestParser:
             found = self._remember(key, len(text), self._parse(jobspec))
         request, bare = found
         return request.with_jobspec(read or jobspec) if bare else request
+
+    def parse_unsubmitted(self, jobspec: Any) -> Any:
+        """The request for the jobspec of a job that is not, or not yet, submitted. Raises as `parse`, and a
+        ValueError if such a job can never run."""
+        return self.as_queued(self.parse(jobspec), jobspec)
 
     def _remember(self, key: bytes, size: int, request: Any) -> tuple[Any, bool]:
         bare = hasattr(request, "with_jobspec")

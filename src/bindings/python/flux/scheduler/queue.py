@@ -123,11 +123,6 @@ class PendingQueue:
         self._removed: set[PendingJob] = set()
         self._moved: set[PendingJob] = set()
 
-    @property
-    def heap(self) -> list[PendingJob]:
-        """The list itself, with jobs that were removed since it was last brought up to date."""
-        return self._heap
-
     def push(self, job: PendingJob) -> None:
         """Add a job."""
         if job in self._removed:
@@ -141,19 +136,15 @@ class PendingQueue:
         self._moved.discard(job)
         self._removed.add(job)
 
-    def move(self, job: PendingJob, priority: int) -> None:
-        """Change a job's priority."""
-        order = job.prioritize(priority)
-        if order == job.order:
-            self._moved.discard(job)
-        elif job not in self._removed:
-            job.next_order = order
-            self._moved.add(job)
-
     def move_all(self, moves: dict[PendingJob, int]) -> None:
         """Change the priorities of jobs: by job, what it is to be."""
         for job, priority in moves.items():
-            self.move(job, priority)
+            order = job.prioritize(priority)
+            if order == job.order:
+                self._moved.discard(job)
+            elif job not in self._removed:
+                job.next_order = order
+                self._moved.add(job)
 
     def replace(self, jobs: Iterable[PendingJob]) -> None:
         """Use `jobs` as the heap from now on; a list is accepted without checking that it is
@@ -326,12 +317,6 @@ class Backlog(PendingQueue):
 
     # -- as a queue --------------------------------------------------------------------------------
 
-    @property
-    def heap(self) -> list[PendingJob]:
-        """The jobs to examine, in order, as a list of its own, which is also a valid heap.
-        O(jobs)."""
-        return self.jobs.to_list()
-
     def push(self, job: PendingJob) -> None:
         self._listed = None
         job.examined = False
@@ -357,9 +342,6 @@ class Backlog(PendingQueue):
             if not job.promised:
                 self._part(job)
 
-    def move(self, job: PendingJob, priority: int) -> None:
-        self.move_all({job: priority})
-
     def move_all(self, moves: dict[PendingJob, int]) -> None:
         parked = [job for job in moves if job.jobid in self.parked]
         for job in moves:
@@ -380,7 +362,7 @@ class Backlog(PendingQueue):
             self.push(job)
 
     def reorder(self) -> None:
-        jobs = self.heap
+        jobs = self.jobs.to_list()
         for job in [*jobs, *self.parked.values()]:
             job.priority = job.priority
         jobs.sort()
@@ -499,7 +481,7 @@ class Backlog(PendingQueue):
 
     def settle(self) -> list[PendingJob]:
         if self._listed is None:
-            self._listed = self.heap
+            self._listed = self.jobs.to_list()
             if self.parked:
                 self._listed = sorted([*self._listed, *self.parked.values()])
         return self._listed

@@ -131,7 +131,7 @@ class AllocRequest:
             or execution.get("expiration") != 0
         ):
             return R
-        if not hasattr(type(self.scheduler), "now"):
+        if not hasattr(self.scheduler, "now"):
             return R  # something that only records the answers
         if self.job is not None:
             duration = getattr(self.job.resource_request, "duration", 0)
@@ -566,6 +566,8 @@ class Requests:
         self.will_not_run: Callable[[int], None] = lambda jobid: None
         self.failed = failed
         self.on_answer: Callable[[int, str], Any] | None = None
+        #: called as ``on_queue(job, jobspec)`` before a job is queued; a ValueError says that it can never run
+        self.on_queue: Callable[[PendingJob, Any], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
         #: by id, the state of each job that is not unknown
         self._states: dict[int, str] = {}

@@ -6,11 +6,38 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any, Callable
 
+from flux.brokermod import request_handler
 from flux.scheduler import messages
 from flux.scheduler.attributes import printable
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
+
+
+def served_by(
+    topic: str,
+    answer: Callable[[Any, Any], Any],
+    prefix: bool = False,
+    guests: bool = False,
+    sees_all: bool = False,
+) -> Callable[[Any, Any], None]:
+    """Make the handler of a request, a method of a scheduler: an exception is answered, and goes no further.
+
+    Args:
+        topic (str): of the request
+        answer: ``answer(scheduler, msg)`` answers it
+        prefix (bool): whether the name of the module comes before the topic
+        guests (bool): whether guests may ask
+        sees_all (bool): whether those guests may who see all (`messages.sees_all`)
+    """
+
+    @request_handler(topic, prefix=prefix, allow_guest=guests or sees_all)
+    def handle(self: Any, msg: Any) -> None:
+        responder: Responder = self._responder
+        serve = responder.serve_if_sees_all if sees_all else responder.serve
+        serve(msg, lambda: answer(self, msg))
+
+    return handle
 
 
 class Responder:
@@ -60,8 +87,3 @@ class Responder:
             self._handle.respond_error(msg, errnum, printable(text))
         except Exception as exc:
             self._errors.report(f"{msg.topic}: cannot answer: {exc}")
-
-    def check_size(self, msg: Any) -> None:
-        """Raise a ValueError if a message is larger than what is read of a jobspec."""
-        if self.limits is not None:
-            self.limits.check(msg)

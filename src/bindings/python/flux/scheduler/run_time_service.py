@@ -11,11 +11,11 @@ instance without ``job-list``, the time until the resources came back is what is
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
+from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.history import PredictionScore, RunTimes
 from flux.scheduler.requests import RunningJob
 
@@ -236,13 +236,7 @@ class RunTimeService:
         history = self._history
         by = "" if history is None else _name_of(history.classes)
         head = {"version": VERSION, "through": self._through, "by": by}
-        yield json.dumps(head)[:-1] + ', "classes": ['
-        comma = ""
-        for part in () if history is None else history.parts():
-            if part:
-                yield comma + json.dumps(part)[1:-1]
-                comma = ", "
-        yield "]}"
+        return in_parts(head, "classes", () if history is None else history.parts())
 
 
 def _run_of(job: dict[str, Any]) -> float | None:

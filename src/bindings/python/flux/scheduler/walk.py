@@ -74,12 +74,14 @@ class OrderedJobs:
 
     Attributes:
         count (int): how many there are
+        is_shut (bool): whether a rule keeps all of them from starting
     """
 
-    __slots__ = ("count", "_blocks")
+    __slots__ = ("count", "is_shut", "_blocks")
 
     def __init__(self) -> None:
         self.count = 0
+        self.is_shut = False
         self._blocks: list[list[Entry]] = [[]]  # none of them is empty, unless it is the only one
 
     def __iter__(self) -> Iterator[PendingJob]:
@@ -195,11 +197,9 @@ class JobGroup(OrderedJobs):
         family: of the signature (`Backlog.family_of`)
         ranks (int): mask of the ranks for which these jobs and others wait for each other
         request: that of one of them, which those of the others are like but for their durations
-        count (int): how many there are
-        is_shut (bool): whether a rule keeps all of them from starting
     """
 
-    __slots__ = ("signature", "family", "ranks", "request", "is_shut", "_shortest", "_left")
+    __slots__ = ("signature", "family", "ranks", "request", "_shortest", "_left")
 
     def __init__(self, signature: Any, family: Hashable) -> None:
         super().__init__()
@@ -207,7 +207,6 @@ class JobGroup(OrderedJobs):
         self.family = family
         self.ranks = 0
         self.request: Any = None
-        self.is_shut = False
         # Of each block no job has a shorter limit; in a block without jobs infinity. One with this
         # limit may have left, which is found out when a shorter one is next looked for in vain:
         # where many leave at once, each would have the others of its block looked at.
@@ -402,16 +401,6 @@ class _Line:
         self.ranks, self.jobs = ranks, jobs
 
     def first_since(self, place: Place) -> PendingJob | None:
-        return self.jobs.first_since(place)
-
-
-class _ApartLine(_Line):
-    """The same of jobs that a rule has set apart and lets in again."""
-
-    __slots__ = ()
-    jobs: JobGroup
-
-    def first_since(self, place: Place) -> PendingJob | None:
         return None if self.jobs.is_shut else self.jobs.first_since(place)
 
 
@@ -544,7 +533,7 @@ class Walk:
             self._promised = self._promised or _Promised(promises)
             sources.append(self._promised)
             sources += [_Line(ranks, jobs) for ranks, jobs in backlog.lines.items()]
-            sources += [_ApartLine(group.ranks, group) for group in backlog.apart]
+            sources += [_Line(group.ranks, group) for group in backlog.apart]
             self._drops = promises.drops
             self._unpromised.clear()
         self._sources = []

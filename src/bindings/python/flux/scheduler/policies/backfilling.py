@@ -9,44 +9,18 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from syslog import LOG_DEBUG
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
 from flux.scheduler.decision import Decision
-from flux.scheduler.rule_host import HostedPolicy
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.history import PredictionScore, RunTimes
-    from flux.scheduler.policies.ranks import JobRanks
+    from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
-
-
-class BackfillPolicy(HostedPolicy, Protocol):
-    """What a decision uses of a `Backfill`."""
-
-    promises_limit: int | None
-    guarantee: str
-    predict: str
-    ranks: JobRanks
-    waiting_at_start: int
-
-    @property
-    def history(self) -> RunTimes: ...
-
-    @property
-    def predictions(self) -> PredictionScore: ...
-
-    def rank(self, job: PendingJob) -> float: ...
-
-    def candidate_rank(self, job: PendingJob) -> float: ...
-
-    def expected_run(self, job: PendingJob) -> float: ...
-
-    def latest_start(self, job: PendingJob) -> float: ...
 
 
 class Backfilling(Decision):

@@ -27,13 +27,13 @@ that were promised something have come again, and have got it again.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Generator, Iterable, Iterator
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
+from flux.scheduler.checkpoint import in_parts
 from flux.scheduler.policies.by_rank import (
     COMPARED_PER_TURN,
     PROMISED_PER_TURN,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.host import Timer
-    from flux.scheduler.policies.backfilling import BackfillPolicy
+    from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
@@ -298,7 +298,7 @@ class BackfillByLatestStart(BackfillByRank):
             if self.is_kept_for(job):
                 self.try_to_start(job)
                 continue
-            ranks = self.turn_of(job)
+            ranks = self.policy.queue_order.turn_of(job)
             free = self._free.get(job.signature)
             if free is None:
                 free = self.is_free(job)
@@ -348,7 +348,7 @@ class BackfillByLatestStart(BackfillByRank):
         count = sum(group.count for group in groups)
         if count > TRIED_PER_TURN or 2 * count > self.backlog.jobs.count:
             return True  # to ask them all would take longer than the walk that it may save
-        for number, job in enumerate(self.backlog.heap, 1):
+        for number, job in enumerate(self.backlog.jobs.to_list(), 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
             if job.signature in free and self.keeps_promises(job):
@@ -638,11 +638,11 @@ class BackfillByLatestStart(BackfillByRank):
         """The latest starts as JSON, in parts."""
         times = self.latest.by_time()
         times += [(when, jobid) for jobid, when in self._known.items()]
-        yield json.dumps({"version": VERSION})[:-1] + ', "latest": ['
-        for at in range(0, len(times), TIMES_PER_PART):
-            part = [[jobid, when] for when, jobid in times[at : at + TIMES_PER_PART]]
-            yield (", " if at else "") + json.dumps(part)[1:-1]
-        yield "]}"
+        parts = (
+            [[jobid, when] for when, jobid in times[at : at + TIMES_PER_PART]]
+            for at in range(0, len(times), TIMES_PER_PART)
+        )
+        return in_parts({"version": VERSION}, "latest", parts)
 
     def pool_made(self) -> None:
         def parse(stored: Any) -> dict[int, float]:

@@ -25,7 +25,7 @@ from flux.scheduler.policies.ranks import usable
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
-    from flux.scheduler.policies.backfilling import BackfillPolicy
+    from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup
@@ -64,8 +64,6 @@ class BackfillByRank(Backfilling):
         # was looked at.
         self._effort = 0
         self._unsure = False
-        # For which ranks a job of this signature waits for others, in this pass.
-        self._turns: Remembered[Any, int] = Remembered()
         # The jobs for which a rule keeps resources, in this pass.
         self._kept_ids: set[int] = set()
         # Whether a request of this signature fits what is free, until something starts.
@@ -76,7 +74,6 @@ class BackfillByRank(Backfilling):
         while True:
             self.again = False
             self._effort = 0
-            self._turns.clear()
             if not self.begin_pass():
                 return
             self._kept_ids = set(self.kept_jobs())
@@ -115,7 +112,7 @@ class BackfillByRank(Backfilling):
             if job is None:
                 yield
                 continue
-            ranks = self.turn_of(job)
+            ranks = policy.queue_order.turn_of(job)
             if self.is_kept_out(job, policy.admission.check):
                 continue
             if ranks & covered and policy.ranks.has_candidates:
@@ -212,14 +209,6 @@ class BackfillByRank(Backfilling):
             if job.queued and not job.request.finalized:
                 yield job
 
-    def turn_of(self, job: PendingJob) -> int:
-        """`QueueOrder.turn_of`, asked once in a pass for all jobs of a signature."""
-        ranks = self._turns.get(job.signature)
-        if ranks is None:
-            ranks = self.policy.queue_order.turn_of(job)
-            self._turns[job.signature] = ranks
-        return ranks
-
     def is_free(self, job: PendingJob) -> bool:
         """Whether a job would fit now if nothing were promised."""
         return self._is_free(job.signature, job.resource_request)
@@ -291,7 +280,7 @@ class BackfillByRank(Backfilling):
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
         """The pending jobs in the order of priorities and ranks, as the value of this generator,
         which yields now and then."""
-        return (yield from in_steps(self.backlog.heap, self.policy.ranks.key()))
+        return (yield from in_steps(self.backlog.jobs.to_list(), self.policy.ranks.key()))
 
     def by_candidate_rank(
         self, jobs: list[PendingJob]
@@ -334,7 +323,7 @@ class BackfillByRank(Backfilling):
     def goes_first(self, job: PendingJob) -> bool:
         # Heads are planned only in a pass in which something can start, so that the plan does not
         # always have what others must leave them.
-        waiting = [other for other in self.backlog.heap if not other.request.finalized]
+        waiting = [other for other in self.backlog.jobs.to_list() if not other.request.finalized]
         return min(waiting, key=self.policy.ranks.key(), default=job) is job
 
     def ahead_of(self, job: PendingJob) -> PendingJob | None:

@@ -19,7 +19,7 @@ from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
-    from flux.scheduler.policies.backfilling import BackfillPolicy
+    from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup

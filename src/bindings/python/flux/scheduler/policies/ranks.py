@@ -28,10 +28,11 @@ from math import inf, isnan, log2, log10, sqrt
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
+from flux.scheduler.rule_host import HostedPolicy
 from flux.scheduler.site_code import name_in_file
 
 if TYPE_CHECKING:
-    from flux.scheduler.history import RunTimes
+    from flux.scheduler.history import PredictionScore, RunTimes
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob
 
@@ -62,15 +63,18 @@ def usable(rank: Any) -> float:
     return float("inf")
 
 
-class RankedPolicy(Protocol):
-    """What is used of a `Backfill`."""
+class BackfillPolicy(HostedPolicy, Protocol):
+    """What the ranks and the decision of a `Backfill` use of it."""
 
+    promises_limit: int | None
+    guarantee: str
     predict: str
+    predictions: PredictionScore
+    ranks: JobRanks
+    waiting_at_start: int
 
     @property
     def history(self) -> RunTimes: ...
-
-    def now(self) -> float: ...
 
     def rank(self, job: PendingJob) -> float: ...
 
@@ -79,6 +83,8 @@ class RankedPolicy(Protocol):
     def predicted(self, job: PendingJob) -> float | None: ...
 
     def expected_run(self, job: PendingJob) -> float: ...
+
+    def latest_start(self, job: PendingJob) -> float: ...
 
 
 class JobRanks:
@@ -98,8 +104,8 @@ class JobRanks:
 
     def __init__(
         self,
-        policy: RankedPolicy,
-        base: type[RankedPolicy],
+        policy: BackfillPolicy,
+        base: type[BackfillPolicy],
         errors: ErrorReporter,
         check_owner: bool,
     ) -> None:

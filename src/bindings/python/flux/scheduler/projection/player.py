@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
 from flux.scheduler import messages
 from flux.scheduler.attributes import SystemAttributes
@@ -43,18 +43,12 @@ DEFAULT_PRIORITY = 16
 MAX_URGENCY = 31
 
 
-class Submission:
-    """The ``sched.alloc`` request of a job that was not submitted.
+class PlayedMessage(NamedTuple):
+    """A message of the job manager that is played; its attributes are those of one that has come."""
 
-    Attributes:
-        topic (str), payload (dict), userid (int): as a message has them
-    """
-
-    topic = "sched.alloc"
-
-    def __init__(self, payload: dict[str, Any]) -> None:
-        self.payload = payload
-        self.userid = payload["userid"]
+    topic: str
+    payload: dict[str, Any]
+    userid: int = 0
 
 
 class _WaitLimits(Protocol):
@@ -82,9 +76,7 @@ class ProjectedPolicy(PolicyView, Protocol):
 
     def enter_projection(self) -> None: ...
 
-    def submit_in_projection(self, msg: Any) -> None: ...
-
-    def release_in_projection(self, jobid: int, R: dict[str, Any] | None) -> None: ...
+    def take_in_projection(self, msg: Any) -> None: ...
 
 
 class Player:
@@ -185,7 +177,7 @@ class Player:
             "t_submit": self._time.now,
             "jobspec": jobspec,
         }
-        policy.submit_in_projection(Submission(payload))
+        policy.take_in_projection(PlayedMessage("sched.alloc", payload, caller.userid))
         job = policy.pending(jobid)
 
         def is_answered() -> bool:
@@ -299,4 +291,7 @@ class Player:
         policy = self._policy
         self._happened = self._time.now
         if jobid in policy.running:
-            policy.release_in_projection(jobid, self._granted.pop(jobid, None))
+            R = self._granted.pop(jobid, None)
+            if R is None and policy.resources.can("held_to_dict"):
+                R = policy.resources.held_to_dict(jobid)
+            policy.take_in_projection(PlayedMessage("sched.free", {"id": jobid, "R": R}))
