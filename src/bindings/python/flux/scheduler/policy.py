@@ -657,7 +657,7 @@ class PolicyScheduler(Scheduler):
         self._annotator.is_wanted = False
         self._passes.move(self.handle)
         self._timers.move(self.handle)
-        self._commits.move(self.handle)
+        self._commits.store_nothing()
         self._run_times.forget_service()
 
     def take_in_projection(self, msg: Any) -> None:

@@ -106,20 +106,6 @@ class VirtualFuture:
         return self
 
 
-class VirtualTransaction:
-    """A KVS transaction that stores nothing and succeeds."""
-
-    def __init__(self, time: VirtualTime) -> None:
-        self._time = time
-
-    def put(self, key: str, value: Any, raw: bool = False) -> None:
-        """Store nothing."""
-
-    def commit_async(self) -> VirtualFuture:
-        """Succeed."""
-        return VirtualFuture(self._time)
-
-
 class VirtualHandle:
     """What the handle of a forked scheduler becomes: its class is set to this one.
 
@@ -186,7 +172,3 @@ class VirtualHandle:
         if topic == "job-manager.raise" and payload["severity"] == 0:
             self.observer.end_job(payload["id"])
         return VirtualFuture(self.time)
-
-    def kvs_transaction(self) -> VirtualTransaction:
-        """Return a transaction (`flux.scheduler.host.KVSTxn`)."""
-        return VirtualTransaction(self.time)
