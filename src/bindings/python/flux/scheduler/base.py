@@ -232,7 +232,7 @@ class Scheduler(BrokerModule):
 
     # -- what a policy works with ------------------------------------------------------------------
 
-    #: The pending jobs: a list in `heapq` order, without cancelled jobs. May be assigned.
+    #: The pending jobs, a list in `heapq` order, without cancelled jobs. May be assigned.
     _queue = property(
         lambda self: self._backlog.settle(), lambda self, jobs: self._backlog.replace(jobs)
     )
@@ -608,15 +608,12 @@ class Scheduler(BrokerModule):
         for jobid in found.jobs:
             self._requests.move(jobid, "hello")
         self._lost_at_hello = found.lost
-        if self._before_ready(list(found.jobs.values())):
-            jobs, count = hello.hello_again_and_ready(
-                handle, self.hello_partial_ok, self.queue_depth
-            )
-            for jobid, R, final in found.released(jobs):
-                self._release(jobid, R, final)
-        else:
-            count = hello.ready(handle, self.queue_depth)
-        self.waiting_at_start = count
+        again = self._before_ready(list(found.jobs.values()))
+        jobs, self.waiting_at_start = hello.ready(
+            handle, self.queue_depth, again, self.hello_partial_ok
+        )
+        for jobid, R, final in found.released(jobs) if again else ():
+            self._release(jobid, R, final)
         acquisition.then(self._resources_changed)
         for text in (*misspelled(type(self)), *overridden(type(self))):
             self.log.error(text)

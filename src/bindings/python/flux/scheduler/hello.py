@@ -127,41 +127,33 @@ def _hello_responses(future: Any) -> Iterator[dict[str, Any]]:
         future.reset()
 
 
-def ready(handle: Any, queue_depth: Any) -> int:
-    """Say how many requests may be sent at a time; returns how many jobs wait.
-
-    Args:
-        queue_depth (int or str): a number, or "unlimited"
-
-    Raises:
-        OSError: the job manager refused
-    """
-    return int(_say_ready(handle, queue_depth).get()["count"])
-
-
-def _say_ready(handle: Any, queue_depth: Any) -> Any:
-    if queue_depth == "unlimited":
-        payload = {"mode": "unlimited"}
-    else:
-        payload = {"mode": "limited", "limit": queue_depth}
-    return handle.rpc("job-manager.sched-ready", payload)
-
-
-def hello_again_and_ready(
-    handle: Any, partial_ok: bool, queue_depth: Any
+def ready(
+    handle: Any, queue_depth: Any, again: bool, partial_ok: bool
 ) -> tuple[list[dict[str, Any]], int]:
-    """As `running_jobs` and `ready` in one go.
+    """Say how many requests may be sent at a time.
 
     The job manager announces no release between hello and ready. A scheduler that asks more about
     jobs in between says hello again, to find out what came back in that time; both requests are
     sent before either is answered, so that next to nothing can come back between them.
 
+    Args:
+        queue_depth (int or str): a number, or "unlimited"
+        again (bool): whether to say hello again
+        partial_ok (bool): as for `running_jobs`
+
+    Returns:
+        what `running_jobs` does, if it said hello again; how many jobs wait
+
     Raises:
         OSError: the job manager refused
     """
-    hello, ready = _say_hello(handle, partial_ok), _say_ready(handle, queue_depth)
-    jobs = list(_hello_responses(hello))
-    return jobs, int(ready.get()["count"])
+    hello = _say_hello(handle, partial_ok) if again else None
+    mode: dict[str, Any] = {"mode": "unlimited"}
+    if queue_depth != "unlimited":
+        mode = {"mode": "limited", "limit": queue_depth}
+    answer = handle.rpc("job-manager.sched-ready", mode)
+    jobs = [] if hello is None else list(_hello_responses(hello))
+    return jobs, int(answer.get()["count"])
 
 
 def current_R(
