@@ -614,6 +614,8 @@ class Scheduler(BrokerModule):
         )
         for jobid, R, final in found.released(jobs) if again else ():
             self._release(jobid, R, final)
+        for job in found.jobs.values():
+            job.R_object = None  # the pool has what it holds
         acquisition.then(self._resources_changed)
         for text in (*misspelled(type(self)), *overridden(type(self))):
             self.log.error(text)

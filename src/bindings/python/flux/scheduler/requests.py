@@ -516,8 +516,8 @@ class RunningJob:
         self.eventlog = eventlog if isinstance(eventlog, list) else NO_EVENTS
 
     def keep(self, names: Iterable[str]) -> None:
-        """Rules were told of it: forget its R and eventlog, and its attributes but for some."""
-        self.R_object, self.eventlog = None, NO_EVENTS
+        """Rules were told of it: forget its eventlog, and its attributes but for some."""
+        self.eventlog = NO_EVENTS
         self.attributes = self.attributes.only(names) if names else NO_ATTRIBUTES
 
 
