@@ -7,17 +7,14 @@ Which file to open
 
 ``reservation``       `Reservation`: what was asked for; never changes
 ``times``             when windows begin, by the clock on the wall of a zone
-``state``             `state.ReservationState`: how far a reservation is
+``state``             how far a reservation is; which nodes it means, in the terms of the pool; the
+                      pending jobs that name it
 ``manager``           how reservations are kept, told in its first lines, and the table of them
-``future_windows``    windows to come, as promises in the plan
-``active_windows``    a window that lasts: a placeholder in the pool, and the jobs inside
-``group_jobs``        the pending jobs that name a reservation
-``node_selector``     which nodes are meant, in the terms of the pool
-``reasons``           what a job waits for on account of a reservation
-``report``            reservations as answers show them
+``windows``           those to come, as promises in the plan; one that lasts: a placeholder in the
+                      pool, and the jobs inside
+``answers``           what a job waits for on account of a reservation, and how answers show them
 ``service``           requests to make, give up and list them, the configuration, and the KVS
 ``rule``              the admission rule: all that the scheduler knows of this package
-``host``              all that this package knows of the scheduler
 
 What may be touched: what `Reservation.to_dict` gives is stored in the KVS of running instances and
 read by the next version, so keys are added there, not changed. Windows and placeholders go by the

@@ -8,7 +8,7 @@ How a reservation is kept
 nodes, from then on, for so long. Whoever starts or promises a job through that plan keeps it, and
 ranks are chosen as late as for any promise. Where it cannot be had whole, because jobs run into the
 window, each part is entered from when it can be had. Windows that repeat are entered
-`future_windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that a job that outlives
+`windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that a job that outlives
 it is kept off as well.
 
 *When it begins*, the ranks are chosen, and what is free of them is given to a *placeholder*: an
@@ -29,12 +29,11 @@ Who does what
 =============
 
 `ReservationManager` has the table of reservations, and does what the time asks for.
-`future_windows.FutureWindows` enters windows to come into the plan; `active_windows.ActiveWindows`
-chooses ranks and holds them in the pool while a window lasts; `group_jobs.GroupJobs` knows the jobs
-of a group. `state.ReservationState` is one reservation and how far it is, and
-`node_selector.NodeSelector` says in the pool's terms what it asks for. `reasons.ReservationReasons`
-and `report.ReservationReport` only look: they say what a job waits for, and show reservations.
-`service.ReservationService` takes requests, and stores what was made.
+`windows.FutureWindows` enters windows to come into the plan; `windows.ActiveWindows` chooses ranks
+and holds them in the pool while a window lasts. `state.ReservationState` is one reservation and how
+far it is, `state.NodeSelector` says in the pool's terms what it asks for, and `state.GroupJobs` knows
+the jobs of a group. `answers.ReservationAnswers` only looks: it says what a job waits for, and shows
+reservations. `service.ReservationService` takes requests, and stores what was made.
 """
 
 from __future__ import annotations
@@ -43,15 +42,11 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.active_windows import ActiveWindows
-from flux.scheduler.reservations.future_windows import FutureWindows
-from flux.scheduler.reservations.group_jobs import GroupJobs
-from flux.scheduler.reservations.node_selector import NodeSelector
-from flux.scheduler.reservations.reasons import ReservationReasons
-from flux.scheduler.reservations.report import ReservationReport
+from flux.scheduler.reservations.answers import ReservationAnswers
 from flux.scheduler.reservations.reservation import Reservation
-from flux.scheduler.reservations.state import ReservationState
+from flux.scheduler.reservations.state import GroupJobs, NodeSelector, ReservationState
 from flux.scheduler.reservations.times import iso_time
+from flux.scheduler.reservations.windows import ActiveWindows, FutureWindows
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -74,8 +69,7 @@ class ReservationManager:
         future (FutureWindows): their windows to come, in the plan
         active (ActiveWindows): what is held of them, in the pool
         group_jobs (GroupJobs): the jobs of their groups
-        reasons (ReservationReasons): which job waits for which
-        report (ReservationReport): how they are shown
+        answers (ReservationAnswers): which job waits for which, and how they are shown
     """
 
     def __init__(
@@ -93,10 +87,9 @@ class ReservationManager:
         self.future = FutureWindows(host, self.entries, selector)
         self.active = ActiveWindows(host, self.entries, selector)
         self.group_jobs = GroupJobs(self.entries, host.queue_names)
-        self.reasons = ReservationReasons(
+        self.answers = ReservationAnswers(
             host, self.entries, selector, self.group_jobs, self.active
         )
-        self.report = ReservationReport(host, self.entries, selector, self.active)
         #: whether the jobs that run are in the pool, so that what is free may be taken
         self._open = False
 
@@ -218,7 +211,7 @@ class ReservationManager:
         if not self.active.extended(jobid, expiration):
             self._host.resources.update_expiration(jobid, expiration)
         for entry in self.entries.values():
-            if any(job["id"] == jobid for job in self.report.in_the_way(entry)):
+            if any(job["id"] == jobid for job in self.answers.in_the_way(entry)):
                 assert entry.window is not None
                 zone = entry.reservation.recurrence.zone
                 end = f"ends at {iso_time(expiration, zone)}" if expiration else "has no end"

@@ -104,13 +104,13 @@ class ReservationRule(AdmissionRule):
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
         if self._manager.group_jobs.reservation_of(job) is None:
             return None
-        return Deferral(self._manager.reasons.why(job) or "")
+        return Deferral(self._manager.answers.why(job) or "")
 
     def latest_end(self, job: PendingJob) -> float | None:
         return self._manager.active.end_of(job.jobid)
 
     def why(self, job: PendingJob) -> str | None:
-        return self._manager.reasons.why(job)
+        return self._manager.answers.why(job)
 
     def cancel(self, jobid: int) -> None:
         if self._manager.group_jobs.forget(jobid):
@@ -177,15 +177,15 @@ class ReservationRule(AdmissionRule):
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
         """The reservation that `job` waits for, has to keep off, or is to start after: name, start
         and end; or None."""
-        reasons = self._manager.reasons
-        found = reasons.blamed(job) if first else None
+        answers = self._manager.answers
+        found = answers.blamed(job) if first else None
         if found is None and expected_start is not None:
-            found = reasons.before(job, expected_start)
+            found = answers.before(job, expected_start)
         return {"reservation": found}
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
-        return self._manager.report.spans(until)
+        return self._manager.answers.spans(until)
 
     def stats(self) -> dict[str, Iterable[Any]]:
         entries = list(self._manager.entries.values())
-        return {"reservations": (self._manager.report.describe(entry) for entry in entries)}
+        return {"reservations": (self._manager.answers.describe(entry) for entry in entries)}

@@ -150,17 +150,17 @@ class ReservationService:
             raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
         manager.check(reservation)
-        conflicts = _named(manager.report.conflicts(reservation))
+        conflicts = _named(manager.answers.conflicts(reservation))
         warnings = []
-        others = manager.report.overlapping(reservation)
+        others = manager.answers.overlapping(reservation)
         if others:
             warnings.append(f"not enough nodes for it beside reservation {', '.join(others)}")
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("nobody can be in it, so nothing runs on at its end")
         if asked["dry_run"]:
-            shown = manager.report.preview(reservation)
+            shown = manager.answers.preview(reservation)
         else:
-            shown = manager.report.describe(manager.add(reservation))
+            shown = manager.answers.describe(manager.add(reservation))
         answer = {
             "now": scheduler.now(),
             "reservation": shown,
@@ -204,10 +204,10 @@ class ReservationService:
         read(payload)
         shown = []
         for entry in list(self._manager.entries.values()):
-            one = self._manager.report.describe(entry)
+            one = self._manager.answers.describe(entry)
             if caller.sees_all:
                 yield
-                one["in_the_way"] = _named(self._manager.report.in_the_way(entry))
+                one["in_the_way"] = _named(self._manager.answers.in_the_way(entry))
             else:
                 one["group"] = "some" if one["group"] else ""
             shown.append(one)

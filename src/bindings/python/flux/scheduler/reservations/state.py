@@ -1,10 +1,21 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How far a reservation is: its window, the nodes chosen for it, and what keeps them."""
+"""How far a reservation is: its window, the nodes chosen for it, and what keeps them; which nodes it asks
+for, in the terms of the pool; and the jobs of its group that wait."""
 
 from __future__ import annotations
 
-from flux.scheduler.reservations.reservation import Reservation, Window
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.hostlist import Hostlist
+from flux.resource.errors import InfeasibleRequest
+from flux.resource.pool.masks import popcount
+from flux.scheduler.requests import PendingJob
+from flux.scheduler.reservations.reservation import Asker, Reservation, Window
 from flux.scheduler.states import ACTIVE, PLANNED, WINDOW
+
+if TYPE_CHECKING:
+    from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.queue_names import QueueNames
 
 
 class ReservationState:
@@ -74,3 +85,140 @@ class ReservationState:
         """Whether its ranks are chosen before it begins. All that have a name or a property are
         known anyway."""
         return self.reservation.pin and self.reservation.nodes is not None
+
+
+class NodeSelector:
+    """What reservations ask of the pool, in its terms; and ids in it that are no job's.
+
+    Args:
+        host (RuleHost): the scheduler
+        parse: function giving the pool's request for a jobspec
+    """
+
+    def __init__(self, host: RuleHost, parse: Callable[[Any], Any]) -> None:
+        self._host = host
+        self._parse = parse
+        self._next_id = -1
+
+    def request(
+        self, reservation: Reservation, nodes: int, duration: float, ranks: str | None = None
+    ) -> Any:
+        """A request for so many of a reservation's nodes.
+
+        Args:
+            reservation (Reservation): whose constraint they meet
+            nodes: how many whole nodes
+            duration: for how long, seconds; 0: without end
+            ranks: of these ranks (an idset); None: of any that meet the constraint
+        """
+        return self._parse(reservation.jobspec(nodes, duration, ranks))
+
+    def nodes(self, reservation: Reservation) -> int:
+        """How many nodes a reservation is for: as it says, or as many as meet its constraint."""
+        if reservation.nodes is not None:
+            return reservation.nodes
+        return max(popcount(self.ranks(reservation)), reservation.named or 0)
+
+    def missing_hosts(self, reservation: Reservation) -> str:
+        """The hosts that a reservation names and the instance does not have (RFC 29)."""
+        if reservation.hosts is None:
+            return ""
+        pool = self._host.resources
+        names = Hostlist(reservation.hosts)
+        if popcount(pool.ranks_matching(_on(reservation.hosts))) == len(set(names)):
+            return ""
+        missing = [name for name in names if not pool.ranks_matching(_on(name))]
+        return str(Hostlist(missing).encode()) if missing else ""
+
+    def ranks(self, reservation: Reservation) -> int:
+        """Mask of the ranks that a reservation could want, up or not."""
+        request = self.request(reservation, 1, 1.0)
+        return self._host.resources.match_mask(request)
+
+    def ranks_up(self, reservation: Reservation) -> int:
+        """Mask of the ranks that a reservation could want and that are up."""
+        pool = self._host.resources
+        request = self.request(reservation, 1, 1.0)
+        return pool.match_mask(request) & pool.eligible_ranks(request)
+
+    def lacks(self, entry: ReservationState) -> int:
+        """How many nodes a reservation is short of, while its window lasts. One for nobody is not
+        short of those that are down: nothing runs there."""
+        reservation = entry.reservation
+        short = self.nodes(reservation) - popcount(entry.ranks)
+        if reservation.for_nobody:
+            short -= popcount(self.ranks(reservation) & ~self.ranks_up(reservation))
+        return max(0, short)
+
+    def new_id(self) -> int:
+        """An id that no job has: negative."""
+        self._next_id -= 1
+        return self._next_id
+
+
+def _on(hosts: str) -> dict[str, Any]:
+    """The constraint that a node is one of these hosts (RFC 31)."""
+    return {"hostlist": [hosts]}
+
+
+class GroupJobs:
+    """Knows the pending jobs that name a reservation.
+
+    Args:
+        entries (dict): the reservations, by name
+        queue_names (QueueNames): which queues a name covers
+    """
+
+    def __init__(
+        self,
+        entries: dict[str, ReservationState],
+        queue_names: QueueNames,
+    ) -> None:
+        self._entries = entries
+        self._queue_names = queue_names
+        #: by job id, the reservation that a pending job names, and who asks
+        self._askers: dict[int, tuple[str, Asker]] = {}
+
+    def add(self, job: PendingJob, name: str, asker: Asker) -> None:
+        """A job that names a reservation has come."""
+        self._askers[job.jobid] = (name, asker)
+
+    def __len__(self) -> int:
+        return len(self._askers)
+
+    def jobids(self) -> list[int]:
+        """Their ids."""
+        return list(self._askers)
+
+    def forget(self, jobid: int) -> bool:
+        """A job does not wait any more; whether it named a reservation."""
+        return self._askers.pop(jobid, None) is not None
+
+    def reservation_of(self, job: PendingJob) -> str | None:
+        """The name of the reservation that a pending job is to run in; None: of none."""
+        found = self._askers.get(job.jobid)
+        return None if found is None else found[0]
+
+    def standing(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
+        """The reservation to whose group a job belongs, and why it cannot run for now.
+
+        Returns:
+            the `ReservationState` or None, and a reason or None
+
+        Raises:
+            InfeasibleRequest: the job names a reservation that is not for it
+        """
+        found = self._askers.get(job.jobid)
+        if found is None:
+            return None, None
+        name, asker = found
+        entry = self._entries.get(name)
+        if entry is None:
+            return None, f"reservation {name} does not exist"
+        if not entry.reservation.admits(asker, self._queue_names):
+            raise InfeasibleRequest(
+                f"reservation {name} is not for this job's user, queue and bank"
+            )
+        if entry.window is None:
+            return entry, f"reservation {name} is over"
+        return entry, None
