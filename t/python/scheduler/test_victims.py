@@ -6,8 +6,7 @@ import random
 import pytest
 
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler.site_policy.preemption.trial import PoolTrial
-from flux.scheduler.site_policy.preemption.victims import Candidate, choose, in_order
+from flux.scheduler.site_policy.preemption.victims import Candidate, PoolTrial, choose, in_order
 from flux.scheduler.testing import jobspec, make_R
 
 NOW = 10000.0

@@ -10,8 +10,7 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.preemption.record import Victim, jobs_of_classes
-from flux.scheduler.site_policy.preemption.trial import PoolTrial
-from flux.scheduler.site_policy.preemption.victims import Candidate, choose, in_order
+from flux.scheduler.site_policy.preemption.victims import Candidate, PoolTrial, choose, in_order
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob

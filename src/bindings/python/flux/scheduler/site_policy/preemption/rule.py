@@ -31,12 +31,12 @@ higher class, and are ended before it.
 Who does what
 =============
 
-What is known (`state`): `classes` reads the table, `running` has the jobs that run, `record` what is
-under way, and how it is stored; `counts` counts what was done.
+What is known: `state` has the jobs that run and what was done, `classes` reads the table, `record` is
+what is under way, and how it is stored.
 
-What is done: `takers` looks for jobs that may take, and `chooser` finds whom from, by `victims` on a
-`trial`; `under_way` carries a preemption out, `borrowed_time` starts jobs into promised time and
-ends them. Both keep resources by `placeholders`, and speak to jobs by the `messenger`.
+What is done: `takers` looks for jobs that may take, and `chooser` finds whom from, by `victims`;
+`under_way` carries a preemption out, `borrowed_time` starts jobs into promised time and ends them.
+Both keep resources by placeholders (`state`), and speak to jobs by the `messenger`.
 
 What is told: `answers` is what ``flux sched`` asks.
 """

@@ -1,19 +1,305 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the parts of preemption know in common."""
+"""What the parts of preemption know in common: the jobs that run and which of them may be ended, the
+allocations that keep resources for the job that others end for, and what was done since the scheduler
+was loaded."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.site_policy.preemption.classes import Classes
-from flux.scheduler.site_policy.preemption.counts import PreemptionCounts
-from flux.scheduler.site_policy.preemption.placeholders import Placeholders
-from flux.scheduler.site_policy.preemption.record import Record
-from flux.scheduler.site_policy.preemption.running import RunningJobs
+from flux.scheduler.site_policy.preemption.record import EXCEPTION, Record
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
+    from flux.scheduler.site_policy.preemption.record import Preemption, Victim
+
+#: Seconds for which a job that is being cleaned up is waited for before others are ended.
+CLEAN_UP_WAIT_S = 60.0
+
+#: Weight of a new sample in the average time that cleaning up takes.
+CLEAN_UP_WEIGHT = 0.25
+
+
+class Running:
+    """A running job.
+
+    Attributes:
+        jobid (int): its id
+        standing (Standing): what its class means for it
+        start (float): when it started, seconds since the epoch
+        userid (int or None): whose it is; None: not known
+        gives_way_to (Preemption or None): for which it ends, or is about to
+        scheduling (dict or None): while it gives way, what it holds of memory and the like
+            (`flux.scheduler.site_policy.holdings.amounts_held`)
+        ending (float or None): since when it is known to end by itself, seconds since the epoch
+        left_alone (bool): whether it could not be asked about, or ended
+        was_ended (bool): whether it was found at the start with the exception that ends it for another
+    """
+
+    __slots__ = (
+        "ending", "gives_way_to", "jobid", "left_alone", "scheduling", "standing", "start", "userid",
+        "was_ended",
+    )  # fmt: skip
+
+    def __init__(self, jobid: int, standing: Standing, start: float, userid: int | None) -> None:
+        self.jobid = jobid
+        self.standing = standing
+        self.start = start
+        self.userid = userid
+        self.gives_way_to: Preemption | None = None
+        self.scheduling: dict[str, Any] | None = None
+        self.ending: float | None = None
+        self.left_alone = False
+        self.was_ended = False
+
+    @property
+    def is_spared(self) -> bool:
+        """Whether it cannot give way: it ends already, or cannot be ended."""
+        return self.gives_way_to is not None or self.ending is not None or self.left_alone
+
+
+class RunningJobs:
+    """The jobs that run.
+
+    Args:
+        host (RuleHost): the scheduler
+
+    Attributes:
+        jobs (dict): by id, the jobs
+        kill_timeout (float): seconds that the tasks of a job have between SIGTERM and SIGKILL
+    """
+
+    def __init__(self, host: RuleHost) -> None:
+        self._host = host
+        self.jobs: dict[int, Running] = {}
+        self.kill_timeout = 0.0
+        self._clean_up: float | None = None
+
+    def start(self, job: PendingJob, standing: Standing) -> None:
+        """A job starts."""
+        self.jobs[job.jobid] = Running(job.jobid, standing, self._host.now(), job.userid)
+
+    def hello(self, job: RunningJob, standing: Standing) -> None:
+        """A job was found running, or the classes have changed."""
+        found, now = self._host.running.get(job.jobid), self._host.now()
+        one = self.jobs.get(job.jobid)
+        if one is None:
+            start = now if found is None else found.start
+            one = self.jobs[job.jobid] = Running(job.jobid, standing, start, job.userid)
+        one.standing = standing
+        one.left_alone |= job.unreadable
+        if has_ended(job.eventlog):
+            self.ends(job.jobid)
+        one.was_ended |= any(
+            event.get("name") == "exception"
+            and (event.get("context") or {}).get("severity") == 0
+            and event["context"].get("type") == EXCEPTION
+            for event in job.eventlog
+        )
+
+    def ends(self, jobid: int) -> None:
+        """A job, if it runs, is noticed to be ending by itself."""
+        one = self.jobs.get(jobid)
+        if one is not None and one.ending is None:
+            one.ending = self._host.now()
+
+    def about_to_end(self) -> list[int]:
+        """Ids of the jobs that are being cleaned up, and not for long yet.  O(running jobs)."""
+        since = self._host.now() - CLEAN_UP_WAIT_S
+        return [
+            one.jobid
+            for one in self.jobs.values()
+            if one.ending is not None and one.ending >= since and one.gives_way_to is None
+        ]
+
+    def classes(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
+        """The classes of the jobs that may give way at `now`, and when the next one may (seconds since
+        the epoch; infinite: none).  O(running jobs)."""
+        classes: dict[str, PreemptionClass] = {}
+        aging = inf
+        for one in self.jobs.values():
+            cls = one.standing.of
+            if cls is None or one.is_spared or one.standing.in_reservation:
+                continue
+            ripe = one.start + one.standing.after
+            if ripe > now:
+                aging = min(aging, ripe)
+            else:
+                classes[cls.name] = cls
+        return classes, aging
+
+    # -- how long it takes to end ------------------------------------------------------------------
+
+    def clean_up(self) -> float:
+        """How long it takes, after the deadline, until the resources of an ended job come back,
+        in seconds: an average, at first the time that its tasks have before they are killed."""
+        return self.kill_timeout if self._clean_up is None else self._clean_up
+
+    def kill_time(self) -> float:
+        """How long before a promised time a job is to be ended that is in the way, in seconds: the time
+        that its tasks have, and what cleaning up has taken so far."""
+        return self.kill_timeout + (self._clean_up or 0.0)
+
+    def was_cleaned_up(self, began: float) -> None:
+        """A job that was to end at a time (seconds since the epoch) has given everything back."""
+        seconds, before = max(0.0, self._host.now() - began), self._clean_up
+        self._clean_up = (
+            seconds if before is None else before + CLEAN_UP_WEIGHT * (seconds - before)
+        )
+
+
+def has_ended(eventlog: list[dict[str, Any]]) -> bool:
+    """Whether a job's events say that it has ended, or was ended."""
+    for event in eventlog:
+        name, context = event.get("name"), event.get("context") or {}
+        if name in ("finish", "free", "clean") or (
+            name == "exception" and context.get("severity") == 0
+        ):
+            return True
+    return False
+
+
+#: Ids in the pool and the plan that are no job's, downwards from here; reservations have others.
+FIRST_ID = -(1 << 40)
+
+
+class Placeholders:
+    """Allocates resources to nobody.
+
+    Args:
+        host (RuleHost): the scheduler
+    """
+
+    def __init__(self, host: RuleHost) -> None:
+        self._host = host
+        self._ids = itertools.count(FIRST_ID, -1)
+
+    def next_id(self) -> int:
+        """Return an id in the pool and the plan that is no job's."""
+        return next(self._ids)
+
+    def hold(self, R: dict[str, Any], until: float) -> int | None:
+        """Allocate R, which has just come back, until a time in seconds since the epoch. Returns the
+        id of the allocation; None: a reservation that was short of nodes has taken some of it."""
+        jobid, pool = self.next_id(), self._host.resources
+        try:
+            pool.register_alloc(jobid, R)
+        except ValueError:
+            return None
+        pool.update_expiration(jobid, until)
+        return jobid
+
+    def hold_free(self, ranks: int, until: float, pool: Any = None) -> int | None:
+        """Allocate what is free of some ranks (a mask) until a time (0: none). Returns the id of the
+        allocation; None: nothing is free.
+
+        Args:
+            pool: a copy of the scheduler's pool, in the place of that
+        """
+        jobid, pool = self.next_id(), pool or self._host.resources
+        return jobid if pool.hold_free(jobid, ranks, until) else None
+
+    def free(self, jobids: list[int]) -> None:
+        """Give back allocations, and empty the list of their ids."""
+        for jobid in jobids:
+            self._host.resources.free(jobid)
+        jobids.clear()
+
+
+#: Why a job was ended for another that did not start in its place.
+CAUSES = {
+    "gone": "the job that was to start was canceled, held or withdrawn",
+    "node": "a node that was kept for it went down or was drained",
+    "refused": "the job manager would not end another victim",
+    "rule": "a limit or licence kept the job from starting when its nodes were free",
+    "configuration": "the table was removed",
+}
+
+
+class ClassCounts:
+    """Counts of one class.
+
+    Attributes:
+        victims (int): jobs that were ended
+        node_hours (float): that were lost with them
+        useless (dict): how many of them were ended for nothing, by cause
+        logged (int): jobs that would have been ended, with mode="log"
+        borrowing (int): jobs that started in time promised to others
+    """
+
+    __slots__ = ("borrowing", "logged", "node_hours", "useless", "victims")
+
+    def __init__(self) -> None:
+        self.victims = 0
+        self.node_hours = 0.0
+        self.useless: dict[str, int] = {}
+        self.logged = 0
+        self.borrowing = 0
+
+
+class PreemptionCounts:
+    """Counts by class.
+
+    Attributes:
+        takers (int): jobs that started where others were ended for them
+    """
+
+    def __init__(self) -> None:
+        self.takers = 0
+        self._classes: dict[str, ClassCounts] = {}
+
+    def _of(self, cls: str) -> ClassCounts:
+        return self._classes.setdefault(cls, ClassCounts())
+
+    def ended(self, victim: Victim, now: float) -> None:
+        """A job was ended."""
+        counts = self._of(victim.cls)
+        counts.victims += 1
+        counts.node_hours += victim.node_hours(now)
+
+    def only_logged(self, victims: Iterable[Victim]) -> None:
+        """Jobs would have been ended."""
+        for victim in victims:
+            self._of(victim.cls).logged += 1
+
+    def borrows(self, victim: Victim) -> None:
+        """A job has started in time that is promised to another."""
+        self._of(victim.cls).borrowing += 1
+
+    def served(self, preemption: Preemption) -> None:
+        """The job for whom others were ended has started."""
+        if preemption.ended:
+            self.takers += 1
+
+    def useless(self, preemption: Preemption, cause: str) -> None:
+        """It has not, for a cause of `CAUSES`."""
+        self.ended_uselessly([preemption.victims[jobid] for jobid in preemption.ended], cause)
+
+    def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
+        """Jobs were ended for one that has not started, for a cause of `CAUSES`."""
+        for victim in victims:
+            by_cause = self._of(victim.cls).useless
+            by_cause[cause] = by_cause.get(cause, 0) + 1
+
+    def by_class(self) -> Iterator[dict[str, Any]]:
+        """An object for each class of which a job was ended, or would have been."""
+        for name, counts in sorted(self._classes.items()):
+            yield {
+                "class": name,
+                "victims": counts.victims,
+                "node_hours": counts.node_hours,
+                "useless": sum(counts.useless.values()),
+                "useless_by": dict(counts.useless),
+                "logged": counts.logged,
+                "borrowing": counts.borrowing,
+            }
 
 
 class PreemptionState:

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.scheduler.host import ask_job_attributes, name_of
-from flux.scheduler.site_policy.preemption.running import has_ended
+from flux.scheduler.site_policy.preemption.state import has_ended
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer

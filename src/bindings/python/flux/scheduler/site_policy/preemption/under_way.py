@@ -12,8 +12,7 @@ from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import amounts_held, part_of
 from flux.scheduler.site_policy.preemption.record import DECIDED, ENDING, WARNED, Preemption
 from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S
-from flux.scheduler.site_policy.preemption.trial import KeptTrial
-from flux.scheduler.site_policy.preemption.victims import needed
+from flux.scheduler.site_policy.preemption.victims import KeptTrial, needed
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.chooser import Choice
     from flux.scheduler.site_policy.preemption.messenger import Messenger
     from flux.scheduler.site_policy.preemption.record import Victim
-    from flux.scheduler.site_policy.preemption.running import Running
-    from flux.scheduler.site_policy.preemption.state import PreemptionState
+    from flux.scheduler.site_policy.preemption.state import PreemptionState, Running
     from flux.scheduler.site_policy.preemption.takers import Takers, Waiting
 
 
