@@ -127,7 +127,7 @@ class AdmissionRule:
     #: `allocate`, `does_not_fit`, `latest_end`, `end_of`, `why`, `start` and `free` are not called;
     #: and while no rule is engaged, nor is `extended` of any. So a rule that is not used costs
     #: nothing; one that keeps count of jobs is engaged as long as there is one. A rule that changes
-    #: it calls ``host.admission.update()``.
+    #: it calls ``host.admission.update()``, or `AdmissionControl.engage`.
     engaged = True
 
     #: The system attributes that a jobspec must have one of for `alloc` and `signature` to be
@@ -147,6 +147,9 @@ class AdmissionRule:
     #: Whether `does_not_fit` has something to do at present. While it has for no rule, jobs for which
     #: the pool has no room at all are not examined.
     parts_jobs = True
+
+    #: Whether there are promises that `promise_stays` is to be asked about.
+    pins_promises = False
 
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
@@ -245,13 +248,10 @@ class AdmissionRule:
         come. If not, its user is told that the time is planned."""
         return True
 
-    def pins_promises(self) -> bool:
-        """Whether there are promises that `promise_stays` is to be asked about."""
-        return False
-
     def promise_stays(self, job: PendingJob) -> bool:
         """Whether a promise to `job` is to stay at its time, though it could move to an earlier one:
-        this rule counts on it. Asked before anything else about a job that has one."""
+        this rule counts on it. Asked before anything else about a job that has one, while
+        `pins_promises` is true."""
         return False
 
     def does_not_fit(self, job: PendingJob) -> Deferral | None:
@@ -461,9 +461,17 @@ class AdmissionControl:
         self._timing = self._engaged_with(AdmissionRule.end_of)
         self._annotating = self._engaged_with(AdmissionRule.annotations)
         self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
-        self._pinning = self._engaged_with(AdmissionRule.pins_promises)
+        self._pinning = self._engaged_with(AdmissionRule.promise_stays)
         self._tellings = {}
         self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
+
+    def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
+        """There is something to ask a rule about, or there is nothing; returns whether that is new."""
+        if engaged == rule.engaged:
+            return False
+        rule.engaged = engaged
+        self.update()
+        return True
 
     def _engaged_with(self, method: Callable[..., Any]) -> list[AdmissionRule]:
         """The engaged rules that have a method of their own."""
@@ -627,21 +635,16 @@ class AdmissionControl:
                 return JobDeferred(rule, deferral)
         return None
 
-    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
-        """Why a rule would not let `job` start on what an id holds in a copy of the pool; None: no
-        rule objects."""
-        for rule in self.rules:
-            reason = rule.objection(job, pool, jobid) if rule.engaged else None
-            if reason is not None:
-                return reason
-        return None
+    def first_reason(self, question: Callable[..., str | None], *args: Any) -> Cause | None:
+        """The first reason that an engaged rule gives; None: none gives any.
 
-    def waits_by_choice(self, job: PendingJob) -> str | None:
-        """What `job` waits for though it could do without; None: nothing."""
+        Args:
+            question: of `AdmissionRule`: ``why``, ``objection`` or ``waits_by_choice``
+        """
         for rule in self.rules:
-            reason = rule.waits_by_choice(job) if rule.engaged else None
+            reason = getattr(rule, question.__name__)(*args) if rule.engaged else None
             if reason is not None:
-                return reason
+                return Cause(rule.name, reason)
         return None
 
     def _take_back(self, job: PendingJob, giver: AdmissionRule | None, pool: ResourcePool) -> None:
@@ -657,16 +660,17 @@ class AdmissionControl:
                 return False
         return True
 
+    @property
     def pins_promises(self) -> bool:
         """Whether a rule may have promises stay at their times."""
         for rule in self._pinning:
-            if rule.pins_promises():
+            if rule.pins_promises:
                 return True
         return False
 
     def promise_stays(self, job: PendingJob) -> bool:
         """Whether a rule has a promise to `job` stay at its time."""
-        return any(rule.promise_stays(job) for rule in self._pinning)
+        return any(rule.pins_promises and rule.promise_stays(job) for rule in self._pinning)
 
     def latest_end(self, job: PendingJob, end: float) -> float:
         """The end of a job that starts now, `end` or what a rule sets (seconds since the epoch; 0:
@@ -691,11 +695,7 @@ class AdmissionControl:
             # Numbers in the reason change while the job waits, so the rule is asked again.
             _, rule, deferral, _ = found
             return Cause(rule.name, rule.why(job) or deferral.reason)
-        for rule in self.rules:
-            reason = rule.why(job) if rule.engaged else None
-            if reason is not None:
-                return Cause(rule.name, reason)
-        return None
+        return self.first_reason(AdmissionRule.why, job)
 
     def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
         """All that keeps a job from starting on account of rules, in the order of checks."""

@@ -109,7 +109,6 @@ ANSWERS: dict[str, Answer] = {
     "other_requests": Answer("requests", lambda one: hasattr(one, "duration"), _none, parts=True),
     "taken_back": _TOLD,
     "keeps_promise": _FLAG,
-    "pins_promises": _FLAG,
     "promise_stays": _FLAG,
     "does_not_fit": Answer(_DEFERRAL, _is_deferral),
     "latest_end": Answer(

@@ -161,10 +161,8 @@ class WaitLimits(AdmissionRule):
 
     def _engage(self) -> None:
         engaged = bool(self._jobs)
-        if engaged != self.engaged:
-            self.engaged = engaged
+        if self.host.admission.engage(self, engaged):
             self.host.tell_of_passes(self.pass_completed if engaged else None)
-            self.host.admission.update()
 
     # -- a job that waits --------------------------------------------------------------------------
 

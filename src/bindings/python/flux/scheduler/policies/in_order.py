@@ -162,7 +162,7 @@ class BackfillInOrder(Backfilling):
         if (
             when is None
             or when <= self.policy.now()
-            or not admission.pins_promises()
+            or not admission.pins_promises
             or not admission.promise_stays(job)
         ):
             return False
@@ -178,7 +178,7 @@ class BackfillInOrder(Backfilling):
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
         if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
             return
-        if admission.engaged and admission.pins_promises():
+        if admission.engaged and admission.pins_promises:
             return  # each is asked about when its turn comes
         counted = self.plan.is_counted
         behind = None if counted and not backlog.groups else backlog.behind(job)

@@ -58,9 +58,7 @@ class ReservationRule(AdmissionRule):
     def _engage(self) -> None:
         """There are other reservations, or other jobs that name one."""
         engaged = bool(self._manager.entries or self._manager.group_jobs)
-        if engaged != self.engaged:
-            self.engaged = engaged
-            self.host.admission.update()
+        self.host.admission.engage(self, engaged)
 
     def _changed(self) -> None:
         """A window began or ended, or a reservation was made or given up."""

@@ -152,10 +152,7 @@ class PlacementRule(TableRule):
         self._jobs: dict[int, Placed] = {}
 
     def _engage(self) -> None:
-        engaged = bool(self._jobs)
-        if engaged != self.engaged:
-            self.engaged = engaged
-            self.host.admission.update()
+        self.host.admission.engage(self, bool(self._jobs))
 
     # -- the table ---------------------------------------------------------------------------------
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount
+from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.preemption.record import Victim, jobs_of_classes
 from flux.scheduler.site_policy.preemption.victims import Candidate, PoolTrial, choose, in_order
 
 if TYPE_CHECKING:
+    from flux.scheduler.admission import Cause
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
@@ -111,9 +113,9 @@ class Chooser:
             host.admission.check(job)
         except (InsufficientResources, InfeasibleRequest) as exc:  # the first, if it is deferred
             return nothing(str(exc))
-        choice = host.admission.waits_by_choice(job)
+        choice = host.admission.first_reason(AdmissionRule.waits_by_choice, job)
         if choice is not None:
-            return nothing(choice)
+            return nothing(choice.reason)
         if not host.decision.goes_first(job):
             return nothing("it is not the next to start")
         found = self.candidates(job, standing, waited)
@@ -164,14 +166,15 @@ class Chooser:
             victims.append(Victim(jobid, cls, candidate.nodes, candidate.start, userid))
         reason = self._beyond(victims, classes, now)
         lost = sum(one.node_hours(now) for one in victims)
-        objections: list[str | None] = []
+        objections: list[Cause | None] = []
 
-        def ask(pool: Any, jobid: int) -> None:
-            objections.append(host.admission.objection(job, pool, jobid))
+        def ask(*held: Any) -> None:
+            objections.append(host.admission.first_reason(AdmissionRule.objection, job, *held))
 
         offer = trial.offer(ask)
         assert offer is not None, "it was chosen so that it fits"
-        reason = reason or objections[0]
+        if reason is None and objections[0] is not None:
+            reason = objections[0].reason
         others = tuple(one.jobid for one in in_order(found, now)[:MAX_OTHERS])
         return Choice(tuple(victims), offer, reason, lost, others)
 

@@ -197,12 +197,11 @@ class PreemptionRule(TableRule):
         if preemption is not None:
             self._under_way.keep(preemption)
 
-    def pins_promises(self) -> bool:
+    @property
+    def pins_promises(self) -> bool:  # type: ignore[override]
         return bool(self.borrowed)
 
     def promise_stays(self, job: PendingJob) -> bool:
-        if not self.borrowed:
-            return False
         self.borrowed.review()
         plan = self.host.planning.current()
         return plan is not None and self.borrowed.stays(job, plan)
