@@ -7,7 +7,7 @@ import math
 import os
 import warnings
 
-from flux.simulate import __version__, origin, policy, run
+from flux.simulate import __version__, policy, run
 from flux.simulate.engine.lean import EPOCH
 from flux.simulate.outages import Outages
 from flux.simulate.placement_check import groups_of, queues_constrain
@@ -106,6 +106,9 @@ def provenance(case, settings, files=(), options=None, command=None):
         options (dict): as they were given
         command (str or None): the command line
     """
+    # Hashes 2.6 MB and calls git: 50 ms that a call without results does not pay.
+    from flux.simulate import origin
+
     workload = case.workload
     known = [path for path in files if path and os.path.isfile(path)]
     record = {
@@ -153,7 +156,7 @@ def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
         policies (list of Policy): numbered in this order
         settings (Settings): how
         output (str or None): the directory of results
-        describe: ``describe(case)`` gives the provenance of its results
+        describe: ``describe(case)`` gives the provenance of its results, asked for with `output`
         keep (bool): have results bring what became of each job
 
     Raises:
@@ -163,7 +166,7 @@ def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
     for case in cases:
         run.check_queues(case.workload, settings.config)
         own = copy.copy(settings)
-        own.provenance = describe(case) if describe else {}
+        own.provenance = describe(case) if describe and output else {}
         for number, one in enumerate(policies, 1):
             directory = os.path.join(output, case.directory, one.slug) if output else None
             tasks.append(run.Task(case, one, own, directory, number, keep))
