@@ -120,7 +120,7 @@ class LeanEngine:
         self._idle_rounds = 0
         #: the latest instant of which something has happened, where there is a pass for each event
         self._instant = None
-        self.kernel = Loop(epoch, self._advance, self._flush)
+        self.kernel = Loop(epoch, self._advance)
         self.log = peers.Log(self.kernel, log_level)
         self.names = peers.Names(self.kernel)
         self.resource = peers.Resource(self.kernel, machine.R, config)
@@ -285,13 +285,6 @@ class LeanEngine:
             self._all_of(when)
         else:
             self._one_of(when)
-        return True
-
-    def _flush(self):
-        """Send the scheduler what it may be sent, once for all that happened."""
-        if not self.manager.pump_wanted:
-            return False
-        self.manager.pump()
         return True
 
     def _next_event(self):

@@ -71,13 +71,15 @@ class Loop(direct.DirectReactor):
     Args:
         start (float): where the clock starts, seconds since the epoch
         advance: ``advance()`` brings the next event, and returns whether there was one
-        flush: ``flush()`` sends what peers still have to send, and returns whether there was anything
+
+    Attributes:
+        flush: None, or ``flush()`` sends what a peer still has to send
     """
 
-    def __init__(self, start, advance, flush):
+    def __init__(self, start, advance):
         super().__init__(VirtualClock(start))
         self.advance = advance
-        self.flush = flush
+        self.flush = None
         self.task = None
         #: how often the scheduler has had nothing to do
         self.steps = 0
@@ -97,18 +99,15 @@ class Loop(direct.DirectReactor):
     def switch_to_hub(self):
         """The scheduler has nothing to do, or waits for an answer: let the next thing happen."""
         # It looks itself whether its answer is there; what is in its inbox waits.
-        if not self._step():
-            self.task.end()
-
-    def _step(self):
-        """Let one thing happen; returns whether there was any."""
         self.steps += 1
-        if self.flush():
-            return True
-        if self._due():
+        timers = self._timers
+        if self.flush is not None:
+            flush, self.flush = self.flush, None
+            flush()
+        elif timers and timers[0][0] <= self.time:
             self.expire()
-            return True
-        return self.advance()
+        elif not self.advance():
+            self.task.end()
 
 
 class Handle(Flux):
@@ -173,14 +172,9 @@ class Scheduler(ModuleTask):
             return
         watchers = self._exact.get(item.topic) if item.type == message.REQUEST else None
         if watchers is not None and len(watchers) == 1 and not self._globs:
-            self.guard(watchers[0].call, item)
+            self.guard(watchers[0].callback, watchers[0], item)
         else:
             super().dispatch(item)
-
-    @property
-    def is_listening(self):
-        """Whether its reactor waits for work, rather than some of its code for an answer."""
-        return self._listening
 
     def end(self):
         """Have the reactor return: nothing will ever happen again.
@@ -188,7 +182,7 @@ class Scheduler(ModuleTask):
         Raises:
             RuntimeError: it does not run, so somebody waits for an answer
         """
-        if not self.is_listening:
+        if not self._listening:  # some of its code waits for an answer
             raise RuntimeError("the scheduler waits for an answer that nobody has")
         self.reactor_stop(0)
 

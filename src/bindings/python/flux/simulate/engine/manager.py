@@ -125,7 +125,6 @@ class Manager(Peer):
         self.userids = userids or {}
         self.waiting = 0
         self.running = 0
-        self.pump_wanted = False
         self.extra = 0
         self._specs = {}
         self.queues = Queues()
@@ -202,11 +201,6 @@ class Manager(Peer):
                 self._specs[key] = packed
         return packed
 
-    def pump(self):
-        """Send the scheduler what it may be sent, once for all that happened at an instant."""
-        self.pump_wanted = False
-        self.sched.pump()
-
     def finish(self, active, how=states.COMPLETED):
         """A running job ends."""
         self.running -= 1
@@ -260,7 +254,8 @@ class Manager(Peer):
     # -- what the job manager's parts call ------------------------------------------------------------
 
     def schedule(self):
-        self.pump_wanted = True
+        # Sent once for all that happens at an instant.
+        self.kernel.flush = self.sched.pump
 
     def send(self, function, *args):
         function(*args)
