@@ -271,7 +271,8 @@ def _figures(outcome, counted):
     """The figures of `FIGURES`, of the jobs that count."""
     indices = _counted(outcome, counted)
     waits = [outcome.start[i] - outcome.submit[i] for i in indices]
-    runs = [outcome.run_of(i) for i in indices]
+    held = outcome.runs()
+    runs = [held[i] for i in indices]
     areas = [outcome.size[i] * length for i, length in zip(indices, runs)]
     area = math.fsum(areas)
     return {

@@ -139,7 +139,8 @@ def write_schedule(outcome, path):
         ),
     )
     span = outcome.last
-    computing = math.fsum(outcome.size[i] * outcome.run_of(i) for i in outcome.started())
+    runs = outcome.runs()
+    computing = math.fsum(outcome.size[i] * runs[i] for i in outcome.started())
     computing += math.fsum(
         count_units(units) * (min(end or span, span) - max(start, 0.0))
         for start, end, units in outcome.others.values()
@@ -221,11 +222,12 @@ def write_swf(outcome, path):
     users, groups, queues = {}, {}, {}
     codes = {states.COMPLETED: 1, states.FAILED: 0, states.TIMEOUT: 0}
     lines = []
+    runs = outcome.runs()
     for index, job in enumerate(workload.jobs):
         start, end = outcome.start[index], outcome.end[index]
         ran = start == start
         wait = (start if ran else end) - outcome.submit[index]
-        run = outcome.run_of(index) if ran else -1
+        run = runs[index] if ran else -1
         fields = [
             index + 1,
             outcome.submit[index],

@@ -66,15 +66,10 @@ def _waits(outcome, indices):
     return array("d", sorted(outcome.start[i] - outcome.submit[i] for i in indices))
 
 
-def _slowdowns(outcome, indices):
-    """The bounded slowdowns of jobs, ascending."""
-    return array(
-        "d",
-        sorted(
-            bounded_slowdown(outcome.start[i] - outcome.submit[i], outcome.run_of(i))
-            for i in indices
-        ),
-    )
+def _slowdowns(outcome, indices, runs):
+    """The bounded slowdowns of jobs, ascending; `runs` is of `Outcome.runs`."""
+    start, submit = outcome.start, outcome.submit
+    return array("d", sorted([bounded_slowdown(start[i] - submit[i], runs[i]) for i in indices]))
 
 
 def figures(outcome):
@@ -82,23 +77,17 @@ def figures(outcome):
     workload = outcome.workload
     jobs = workload.jobs
     started = outcome.started()
-    waits, slowdowns = _waits(outcome, started), _slowdowns(outcome, started)
+    runs = outcome.runs()
+    waits, slowdowns = _waits(outcome, started), _slowdowns(outcome, started, runs)
     how = outcome.how
     last_submit = jobs[-1].submit if jobs else 0.0
     sweep = Sweep(outcome)
     promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
     broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + LATE)
-    area = math.fsum(outcome.size[i] * outcome.run_of(i) for i in started)
-    waited = math.fsum(
-        outcome.size[i] * outcome.run_of(i) * (outcome.start[i] - outcome.submit[i])
-        for i in started
-    )
-    weighted = math.fsum(
-        outcome.size[i]
-        * outcome.run_of(i)
-        * (outcome.start[i] - outcome.submit[i] + outcome.run_of(i))
-        for i in started
-    )
+    start, submit, size = outcome.start, outcome.submit, outcome.size
+    area = math.fsum(size[i] * runs[i] for i in started)
+    waited = math.fsum(size[i] * runs[i] * (start[i] - submit[i]) for i in started)
+    weighted = math.fsum(size[i] * runs[i] * (start[i] - submit[i] + runs[i]) for i in started)
     found = {
         "jobs": len(jobs),
         "started": len(started),
@@ -134,14 +123,14 @@ def figures(outcome):
     }
     users = _by_user(outcome, started)
     if len(users) > 1:
-        each = [_means(outcome, indices) for indices in users.values()]
+        each = [_means(outcome, indices, runs) for indices in users.values()]
         found["users"] = len(users)
         found["jain_wait"] = jain([one["wait"] for one in each])
         found["jain_bsld"] = jain([one["bsld"] for one in each])
     if PREEMPTED in how:
         ended = [i for i in started if how[i] == PREEMPTED]
         found["preempted"] = len(ended)
-        found["hours_lost"] = math.fsum(outcome.size[i] * outcome.run_of(i) for i in ended) / 3600.0
+        found["hours_lost"] = math.fsum(size[i] * runs[i] for i in ended) / 3600.0
     return found
 
 
@@ -305,10 +294,10 @@ def class_of(size, run):
 def classes(outcome):
     """{class: {jobs, wait, bsld}} with means, for classes of size and run time, and queues."""
     groups = {}
-    jobs = outcome.workload.jobs
+    jobs, runs = outcome.workload.jobs, outcome.runs()
     for index in outcome.started():
         job = jobs[index]
-        wait, run = outcome.start[index] - outcome.submit[index], outcome.run_of(index)
+        wait, run = outcome.start[index] - outcome.submit[index], runs[index]
         size, length = class_of(outcome.size[index], job.seconds)
         keys = [f"{size} x {length}"]
         if job.queue is not None:
@@ -339,7 +328,7 @@ def distribution(outcome):
 
 def slowdown_distribution(outcome):
     """Bounded slowdowns at evenly spread shares of the jobs, ascending."""
-    values = _slowdowns(outcome, outcome.started())
+    values = _slowdowns(outcome, outcome.started(), outcome.runs())
     return [quantile(values, i / QUANTILES) for i in range(QUANTILES + 1)] if values else []
 
 
@@ -397,11 +386,14 @@ def groups(outcome):
         for kind, name in keys.items():
             if name is not None:
                 found[kind].setdefault(name, []).append(index)
+    held = outcome.runs()
     order = [*users, "all others"]
     found["user"] = {name: found["user"][name] for name in order if name in found["user"]}
     found["queue"] = dict(sorted(found["queue"].items()))
     return {
-        kind: _with_shares({name: _means(outcome, some) for name, some in table.items() if some})
+        kind: _with_shares(
+            {name: _means(outcome, some, held) for name, some in table.items() if some}
+        )
         for kind, table in found.items()
         if sum(map(bool, table.values())) > 1
     }
@@ -442,13 +434,13 @@ def _largest_users(work):
     return sorted(areas, key=lambda user: -areas[user])[:USERS]
 
 
-def _means(outcome, indices):
-    waits, slowdowns = _waits(outcome, indices), _slowdowns(outcome, indices)
+def _means(outcome, indices, runs):
+    waits, slowdowns = _waits(outcome, indices), _slowdowns(outcome, indices, runs)
     return {
         "jobs": len(indices),
         "wait": mean(waits),
         "wait_p90": quantile(waits, 0.9),
         "bsld": mean(slowdowns),
-        "area": math.fsum(outcome.size[i] * outcome.run_of(i) for i in indices),
+        "area": math.fsum(outcome.size[i] * runs[i] for i in indices),
         "waited": math.fsum(waits),
     }

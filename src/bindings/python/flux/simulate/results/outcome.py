@@ -155,10 +155,11 @@ class Outcome:
         """Indices of the jobs that started, in order of submission."""
         return array("q", (index for index, when in enumerate(self.start) if when == when))
 
-    def run_of(self, index):
-        """Seconds that a job held its resources; up to now, if it has not ended."""
-        end = self.end[index]
-        return (end if end == end else self.last) - self.start[index]
+    def runs(self):
+        """Seconds that each job held its resources; up to now, if it has not ended; NaN where it did not start.  O(jobs)."""
+        last = self.last
+        ends = (end if end == end else last for end in self.end)
+        return array("d", map(float.__sub__, ends, self.start))
 
     @property
     def last(self):
