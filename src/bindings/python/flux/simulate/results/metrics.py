@@ -61,15 +61,23 @@ def jain(values):
     return math.fsum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-def _waits(outcome, indices):
-    """The waits of jobs, ascending; as an array, since a million floats are 32 MB in a list."""
-    return array("d", sorted(outcome.start[i] - outcome.submit[i] for i in indices))
+class _Columns:
+    """What figures are made of, an array each, with a place for each job of the trace; NaN where it did not start.
+
+    Attributes:
+        wait, run (array): seconds
+        slowdown (array): bounded
+    """
+
+    def __init__(self, outcome):
+        self.wait = array("d", map(float.__sub__, outcome.start, outcome.submit))
+        self.run = outcome.runs()
+        self.slowdown = array("d", map(bounded_slowdown, self.wait, self.run))
 
 
-def _slowdowns(outcome, indices, runs):
-    """The bounded slowdowns of jobs, ascending; `runs` is of `Outcome.runs`."""
-    start, submit = outcome.start, outcome.submit
-    return array("d", sorted([bounded_slowdown(start[i] - submit[i], runs[i]) for i in indices]))
+def _ascending(column, indices):
+    """The values of jobs in a column; as an array, since a million floats are 32 MB in a list."""
+    return array("d", sorted(map(column.__getitem__, indices)))
 
 
 def figures(outcome):
@@ -77,17 +85,17 @@ def figures(outcome):
     workload = outcome.workload
     jobs = workload.jobs
     started = outcome.started()
-    runs = outcome.runs()
-    waits, slowdowns = _waits(outcome, started), _slowdowns(outcome, started, runs)
     how = outcome.how
     last_submit = jobs[-1].submit if jobs else 0.0
-    sweep = Sweep(outcome)
+    sweep = Sweep(outcome)  # takes most memory: the columns are made when it has given that back
+    columns = _Columns(outcome)
+    wait, run, size = columns.wait, columns.run, outcome.size
+    waits, slowdowns = _ascending(wait, started), _ascending(columns.slowdown, started)
     promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
     broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + LATE)
-    start, submit, size = outcome.start, outcome.submit, outcome.size
-    area = math.fsum(size[i] * runs[i] for i in started)
-    waited = math.fsum(size[i] * runs[i] * (start[i] - submit[i]) for i in started)
-    weighted = math.fsum(size[i] * runs[i] * (start[i] - submit[i] + runs[i]) for i in started)
+    area = math.fsum(size[i] * run[i] for i in started)
+    waited = math.fsum(size[i] * run[i] * wait[i] for i in started)
+    weighted = math.fsum(size[i] * run[i] * (wait[i] + run[i]) for i in started)
     found = {
         "jobs": len(jobs),
         "started": len(started),
@@ -123,14 +131,13 @@ def figures(outcome):
     }
     users = _by_user(outcome, started)
     if len(users) > 1:
-        each = [_means(outcome, indices, runs) for indices in users.values()]
         found["users"] = len(users)
-        found["jain_wait"] = jain([one["wait"] for one in each])
-        found["jain_bsld"] = jain([one["bsld"] for one in each])
+        for key, column in (("jain_wait", wait), ("jain_bsld", columns.slowdown)):
+            found[key] = jain([mean([column[i] for i in indices]) for indices in users.values()])
     if PREEMPTED in how:
         ended = [i for i in started if how[i] == PREEMPTED]
         found["preempted"] = len(ended)
-        found["hours_lost"] = math.fsum(size[i] * runs[i] for i in ended) / 3600.0
+        found["hours_lost"] = math.fsum(size[i] * run[i] for i in ended) / 3600.0
     return found
 
 
@@ -294,10 +301,9 @@ def class_of(size, run):
 def classes(outcome):
     """{class: {jobs, wait, bsld}} with means, for classes of size and run time, and queues."""
     groups = {}
-    jobs, runs = outcome.workload.jobs, outcome.runs()
+    jobs, columns = outcome.workload.jobs, _Columns(outcome)
     for index in outcome.started():
         job = jobs[index]
-        wait, run = outcome.start[index] - outcome.submit[index], runs[index]
         size, length = class_of(outcome.size[index], job.seconds)
         keys = [f"{size} x {length}"]
         if job.queue is not None:
@@ -305,8 +311,8 @@ def classes(outcome):
         for key in keys:
             entry = groups.setdefault(key, [0, 0.0, 0.0])
             entry[0] += 1
-            entry[1] += wait
-            entry[2] += bounded_slowdown(wait, run)
+            entry[1] += columns.wait[index]
+            entry[2] += columns.slowdown[index]
     names = [f"{size} x {length}" for _, size in SIZES for _, length in RUNS]
     names += sorted(key for key in groups if key.startswith("queue "))
     return {
@@ -322,13 +328,13 @@ def classes(outcome):
 
 def distribution(outcome):
     """Waits at evenly spread shares of the jobs, ascending."""
-    waits = _waits(outcome, outcome.started())
+    waits = _ascending(_Columns(outcome).wait, outcome.started())
     return [quantile(waits, i / QUANTILES) for i in range(QUANTILES + 1)] if waits else []
 
 
 def slowdown_distribution(outcome):
     """Bounded slowdowns at evenly spread shares of the jobs, ascending."""
-    values = _slowdowns(outcome, outcome.started(), outcome.runs())
+    values = _ascending(_Columns(outcome).slowdown, outcome.started())
     return [quantile(values, i / QUANTILES) for i in range(QUANTILES + 1)] if values else []
 
 
@@ -386,13 +392,13 @@ def groups(outcome):
         for kind, name in keys.items():
             if name is not None:
                 found[kind].setdefault(name, []).append(index)
-    held = outcome.runs()
+    columns = _Columns(outcome)
     order = [*users, "all others"]
     found["user"] = {name: found["user"][name] for name in order if name in found["user"]}
     found["queue"] = dict(sorted(found["queue"].items()))
     return {
         kind: _with_shares(
-            {name: _means(outcome, some, held) for name, some in table.items() if some}
+            {name: _means(outcome, some, columns) for name, some in table.items() if some}
         )
         for kind, table in found.items()
         if sum(map(bool, table.values())) > 1
@@ -434,13 +440,13 @@ def _largest_users(work):
     return sorted(areas, key=lambda user: -areas[user])[:USERS]
 
 
-def _means(outcome, indices, runs):
-    waits, slowdowns = _waits(outcome, indices), _slowdowns(outcome, indices, runs)
+def _means(outcome, indices, columns):
+    waits = _ascending(columns.wait, indices)
     return {
         "jobs": len(indices),
         "wait": mean(waits),
         "wait_p90": quantile(waits, 0.9),
-        "bsld": mean(slowdowns),
-        "area": math.fsum(outcome.size[i] * runs[i] for i in indices),
+        "bsld": mean([columns.slowdown[i] for i in indices]),
+        "area": math.fsum(outcome.size[i] * columns.run[i] for i in indices),
         "waited": math.fsum(waits),
     }
