@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
 
 class _Job(Protocol):
     @property
@@ -16,7 +18,7 @@ class _Job(Protocol):
 def printable(text: object) -> str:
     """Replace the control characters of a text that comes from others, so that it can change neither a
     terminal nor the lines of a log."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
+    return _CONTROL.sub("?", str(text))
 
 
 class SystemAttributes:
