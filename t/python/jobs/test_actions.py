@@ -39,16 +39,10 @@ def as_owner(inst):
 )  # fmt: skip
 def test_bad_exception(inst, body):
     id = inst.submit()
-    assert error(inst, "raise", {"id": id, **body})[0] == errno.EPROTO
+    number, text = error(inst, "raise", {"id": id, **body})
+    assert number == errno.EPROTO
+    assert text == "invalid exception severity" or body.get("severity") not in (9, -1)
     assert inst.state(id) == SCHED
-
-
-def test_severity_text(inst):
-    id = inst.submit()
-    assert (
-        error(inst, "raise", {"id": id, "type": "x", "severity": 9})[1]
-        == "invalid exception severity"
-    )
 
 
 def test_raiseall(inst):
@@ -215,11 +209,6 @@ def test_purge_in_batches(inst):
     assert [purge(inst, force=True, batch=2, num_limit=0) for _ in range(3)] == [2, 1, 0]
 
 
-def test_purge_without_limits(inst):
-    inst.cancel(inst.submit())
-    assert purge(inst, force=True) == 0 and len(inst.jm.jobs.inactive) == 1
-
-
 @pytest.mark.parametrize(
     "body", [{}, {"jobs": [1], "force": True}, {"age_limit": -1.0, "num_limit": -1, "force": True}]
 )
@@ -299,14 +288,6 @@ def test_named_queues_are_stopped_at_first(queues):
     assert allocs(queues) == [two]
     switch(queues, True, all=True)
     assert allocs(queues) == [one]
-
-
-def test_stopping_a_queue_withdraws_its_requests(queues):
-    switch(queues, True, all=True)
-    one, two = queues.submit(queue="a"), queues.submit(queue="b")
-    switch(queues, False, "a")
-    assert [body["id"] for body in queues.sched.of("cancel")] == [one]
-    assert two in queues.jm.sched.pending and one not in queues.jm.sched.pending
 
 
 def test_disabled_queue(queues):
@@ -532,13 +513,6 @@ def test_update_queue(queues):
         list(event["context"]) for event in queues.eventlog(id) if event["name"] == "jobspec-update"
     ]
     assert updates == [["attributes.system.queue", "attributes.system.constraints"]] * 2
-
-
-def test_a_job_with_constraints_of_its_own_stays_in_its_queue(queues):
-    switch(queues, True, all=True)
-    id = queues.submit(queue="a", constraints={"ranks": ["0"]})
-    with pytest.raises(OSError, match="job appears to have non-queue constraints"):
-        move(queues, id, "b")
 
 
 def test_update_queue_refused(queues):

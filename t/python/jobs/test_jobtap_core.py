@@ -3,6 +3,7 @@
 
 import asyncio
 import errno
+import re
 import signal
 import threading
 
@@ -210,10 +211,11 @@ def test_8_annotations_are_an_event_for_subscribers(inst, p):
 
 def test_9_job_update_has_updates(inst, p):
     seen = []
-    p.add_handler("job.update", lambda p, topic, args: seen.append(args["updates"]))
+    p.add_handler("job.update", lambda p, topic, args: seen.append(args))
     id = inst.submit()
     p.jobspec_update_id(id, {"attributes.system.x": 1})
-    assert seen == [{"attributes.system.x": 1}]
+    assert [args["updates"] for args in seen] == [{"attributes.system.x": 1}]
+    assert seen[0]["jobspec"]["attributes"]["system"]["x"] == 1
 
 
 def test_9_job_update_key_has_both_forms(inst, p):
@@ -324,7 +326,14 @@ def test_14_what_a_callback_is_handed_cannot_be_changed(inst, p):
 
 
 @pytest.mark.parametrize(
-    "exc", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), SystemExit(2)]
+    "exc",
+    [
+        RuntimeError("boom"),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        SystemExit(2),
+    ],
 )
 def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
     def boom(*args):
@@ -342,6 +351,7 @@ def test_15_whatever_is_raised_ends_that_callback_only(inst, add, exc):
     text = "\n".join(logged(inst))
     for where in ("job.state.run", "timer", "response to kvs.dir"):
         assert f"core.py: {where}: {type(exc).__name__}" in text
+    assert re.search(r"job.state.run: .*\(test_jobtap_core.py:\d+ in boom\)", text)
     p.add_handler("job.validate", boom)
     with pytest.raises(OSError, match=f"core.py: job.validate: .*{exc or type(exc).__name__}"):
         inst.submit()

@@ -125,42 +125,6 @@ def test_rejection(inst, load, topic):
     assert inst.submit(duration=60)
 
 
-def test_validate_that_raises_rejects(inst, load):
-    load(
-        """
-        def plugin_init(p):
-            p.add_handler("job.validate", check)
-        def check(p, topic, args):
-            1 / 0
-        """
-    )
-    with pytest.raises(OSError, match="test.py: job.validate: division by zero"):
-        inst.submit()
-    assert any("ZeroDivisionError" in text for text in logged(inst))
-
-
-def test_a_plugin_that_raises_stops_nobody(inst, load):
-    load(
-        """
-        def plugin_init(p):
-            p.add_handler("job.*", boom)
-        def boom(p, topic, args):
-            if topic not in ("job.create", "job.validate"):
-                raise RuntimeError("boom in " + topic)
-        """
-    )
-    other = load(RECORD, "other.py", topics=["job.state.*"])
-    inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run_duration=1)
-    inst.advance(1)
-    assert inst.state(id) == INACTIVE and topics(other)[-1] == "job.state.inactive"
-    assert any(
-        "jobtap: test.py: job.state.run: RuntimeError: boom in job.state.run (test.py:8 in boom)"
-        == text
-        for text in logged(inst)
-    )
-
-
 def test_answer_of_the_wrong_type_is_reported(inst, load):
     load(
         """
@@ -261,19 +225,6 @@ def test_state_depend_is_the_last_place_for_dependencies(inst, load):
 # -- priority ---------------------------------------------------------------------------------------------
 
 
-def test_priority(inst, load):
-    load(
-        """
-        def plugin_init(p):
-            p.add_handler("job.state.priority", priority)
-        def priority(p, topic, args):
-            return {"priority": args["urgency"] * 10}
-        """
-    )
-    id = inst.submit(urgency=3)
-    assert inst.eventlog(id)[-1]["context"] == {"priority": 30}
-
-
 def test_last_loaded_priority_plugin_wins(inst, load):
     source = """
         def plugin_init(p):
@@ -282,11 +233,6 @@ def test_last_loaded_priority_plugin_wins(inst, load):
     load(source, "one.py", value=1)
     load(source, "two.py", value=2)
     assert inst.jm.jobs.active[inst.submit()].priority == 2
-
-
-def test_no_priority_plugin(inst):
-    inst.rpc("job-manager.jobtap", {"remove": ".priority-default"})
-    assert inst.state(inst.submit()) == PRIORITY
 
 
 def test_hold_and_expedite_bypass_the_plugin(inst, load):
@@ -428,14 +374,6 @@ def test_inactive_add_and_remove(inst, load):
     assert inst.rpc("job-manager.purge", limits) == {"count": 1}
     assert topics(plugin)[-1] == "job.inactive-remove"
     assert inst.rpc("job-list.list", ALL)["jobs"] == []
-
-
-def test_job_update(inst, load):
-    plugin = load(RECORD, topics=["job.update"])
-    id = inst.submit()
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
-    [(_, args)] = plugin.log
-    assert args["jobspec"]["attributes"]["system"]["duration"] == 300
 
 
 # -- conf.update, plugin.query ----------------------------------------------------------------------------------
