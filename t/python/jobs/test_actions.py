@@ -196,6 +196,7 @@ def test_purge(inst):
     assert [job["id"] for job in inst.rpc("job-list.list", ALL)["jobs"]] == [ids[3], ids[2]]
     assert inst.rpc("job-list.job-stats")["inactive_purged"] == 2
     assert purge(inst, age_limit=100.0, force=True) == 0
+    assert purge(inst, force=True) == 0  # without limits
 
 
 def purge(inst, **body):

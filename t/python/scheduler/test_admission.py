@@ -2,7 +2,6 @@
 """Admission rules: what keeps a job from starting although it fits, with the guide's counter of
 licences."""
 
-import sys
 import types
 from pathlib import Path
 
@@ -11,10 +10,8 @@ from each_policy import under
 from peers import R, Rig, jobspec
 
 from flux.resource import InfeasibleRequest
-from flux.scheduler.admission import AdmissionControl, AdmissionRule, Deferral, JobDeferred
+from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
-from flux.scheduler.queue import PendingQueue
-from flux.scheduler.requests import PendingJob, Requests
 
 LICENSES = Path(__file__).resolve().parents[3] / "doc" / "examples" / "licenses.py"
 POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "conservative", "no-guarantee")
@@ -70,27 +67,6 @@ def in_use(rig):
 
 
 # -- licences --------------------------------------------------------------------------------------
-
-
-@POLICIES
-def test_a_job_waits_while_its_licences_are_in_use(policy, args):
-    rig = licensed(policy, args)
-    rig.alloc(1, wants(2))
-    rig.alloc(2, wants(1))
-    rig.settle()
-    rig.wait(2)
-    assert rig.started() == [1]
-    assert reason(rig, 2) == "licenses: needs 1 of matlab, 0 of 2 are free"
-    check(rig)
-    rig.free(1)
-    rig.settle()
-    assert rig.started() == [1, 2]
-    assert in_use(rig) == {"matlab": 1}
-    assert "reason_pending" not in rig.annotations(2)["sched"]
-    rig.free(2)
-    rig.settle()
-    assert in_use(rig) == {}
-    check(rig)
 
 
 @POLICIES
@@ -214,25 +190,6 @@ def test_counted_once_when_denied_or_withdrawn(policy, args):
     assert in_use(rig) == {} and rule.asked == {}
 
 
-@POLICIES
-def test_a_start_that_cannot_be_answered_gives_its_licences_back(policy, args):
-    class Broken:
-        def alloc_success(self, msg, R, annotations=None):
-            if msg.payload["id"] == 1:
-                raise RuntimeError("a bug of the site")
-            super().alloc_success(msg, R, annotations)
-
-    rig = licensed(type(policy.__name__, (Broken, policy), {}), args)
-    rig.alloc(1, wants(2))
-    rig.settle()
-    assert "a bug of the site" in rig.denied(1)
-    assert in_use(rig) == {}
-    rig.alloc(2, wants(2))
-    rig.settle()
-    assert rig.started() == [2]
-    check(rig)
-
-
 def test_the_arguments_of_the_example():
     rig = Rig(R(4, 4))
     rig.load_file(LICENSES, "licenses=matlab:1,ansys:8", "promises=4")
@@ -316,10 +273,27 @@ def test_a_rule_that_raises_costs_one_job(policy, args, method):
     check(rig)
 
 
+class Hears(AdmissionRule):
+    name = "hears"
+
+    def __init__(self, host):
+        super().__init__(host)
+        self.heard = []
+
+    def start(self, job, alloc):
+        self.heard.append(("started", job.jobid))
+
+    def free(self, jobid, R, final):
+        self.heard.append(("freed", jobid))
+
+    def cancel(self, jobid):
+        self.heard.append(("forget", jobid))
+
+
 @POLICIES
 @pytest.mark.parametrize("method", ["started", "freed", "forget"])
 def test_a_rule_that_raises_when_it_is_told_costs_nothing(policy, args, method):
-    rig = load(policy, args, type("Broken", (Failing,), {"method": method}))
+    rig = load(policy, args, type("Broken", (Failing,), {"method": method}), Hears)
     rig.alloc(1, jobspec(16), priority=1)
     rig.settle()
     rig.alloc(2, jobspec(1))
@@ -332,6 +306,8 @@ def test_a_rule_that_raises_when_it_is_told_costs_nothing(policy, args, method):
     rig.settle()
     assert rig.started() == [1, 3]
     assert any(f"a bug in {method}" in text for text in rig.logged(3))
+    (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "hears"]
+    assert rule.heard == [("started", 1), ("forget", 2), ("freed", 1), ("started", 3)]
     check(rig)
 
 
@@ -407,7 +383,8 @@ def test_a_rule_denies(policy, args):
 
 @POLICIES
 def test_a_rule_that_waits_for_a_time(policy, args):
-    rig = load(policy, args, Deadline)
+    later = type("Later", (AdmissionRule,), {"latest_end": lambda self, job: begin + 170})
+    rig = load(policy, args, Deadline, later)
     begin = rig.now
     rig.alloc(1, jobspec(1, duration=1000))
     rig.alloc(2, jobspec(1, duration=10))
@@ -430,153 +407,6 @@ def test_a_rule_that_waits_for_a_time(policy, args):
     (rule,) = [rule for rule in rig.sched.admission.rules if rule.name == "deadline"]
     assert rule.told == [(1, begin + 500)]
     assert rig.sched.resources.job_end(1) == begin + 500
-
-
-# -- AdmissionControl ------------------------------------------------------------------------------
-
-
-class Waits(AdmissionRule):
-    """Defers every job, with a key that is the job's priority."""
-
-    name = "waits"
-    text = "waits"
-
-    def check(self, job):
-        return Deferral(self.text, until=1000.0 + job.jobid, key=job.priority)
-
-
-class Message:
-    def __init__(self, jobid):
-        self.payload = {"id": jobid}
-
-
-class Control:
-    """An `AdmissionControl` with a table of requests, and no scheduler."""
-
-    def __init__(self, *rules):
-        self.requests = Requests(PendingQueue())
-        self.reported = []
-        self.control = AdmissionControl(self.requests, self.report)
-        for rule in rules:
-            self.control.add(rule)
-        self.requests.on_answer = self.control.answered
-
-    def report(self, what, trace):
-        assert trace
-        self.reported.append((what, str(sys.exc_info()[1])))
-
-    def defer(self, jobid, priority=16):
-        request = self.requests.open(types.SimpleNamespace(), Message(jobid), jobid)
-        job = PendingJob(jobid, priority, 0.0, request, None)
-        self.control.queued(job, {})
-        with pytest.raises(JobDeferred) as caught:
-            self.control.check(job)
-        self.control.defer(job, caught.value)
-        self.control._check()
-        return job
-
-
-def test_deferred_jobs_are_in_the_order_of_the_queue():
-    rule = Waits(None)
-    rig = Control(rule)
-    for jobid, priority in ((1, 10), (2, 30), (3, 10), (4, 20)):
-        rig.defer(jobid, priority)
-    control = rig.control
-    assert [job.jobid for job in control.deferred()] == [2, 4, 1, 3] and len(control) == 4
-    assert rig.requests.state_of(1) == "deferred"
-    assert [job.jobid for job in control.readmit(rule, key=10)] == [1, 3]
-    assert rig.requests.state_of(1) == "queued" and not control.is_deferred(1)
-    assert control.readmit(rule, key=10) == [] and control.readmit(Waits(None)) == []
-    assert [job.jobid for job in control.readmit(rule, most=1)] == [2]
-    assert [job.jobid for job in control.readmit(rule)] == [4]
-    assert len(control) == 0
-    control._check()
-
-
-def test_a_deferred_job_is_deferred_once():
-    rig = Control(Waits(None))
-    job = rig.defer(1)
-    with pytest.raises(RuntimeError, match="job: defer while deferred"):
-        rig.control.defer(job, JobDeferred(rig.control.rules[0], Deferral("again")))
-
-
-def test_a_deferred_job_has_its_answer():
-    rule = Waits(None)
-    heard = []
-    rule.cancel = heard.append
-    rig = Control(rule)
-    first, second = rig.defer(1), rig.defer(2)
-    first.request.scheduler.alloc_deny = lambda msg, note: None
-    second.request.scheduler.alloc_success = lambda msg, R, annotations: None
-    first.request.deny("no")
-    rig.control._check()
-    assert len(rig.control) == 1 and heard == [1]
-    rig.requests.move(2, "success")  # as Scheduler.alloc_success() does
-    second.request.success({})
-    assert len(rig.control) == 0 and heard == [1]
-    rig.control._check()
-
-
-def test_rules_are_asked_in_order_and_the_first_that_defers_counts():
-    class Passes(AdmissionRule):
-        name = "passes"
-
-    first, second = Waits(None), Waits(None)
-    first.name, first.text, second.text = "first", "one", "two"
-    rig = Control(Passes(None), first, second)
-    job = rig.defer(1)
-    cause = rig.control.why(job)
-    assert (cause.rule, cause.reason) == ("first", "one")
-    first.why = lambda job: "numbers change"
-    assert rig.control.why(job).reason == "numbers change"
-
-
-def test_the_earliest_end_that_any_rule_sets():
-    def rule(end):
-        one = AdmissionRule(None)
-        one.latest_end = lambda job: end
-        return one
-
-    control = Control(rule(None), rule(50.0), rule(70.0)).control
-    assert [control.latest_end(None, end) for end in (0.0, 40.0, 60.0)] == [50.0, 40.0, 50.0]
-    assert Control(rule(None)).control.latest_end(None, 0.0) == 0.0
-
-
-def test_signatures_of_rules():
-    def rule(name, signature):
-        one = AdmissionRule(None)
-        one.name = name
-        one.signature = lambda job: signature
-        return one
-
-    def marked(*rules, spec=None):
-        job = PendingJob(1, 16, 0.0, None, None)
-        return Control(*rules).control.queued(job, spec or jobspec(1))
-
-    assert marked() is None and marked(rule("a", None)) is None
-    marks = marked(rule("a", None), rule("b", 1), rule("c", 1))
-    assert marks == (("b", 1), ("c", 1))
-    assert marks != marked(rule("b", 1))
-    named = rule("named", 1)
-    named.attributes = ("licenses",)
-    assert marked(named) is None and marked(named, rule("b", 1)) == (("b", 1),)
-    assert marked(named, spec=jobspec(1, licenses={"matlab": 1})) == (("named", 1),)
-    for odd in ({}, {"attributes": {"system": None}}, {"attributes": []}):
-        assert marked(named, spec=odd) is None
-
-
-def test_one_rule_that_raises_does_not_keep_others_from_being_told():
-    first, second = AdmissionRule(None), AdmissionRule(None)
-    heard = []
-
-    def freed(jobid, R, final):
-        raise KeyError(jobid)
-
-    first.free, second.free = freed, lambda *args: heard.append(args)
-    rig = Control(first, second)
-    rig.control.tell(AdmissionRule.free, 1, None, True)
-    assert heard == [(1, None, True)]
-    assert rig.reported == [("admission rule rule: free", "1")]
 
 
 def test_a_rule_with_the_older_names_of_events_goes_on():

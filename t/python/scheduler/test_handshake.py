@@ -58,12 +58,6 @@ def test_order_of_business():
     assert rig.task.running
 
 
-def test_unlimited_is_the_default():
-    rig = Rig(R(1, 1))
-    rig.load(Guide)
-    assert rig.manager.ready_request == {"mode": "unlimited"}
-
-
 def test_ranks_not_up_at_first_are_down():
     rig = Rig(R(4, 1), up="1")
     rig.load(Guide)
@@ -344,19 +338,6 @@ def test_a_pool_that_cannot_be_made_of_late_resources_ends_the_scheduler_in_orde
     assert rig.logged(CRIT) == ["cannot start: no racks in this R"]
 
 
-def test_trap_10_pool_class_that_is_none():
-    class Mine(Guide):
-        pool_class = dict
-
-    rig = Rig(R(1, 1))
-    rig.load(Mine, wait=False)
-    rig.settle()
-    assert "pool_class must be a ResourcePool or ResourcePoolImplementation subclass" in str(
-        rig.task.failure
-    )
-    assert rig.logged()
-
-
 def test_the_end_of_the_resource_service_ends_the_scheduler_in_order():
     """As administrators ask for it: nothing that is critical."""
     rig = Rig(R(1, 1))
@@ -368,10 +349,11 @@ def test_the_end_of_the_resource_service_ends_the_scheduler_in_order():
     assert rig.logged(CRIT) == rig.logged(ERR) == []
 
 
-def test_an_error_of_the_resource_service_ends_the_scheduler_in_order():
+@pytest.mark.parametrize("errnum", [errno.EIO, errno.ENODATA])
+def test_an_error_of_the_resource_service_ends_the_scheduler_in_order(errnum):
     rig = Rig(R(1, 1))
     rig.load(Guide)
-    rig.resource.fail(errno.EIO, "disk on fire")
+    rig.resource.fail(errnum, "disk on fire")
     rig.settle()
     assert rig.task.ended and rig.task.failure is None
     assert "disk on fire: the scheduler ends here" in rig.logged(CRIT)[0]
@@ -404,16 +386,6 @@ def test_unload_answers_nothing_on_the_way_out():
 
 
 # -- pool classes ----------------------------------------------------------------------------------
-
-
-def test_pool_options_it_does_not_know_are_dropped_with_a_warning():
-    class Mine(Guide):
-        pool_kwargs = {"colour": "blue", "size": 3}
-
-    rig = Rig(R(1, 1))
-    rig.load(Mine)
-    assert len(rig.logged(WARNING)) == 2
-    assert "colour" in rig.logged(WARNING)[0]
 
 
 def test_pool_options_reach_a_pool_that_lists_them():

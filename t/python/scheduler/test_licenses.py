@@ -63,7 +63,7 @@ def test_a_job_waits_while_its_licences_are_in_use(policy, args):
     check(rig)
     rig.free(1)
     rig.settle()
-    assert rig.started() == [1, 3, 2]
+    assert rig.started() == [1, 3, 2] and reason(rig, 2) is None
     rig.free(2)
     rig.settle()
     assert used(rig) == {}

@@ -9,8 +9,6 @@ from peers import R, Rig, jobspec
 from shared import seeds
 
 from flux.idset import IDset
-from flux.resource.pool.masks import members
-from flux.resource.pool.rank_counts import RankCounts
 from flux.scheduler.policies import Backfill, Fifo, Simple
 from flux.scheduler.site_policy import counts
 from flux.scheduler.site_policy.limit import read_limit
@@ -70,24 +68,6 @@ def check(rig):
 PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 
 # -- what is counted -------------------------------------------------------------------------------
-
-
-def test_counts_of_ranks_are_those_of_a_plain_count():
-    draw = random.Random(1)
-    on_ranks, plain, held = RankCounts(), {}, []
-    for _ in range(2000):
-        if held and draw.random() < 0.5:
-            mask = held.pop(draw.randrange(len(held)))
-            on_ranks.remove(mask)
-            for rank in members(mask):
-                plain[rank] -= 1
-        else:
-            mask = draw.getrandbits(12)
-            held.append(mask)
-            on_ranks.add(mask)
-            for rank in members(mask):
-                plain[rank] = plain.get(rank, 0) + 1
-        assert members(on_ranks.ranks) == sorted(rank for rank, count in plain.items() if count)
 
 
 @POLICIES
@@ -720,25 +700,6 @@ def test_a_rank_of_a_running_job_that_had_left_when_the_scheduler_was_loaded(
     assert rig.started() == [1]
     assert used(rig) == {(7,): (2, 8, 0, 1)}
     check(rig)
-
-
-@POLICIES
-def test_a_partial_free_gives_the_node_back(policy, args):
-    rig = load(policy, args, PER_USER)
-    rig.alloc(1, nodes(2), userid=7)
-    rig.alloc(2, nodes(1), userid=7)
-    rig.settle()
-    whole = rig.success(1)["R"]
-    for rank, final in ((0, False), (1, True)):
-        part = {"version": 1, "execution": dict(whole["execution"])}
-        part["execution"]["R_lite"] = [{"rank": str(rank), "children": {"core": "0-3"}}]
-        part["execution"]["nodelist"] = [f"n{rank}"]
-        del part["execution"]["nslots"]
-        rig.free(1, part, final=final)
-        rig.settle()
-        assert rig.started() == [1, 2]
-        check(rig)
-    assert used(rig) == {(7,): (1, 4, 0, 1)}
 
 
 @POLICIES

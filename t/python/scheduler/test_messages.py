@@ -832,12 +832,6 @@ def test_property_updates_let_a_job_run(rig):
     assert errnum == errno.EINVAL
 
 
-def test_expiration_of_the_instance(rig):
-    rig.resource.update(expiration=rig.now + 1000)
-    rig.settle()
-    assert rig.sched.resources.expiration == rig.now + 1000
-
-
 @pytest.mark.parametrize(
     "keys",
     [
@@ -884,14 +878,6 @@ def test_a_pool_without_an_operation_warns_once():
     rig.settle()
     assert len([line for line in rig.logged(4) if "add_property" in line]) == 1
     healthy(rig)
-
-
-@pytest.mark.parametrize("errnum", [errno.ENODATA, errno.EIO])
-def test_an_error_on_the_stream_is_an_orderly_end(rig, errnum):
-    rig.resource.fail(errnum, "gone")
-    rig.settle()
-    assert rig.task.ended and rig.task.failure is None
-    assert any("resource.acquire" in line for line in rig.logged(2))
 
 
 @pytest.mark.parametrize("userid", [{"id": 1}, [], "root", -1, 1.5, None, True, 1 << 70])

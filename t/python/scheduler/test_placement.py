@@ -377,14 +377,6 @@ def test_single_cores_fill_a_rack_that_is_begun():
     assert set().union(*(on(rig, jobid) for jobid in range(1, 10))) <= {0, 1, 2, 3}
 
 
-def test_a_job_takes_what_is_there_whatever_the_racks():
-    rig = load()
-    occupy(rig)
-    rig.alloc(5, spec(12))
-    rig.settle()
-    assert 5 in rig.started()
-
-
 def test_two_levels():
     blocks = {"block": {"groups": {"b0": "n[0-7]", "b1": "n[8-15]"}}}
     rig = load(topology={**RACKS, **blocks})
@@ -468,15 +460,6 @@ def test_groups_by_properties_follow_the_properties():
     assert rig.annotations(2)["sched"]["placement"] == "rack b"
 
 
-def test_a_reload_of_the_scheduler_waits_anew():
-    rig = load()
-    occupy(rig)
-    rig.alloc(5, spec(4, required(), duration=500))
-    rig.settle()
-    (found,) = rig.ask("sched.stats", {})[1]["topology"]
-    assert (found["idle_groups"], found["waiting"]) == (0, 1)
-
-
 # -- at random -------------------------------------------------------------------------------------
 
 
@@ -533,33 +516,6 @@ def test_required_placement_is_always_kept(policy, args, seed):
 
 
 # -- beside other rules ----------------------------------------------------------------------------
-
-
-def test_jobs_are_ended_for_one_that_requires_a_rack():
-    config = {
-        "topology": RACKS,
-        "queues": {"batch": {}, "standby": {}},
-        "preemption": {"standby": {"queues": ["standby"]}},
-    }
-    instance = FakeInstance(16, 4, config=config)
-    instance.load("sched-backfill")
-    jobs = []
-    for rank in range(16):  # only in the second rack may all be ended
-        queue = "standby" if rank in (0, 4, 5, 6, 7, 8) else "batch"
-        only = {"ranks": [str(rank)]}
-        jobs.append(
-            instance.submit(nodes=1, exclusive=True, queue=queue, constraints=only, duration=10000)
-        )
-    instance.advance(10)
-    assert all(job.state == "running" for job in jobs)
-    taker = instance.submit(
-        nodes=4, exclusive=True, queue="batch", placement=required(), duration=500
-    )
-    instance.advance(60)
-    assert taker.state == "running" and taker.ranks == "4-7"
-    assert [job.state == "running" for job in jobs] == [
-        rank not in (4, 5, 6, 7) for rank in range(16)
-    ]
 
 
 def test_a_window_gives_a_rack_to_those_who_need_one():
@@ -667,15 +623,6 @@ def test_nobody_is_ended_for_what_a_job_only_prefers(empty):
     nodes.instance.advance(150)
     assert job.state == "running" and len(nodes.ended()) == 3 - len(empty)
     assert set(IDset(job.ranks)) == empty | nodes.ended()
-
-
-def test_nobody_is_ended_if_no_rack_can_be_had():
-    nodes = Nodes(may_end={0, 1, 2, 4, 5, 6, 8, 9, 10, 13, 14, 15})
-    job = nodes.taker(4, required())
-    free = nodes.taker(4, None)
-    nodes.instance.advance(100)
-    assert job.state == "pending" and free.state == "running"
-    assert nodes.ended() == set(IDset(free.ranks))
 
 
 def test_a_node_of_the_rack_that_goes_down_in_the_grace_moves_the_job_to_another():

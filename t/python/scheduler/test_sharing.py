@@ -11,7 +11,6 @@ from shared import seeds
 from flux.idset import IDset
 from flux.resource.request import ResourceRequest
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.resource.TreePool import TreePool, TreeResourceRequest
 from flux.scheduler.policies import Backfill
 from flux.scheduler.policies.in_order import BackfillInOrder
 from flux.scheduler.site_policy.sharing import whole_nodes
@@ -529,14 +528,6 @@ def test_containers_on_claimed_nodes(args):
     rig.settle()
     assert rig.started() == [1, 3, 2]
     check(rig)
-
-
-def test_the_fewest_nodes_for_containers():
-    pool = TreePool(machine(True, 4))
-    for count, nodes in ((1, 1), (2, 1), (3, 2), (8, 4)):
-        request = TreeResourceRequest.from_jobspec(sockets(count))
-        shape = whole_nodes(request.shape, pool, pool.ranks)
-        assert (shape.node_count.min, shape.exclusive) == (nodes, True), count
 
 
 def test_a_pass_over_a_full_pool_examines_as_many_jobs_whoever_waits(monkeypatch):

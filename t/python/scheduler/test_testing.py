@@ -7,7 +7,6 @@ import heapq
 import pytest
 from peers import EXAMPLES, Guide
 
-from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
 from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec, make_R
 
@@ -474,27 +473,6 @@ def test_configuration_and_attributes_are_those_of_the_instance():
     assert (scheduler.limit, scheduler.rank) == (3, "0")
 
 
-def test_reservations_are_kept_over_a_reload():
-    instance = FakeInstance(nodes=4)
-    instance.load("sched-fifo")
-    entry = {"name": "dat", "start": instance.now() + 100, "duration": 50, "nodes": 4}
-    instance.request("sched.reserve", {"reservation": entry})
-    instance.unload()
-    instance.load("sched-fifo")
-    (one,) = instance.request("sched.reservations")["reservations"]
-    assert (one["name"], one["nodes"]) == ("dat", 4)
-    short, long = instance.submit(nodes=1, duration=99), instance.submit(nodes=1, duration=101)
-    instance.run_until_idle()
-    assert instance.running() == [short] and long.state == "pending"
-
-
-def test_guests_are_told_apart_from_the_owner():
-    instance = FakeInstance()
-    instance.load("sched-fifo")
-    with pytest.raises(PermissionError):
-        instance.request("sched.reserve", {"reservation": {}}, userid=12345)
-
-
 def test_an_event_reaches_a_policy_that_has_subscribed():
     from flux.brokermod import event_handler
 
@@ -524,24 +502,3 @@ def test_two_runs_of_one_test_are_the_same():
         return instance.report(), instance.log
 
     assert run() == run()
-
-
-def test_a_policy_without_a_queue_of_its_own_class_is_stepped_once_a_turn():
-    class Stepping(Scheduler):
-        def schedule(self):
-            while self._queue:
-                job = self._queue[0]
-                try:
-                    alloc = self.resources.alloc(job.jobid, job.resource_request)
-                except InsufficientResources:
-                    return
-                job.request.success(alloc)
-                heapq.heappop(self._queue)
-                yield
-
-    instance = FakeInstance(cores=4)
-    instance.load(Stepping)
-    jobs = [instance.submit() for _ in range(6)]
-    instance.run_until_idle()
-    assert instance.running() == jobs[:4]
-    assert instance.scheduler.stats_get()["sched_yields"] >= 4
