@@ -23,11 +23,6 @@ def is_heap(jobs):
     return all(not jobs[i] < jobs[(i - 1) // 2] for i in range(1, len(jobs)))
 
 
-def test_jobs_order_by_priority_then_id():
-    jobs = [job(3), job(1), job(2, 17), job(4, 0)]
-    assert [j.jobid for j in sorted(jobs)] == [2, 1, 3, 4]
-
-
 def test_a_job_takes_new_attributes():
     one = job(1)
     assert one._last_annotation is None
@@ -40,17 +35,6 @@ def test_a_priority_set_directly_counts_at_once():
     queue[2].priority = 31
     heapq.heapify(queue)
     assert queue[0].jobid == 3
-
-
-def test_same_id_again_after_removal():
-    queue = PendingQueue()
-    first, second, third = job(7), job(7, 20), job(7, 5)
-    queue.push(first)
-    queue.remove(first)
-    queue.push(second)
-    queue.remove(second)
-    queue.push(third)
-    assert queue.settle() == [third]
 
 
 def test_the_same_job_again_after_removal():
