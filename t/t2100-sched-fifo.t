@@ -24,21 +24,12 @@ stat() {
 test_expect_success 'all nodes are up' '
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4"
 '
-test_expect_success 'bad arguments fail the load, and the reason is in the log' '
+test_expect_success 'a bad argument fails the load, and the reason is in the log' '
 	flux module remove sched-simple &&
 	flux dmesg -C &&
 	test_must_fail flux module load sched-fifo queue-depth=bogus 2>err &&
 	grep "Invalid argument" err &&
-	test_must_fail flux module load sched-fifo log-level=bogus &&
-	test_must_fail flux module load sched-fifo log_level=debug &&
-	test_must_fail flux module load sched-fifo pool-class=nosuchmodule &&
-	test_must_fail flux module load sched-fifo reason-depth=x &&
-	dmesg-grep.py -t 20 "reason-depth=.x. is invalid" &&
-	flux dmesg >log &&
-	grep "queue-depth=.bogus. is invalid: expected a positive integer" log &&
-	grep "log-level=.bogus. is invalid: expected one of emerg" log &&
-	grep "unknown argument .log_level=debug." log &&
-	grep "pool-class=.nosuchmodule.: could not load pool class" log
+	dmesg-grep.py -t 20 "queue-depth=.bogus. is invalid: expected a positive integer"
 '
 test_expect_success 'it loads, and says how' '
 	flux module load sched-fifo log-level=debug &&
@@ -98,23 +89,7 @@ test_expect_success 'many jobs, nothing left behind' '
 	flux queue drain --timeout=60 &&
 	test $(stat pending_jobs) -eq 0 &&
 	test $(stat errors) -eq 0 &&
-	test $(stat sched_yields) -ge 40
-'
-test_expect_success 'a policy that fails costs its pass, not the instance' '
-	cat >broken.py <<-\EOF &&
-	from flux.scheduler import Scheduler
-	class Broken(Scheduler):
-	    def schedule(self):
-	        raise RuntimeError("bug in the policy")
-	def mod_main(h, *args):
-	    Broken(h, *args).run()
-	EOF
-	flux module remove sched-fifo && flux module load ./broken.py &&
-	id=$(flux submit hostname) &&
-	test_wait_until "flux module stats broken | jq -e \".errors >= 1\"" &&
-	dmesg-grep.py -t 20 "bug in the policy" &&
-	flux module remove broken &&
-	flux module load sched-simple &&
-	flux job wait-event -t 20 $id clean
+	test $(stat sched_yields) -ge 40 &&
+	flux module remove sched-fifo && flux module load sched-simple
 '
 test_done

@@ -15,49 +15,12 @@ test_expect_success 'the instance has it, with debug bit 2 set' '
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
 	flux module list | grep "^sched-simple.*feasib"
 '
-test_expect_success 'bit 2: pending jobs know how many are ahead of them' '
-	first=$(flux submit -N4 -n8 sleep 300) &&
-	started $first &&
-	a=$(flux submit -n1 sleep 300) && b=$(flux submit -n1 sleep 300) &&
-	test_wait_until "test \"\$(flux jobs -no {annotations.sched.jobs_ahead} $b)\" = 1" &&
-	test "$(sched $a jobs_ahead)" = 0 &&
-	test "$(sched $a reason_pending)" = "insufficient resources" &&
-	flux cancel $a && test_wait_until "test \"\$(flux jobs -no {annotations.sched.jobs_ahead} $b)\" = 0"
-'
-test_expect_success 'they are gone when the job starts' '
-	flux cancel $first && started $b &&
-	test -z "$(sched $b jobs_ahead)$(sched $b reason_pending)" &&
-	flux cancel $b && flux queue idle --timeout=20
-'
 test_expect_success 'bit 1: every request is denied' '
 	flux module debug --setbit 0x1 sched-simple &&
 	id=$(flux submit hostname) &&
 	flux job wait-event -t 20 -f json $id exception | jq -e ".context.note == \"DEBUG_FAIL_ALLOC\"" &&
 	flux module debug --clearbit 0x1 sched-simple &&
 	flux run hostname
-'
-test_expect_success 'bit 4: a running job keeps its time limit' '
-	id=$(flux submit -t 5m sleep 300) && started $id &&
-	flux module debug --setbit 0x4 sched-simple &&
-	test_must_fail flux update $id duration=10m &&
-	flux module debug --clearbit 0x4 sched-simple &&
-	flux update $id duration=10m &&
-	flux cancel $id && flux queue idle --timeout=20
-'
-test_expect_success 'hello names the running jobs at debug level' '
-	id=$(flux submit -n2 sleep 300) && started $id &&
-	flux dmesg -C &&
-	flux module reload sched-simple log-level=debug &&
-	dmesg-grep.py -t 20 "hello: id=$id priority=16 userid=$(id -u) t_submit=" &&
-	flux cancel $id && flux queue idle --timeout=20
-'
-test_expect_success 'unlimited and limited, in the old spelling too' '
-	flux module reload sched-simple mode=unlimited &&
-	dmesg-grep.py -t 20 "ready: queue-depth=unlimited" &&
-	flux module reload sched-simple mode=limited=3 &&
-	dmesg-grep.py -t 20 "ready: queue-depth=3" &&
-	test_must_fail flux module reload sched-simple mode=foobar &&
-	flux module load sched-simple
 '
 test_expect_success 'nodes come back one by one with housekeeping' '
 	flux config load <<-EOF &&

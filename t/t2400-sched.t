@@ -10,13 +10,6 @@ test_under_flux 4 job
 
 command -v jq >/dev/null || { skip_all="no jq"; test_done; }
 
-state() {
-	flux sched reservations --json | jq -r ".reservations[] | select(.name == \"$1\") | .state"
-}
-wait_state() {
-	test_wait_until -i 150 "test \"\$(flux sched reservations --json | jq -r '.reservations[] | select(.name == \"$1\") | .state')\" = \"$2\""
-}
-
 test_expect_success 'sched-backfill is loaded' '
 	test_wait_until "test \$(flux resource list -s free -no {nnodes}) -eq 4" &&
 	flux module remove sched-simple &&
@@ -106,40 +99,12 @@ test_expect_success 'a job that would run into a window waits, and is told why' 
 test_expect_success 'it is kept over a reload' '
 	flux module reload sched-backfill &&
 	flux sched reservations >list && cat list && grep "dat *planned" list &&
-	test_must_fail flux job wait-event -t 1 $long alloc
+	test "$(flux jobs -no {state} $long)" = SCHED
 '
 test_expect_success 'unreserve lets the jobs go' '
 	flux sched unreserve dat &&
 	started $long && started $none &&
 	flux cancel $long $none && flux queue idle --timeout=20
-'
-test_expect_success 'in a window only the group runs' '
-	flux sched reserve mine --start=+2s --duration=1h --nodes=4 --users=$(id -u) >made && cat made &&
-	member=$(flux submit -N1 -t 10m --setattr=system.reservation=mine sleep 300) &&
-	started $member &&
-	wait_state mine active &&
-	inside=$(flux submit -N3 --exclusive -t 2h --setattr=system.reservation=mine sleep 300) &&
-	started $inside &&
-	other=$(flux submit -N1 -n1 -t 10s true) &&
-	test_must_fail flux job wait-event -t 2 $other alloc &&
-	flux sched explain $other >explain && cat explain &&
-	grep "4 of 4 nodes are reserved for mine until" explain
-'
-test_expect_success 'the job inside is told to end with the window' '
-	flux job info $inside R | jq -e ".execution.expiration - .execution.starttime <= 3600"
-'
-test_expect_success 'a reload in the middle of a window' '
-	flux module reload sched-backfill &&
-	test "$(state mine)" = active &&
-	flux cancel $inside && flux job wait-event -t 20 $inside clean &&
-	test_must_fail flux job wait-event -t 2 $other alloc &&
-	inside=$(flux submit -N3 --exclusive -t 10m --setattr=system.reservation=mine sleep 300) &&
-	started $inside
-'
-test_expect_success 'when the window is given up, others run' '
-	flux cancel $inside && flux sched unreserve mine &&
-	flux job wait-event -t 20 $other clean &&
-	flux cancel $member && flux queue idle --timeout=20
 '
 test_expect_success 'guests: own jobs, counts of others, when and windows; they reserve nothing' '
 	run=$(flux submit -N4 --exclusive -t 10m sleep 300) && started $run &&

@@ -14,7 +14,6 @@ cat >site_rules.py <<'EOT'
 from flux.scheduler.admission import Deferral
 from flux.scheduler.site_policy.table_rule import TableRule
 
-
 class Beds(TableRule):
     name = table = lists = "beds"
 
@@ -73,26 +72,11 @@ test_expect_success 'it is there after a reload of the scheduler' '
 	flux module reload sched-backfill &&
 	reason $two | grep "beds: 1 of 1 are taken"
 '
-test_expect_success 'its table is checked before it is loaded, and nothing is run for that' '
-	sed "s/all = 1/all = \"x\"/" rules.toml >wrong.toml &&
-	test_must_fail flux sched check-config wrong.toml >out 2>err && cat out &&
-	grep "\[beds.all\] .x.: expected a number" out &&
-	flux config load <wrong.toml && reason $two | grep "beds: 1 of 1"
-'
 test_expect_success 'without it the job starts' '
 	flux config load </dev/null && started $two
 '
-test_expect_success 'a file that others can write is refused, by either way' '
-	chmod o+w site_rules.py &&
-	flux config load <rules.toml &&
-	flux dmesg | grep "\[rules.beds\] .*others can write it: chmod o-w" &&
-	flux config load </dev/null &&
-	flux module remove sched-backfill &&
-	test_must_fail flux module load sched-backfill rule=$PWD/site_rules.py:Beds &&
-	flux dmesg | grep "rule=.*others can write it"
-'
 test_expect_success 'the scheduler of the start of the instance is back' '
-	flux module load sched-simple &&
+	flux module remove sched-backfill && flux module load sched-simple &&
 	flux cancel --all && flux job wait-event -t 20 $two clean >/dev/null
 '
 
