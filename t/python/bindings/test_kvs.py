@@ -60,15 +60,6 @@ def end_of(rpc):
 # -- commit ------------------------------------------------------------------
 
 
-def test_operations_are_applied_in_order_and_together(h):
-    before = commit(h)
-    assert (
-        commit(h, ["put", "a.b", "1"], ["append", "a.b", "2"], ["put", "x", "y"], ["unlink", "x"])
-        == before + 1
-    )
-    assert tree(h) == {"a.b": "12"}
-
-
 @pytest.mark.parametrize(
     "op, number",
     [
@@ -110,27 +101,6 @@ def test_a_commit_that_fails_changes_nothing(h, op, number):
 def test_malformed_commits(h, payload):
     with pytest.raises(OSError):
         h.rpc("kvs.commit", payload).get()
-
-
-def test_a_value_in_the_way_of_a_directory_is_replaced(h):
-    commit(h, ["put", "a", "1"])
-    commit(h, ["put", "a.b", "2"])
-    assert tree(h) == {"a.b": "2"}
-    commit(h, ["put", "a", "3"])
-    assert tree(h) == {"a": "3"}
-
-
-def test_unlink_takes_directories_and_ignores_what_is_not_there(h):
-    commit(h, ["put", "a.b.c", "1"], ["put", "a.d", "2"])
-    commit(h, ["unlink", "a.b"], ["unlink", "nosuch.key"], ["unlink", "a.d.e"])
-    assert tree(h) == {"a.d": "2"}
-
-
-def test_mkdir_keeps_what_is_there(h):
-    commit(h, ["put", "a.b", "1"], ["mkdir", "a"], ["mkdir", "e.f"])
-    assert h.rpc("kvs.dir", {"recursive": True}).get()["entries"] == [
-        ["a", "dir", None], ["a.b", "val", None], ["e", "dir", None], ["e.f", "dir", None],
-    ]  # fmt: skip
 
 
 def test_commits_are_seen_in_order_by_everybody(instance, h):
