@@ -83,10 +83,3 @@ def flux_incref(h):
 @function("flux_reactor_t *flux_get_reactor (flux_t *h)")
 def flux_get_reactor(h):
     return h.task
-
-
-@function("int flux_pollfd (flux_t *h)")
-def flux_pollfd(h):
-    if h.kernel.uplink is None:
-        raise failure(errno.ENOSYS)
-    return h.kernel.uplink.fileno()

@@ -12,13 +12,11 @@ class List:
 
     Attributes:
         hosts (list of str): the names; `change` them
-        at (int): where `hostlist_next` is
     """
 
-    __slots__ = ("__weakref__", "_places", "at", "hosts")
+    __slots__ = ("__weakref__", "_places", "hosts")
 
     def __init__(self, hosts):
-        self.at = 0
         self.change(hosts)
 
     def change(self, hosts):
@@ -92,11 +90,6 @@ def _sort(hl, hosts):
     hl.change(sorted(hosts, key=text_form.sort_key))
 
 
-def _go_to(hl, at):
-    hl.at = at
-    return hl.hosts[at] if at < len(hl.hosts) else None
-
-
 functions(
     {
         "struct hostlist *hostlist_create (void)": lambda: List([]),
@@ -108,8 +101,6 @@ functions(
         "int hostlist_count (struct hostlist *hl)": lambda hl: len(hl.hosts),
         "void hostlist_sort (struct hostlist *hl)": lambda hl: _sort(hl, hl.hosts),
         "void hostlist_uniq (struct hostlist *hl)": lambda hl: _sort(hl, set(hl.hosts)),
-        "const char *hostlist_first (struct hostlist *hl)": lambda hl: _go_to(hl, 0),
-        "const char *hostlist_next (struct hostlist *hl)": lambda hl: _go_to(hl, hl.at + 1),
         "const char *hostlist_last (struct hostlist *hl)": lambda hl: hl.hosts[-1] if hl.hosts else None,
     }
 )  # fmt: skip

@@ -92,15 +92,6 @@ def idset_next(idset, id):
     return bounds[at] if at < len(bounds) else INVALID_ID
 
 
-@function("unsigned int idset_prev (const struct idset *idset, unsigned int id)")
-def idset_prev(idset, id):
-    bounds = idset.bounds
-    at = _index(bounds, id - 1) if id else 0
-    if at & 1:
-        return id - 1
-    return bounds[at - 1] - 1 if at else INVALID_ID
-
-
 def _add_all(a, b):
     a.bounds = text_form.union(a.bounds, b.bounds)
 

@@ -53,23 +53,13 @@ def _write(buf, size, text):
     return len(value)
 
 
-def _kvs_path(id, parts):
-    return ".".join([jobid.kvs_dir(id), *(part for part in parts if part)])
-
-
-@function(
-    "int flux_job_kvs_key (char *buf, int bufsz, flux_jobid_t id, const char *key)", null="key"
-)
-def flux_job_kvs_key(buf, bufsz, id, key):
-    return _write(buf, bufsz, _kvs_path(id, [key]))
-
-
 @function(
     "int flux_job_kvs_guest_key (char *buf, int bufsz, flux_jobid_t id, const char *key)",
     null="key",
 )
 def flux_job_kvs_guest_key(buf, bufsz, id, key):
-    return _write(buf, bufsz, _kvs_path(id, ["guest", key]))
+    parts = [jobid.kvs_dir(id), "guest", key]
+    return _write(buf, bufsz, ".".join(part for part in parts if part))
 
 
 # -- states and results ------------------------------------------------------------------------------------

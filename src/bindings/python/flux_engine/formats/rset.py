@@ -265,14 +265,6 @@ class RSet:
         result.add(other)
         return result
 
-    def overlaps(self, other):
-        """Whether something is in both."""
-        return any(
-            idset.intersect(bounds, dict(other.have[rank]).get(kind, ()))
-            for rank in self.have.keys() & other.have.keys()
-            for kind, bounds in self.have[rank]
-        )
-
     def renumber(self):
         """The same with ranks 0, 1, ... in their order.
 
