@@ -82,8 +82,6 @@ def test_lookup_errors(inst):
             errno.ENOENT,
             "invalid job id",
         )
-    with_flag = {"id": id, "keys": ["jobspec"], "flags": 99}
-    assert error(inst, "job-info.lookup", with_flag)[0] == errno.EPROTO
     for payload in (
         {"id": "x", "keys": ["R"]},
         {"id": id},

@@ -10,7 +10,7 @@ from peers import START_TIME, R, Rig, jobspec
 
 from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.policies import Backfill, Fifo
-from flux.scheduler.site_policy.licenses import License, read_license
+from flux.scheduler.site_policy.licenses import read_license
 
 
 def load(policy, args, rig=None, **licenses):
@@ -219,11 +219,6 @@ def test_what_is_wrong_with_an_entry(value, text):
     with pytest.raises(ValueError) as raised:
         read_license("matlab", value)
     assert str(raised.value).startswith(text)
-
-
-def test_entries():
-    assert read_license("matlab", 4) == License(4)
-    assert read_license("matlab", {"total": 4, "reserved": 1}).usable == 3
 
 
 def test_answers():

@@ -95,7 +95,6 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
 
 @POLICIES
 def test_what_a_job_is_told_that_waits_for_strangers(policy, args):
-    rig = load(policy, args, USER, nodes=2)
     rig = load(policy, args, USER, rig=Rig(R(2, 4)))
     rig.alloc(1, spec(1), userid=7)
     rig.alloc(2, spec(4), userid=8)
