@@ -148,7 +148,7 @@ def is_compared(case):
         return False
     if case.policy == "all":
         return not has & {"limits", "licenses", "planned", "priorities", "sharing"}
-    if "limits" in has and case.policy != "fifo":
+    if "limits" in has and case.policy not in ("fifo", "rank", "candidates"):
         return case.whole and "constraints" not in has
     return True
 
@@ -213,6 +213,10 @@ FOUND = (
     (Case("easy", False, ("licenses", "constraints")), 23),
     # With guarantee=none, promises on other nodes kept planned licences from a job ahead of them.
     (Case("none", True, ("planned", "constraints")), 3),
+    # In the definition, a job that was offered too many nodes was offered others when it gave up its promise.
+    (Case("easy", False, ("limits",)), 5),
+    # What was offered to a job was remembered for others with another limit of time.
+    (Case("easy", False, ("limits",), tree=True), 12),
 )
 
 

@@ -72,6 +72,7 @@ class Job:
     is_known: bool = False  # it was examined since it came
     is_aside: bool = False  # a rule, or ranks that are down, keep it from taking part
     was_aside: bool = False
+    is_refused: bool = False  # what it was offered is over a limit: it waits until a job ends
 
 
 @dataclass
@@ -84,6 +85,7 @@ class State:
     pending: list[Job] = field(default_factory=list)
     promises: dict[Job, Use] = field(default_factory=dict)
     open: set[Job] = field(default_factory=set)  # jobs with a promise for a time that is not known
+    ran: set[Job] = field(default_factory=set)  # after the last pass
     counters: dict[str, Counter] = field(default_factory=dict)
     policy: str = "promise"  # "strict" (sched-fifo), "promise", "all"
     depth: float = 1  # jobs that are promised a start
@@ -103,6 +105,9 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
             examined.
     """
     starts: list[Job] = []
+    if not state.ran <= state.running.keys():
+        for job in state.pending:
+            job.is_refused = False
     while True:
         one = Pass(state, now, freed)
         policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
@@ -112,6 +117,7 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
         state.pending = [job for job in state.pending if job.latest > now]
         freed = [job for job in late if one.drop(job) is not None] != [] or one.has_given_up
         if not freed and not late:
+            state.ran = set(state.running)
             return starts
 
 
@@ -261,7 +267,7 @@ class Pass:
             return True
         if own is not None and job not in state.open and own.start <= now < own.end:
             end = own.end  # it is late, and so are those who were promised what comes after it
-        job.is_aside = self.is_over(job)
+        job.is_aside = job.is_refused or self.is_over(job)
         window = state.running.get(job.window) if job.window is not None else None
         if job.window is not None and window is None and job.window not in state.promises:
             job.is_aside = True  # it is over
@@ -275,7 +281,7 @@ class Pass:
             if found is None:
                 continue
             where, moves = found
-            job.is_aside = self.is_over(job, where)
+            job.is_aside = job.is_refused = self.is_over(job, where)
             if not job.is_aside:
                 for use, elsewhere in moves:
                     use.where = elsewhere
@@ -450,7 +456,7 @@ class Pass:
     def strictly(self) -> None:
         """Jobs start in order; behind one that waits none does that could want the same ranks."""
         for job in self.queue:
-            job.is_aside = job.is_aside and (not self.freed or self.is_over(job))
+            job.is_aside = job.is_aside and (not self.freed or job.is_refused or self.is_over(job))
             if not job.is_aside and (self.waiting & job.wants or not self.start(job)):
                 self.waiting |= job.wants
 
@@ -504,8 +510,9 @@ class Pass:
         rest: list[Job] = []
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
         for job in by_order:
-            is_new = job not in state.promises and job.window is None
-            if is_new and job.is_possible and not self.is_over(job):
+            if job in state.promises or job.window is not None:
+                continue
+            if job.is_possible and not job.is_refused and not self.is_over(job):
                 wanted = max(now, job.submit + state.within)
                 when = self.earliest(job, wanted)
                 if when < inf:
@@ -522,7 +529,7 @@ class Pass:
             if job.window is not None:
                 self.start(job)
                 continue
-            job.is_aside = self.is_over(job)
+            job.is_aside = job.is_refused or self.is_over(job)
             if self.is_set_aside(job):
                 continue
             is_free = alone.place(job, nextafter(now, inf)) is not None

@@ -78,9 +78,9 @@ class LimitRule(TableRule):
         self._jobs: dict[int, Counted] = {}
         #: by key of a deferral, the `Use` that does not let in what the pool has offered
         self._offers: dict[Hashable, Use] = {}
-        #: by `Use` and shape, why what the pool offers now is too much; void when it may offer
+        #: by `Use` and what is asked, why what the pool offers now is too much; void when it may offer
         #: something else
-        self._too_much: Remembered[tuple[Use, Any], str] = Remembered()
+        self._too_much: Remembered[tuple[Use, tuple[Any, float]], str] = Remembered()
         #: by shape, what a request takes at least
         self._leasts: Remembered[Any, Amount] = Remembered()
         #: how often ranks have changed
@@ -184,10 +184,10 @@ class LimitRule(TableRule):
                 return self._defer(use, job, at, known)
             if not self._too_much:
                 continue
-            shape = getattr(job.resource_request, "shape", None)
-            refused = self._too_much.get((use, shape))
+            asked = self._asked(job)
+            refused = self._too_much.get((use, asked))
             if refused is not None:
-                return self._wait_for_offer(use, shape, refused)
+                return self._wait_for_offer(use, asked, refused)
         return None
 
     def _more(self, use: Use, job: PendingJob, least: Amount) -> Amount:
@@ -289,10 +289,10 @@ class LimitRule(TableRule):
                 kept = self._kept(use, job)
             at = use.over(more, kept)
             if at is not None:
-                shape = getattr(job.resource_request, "shape", None)
+                asked = self._asked(job)
                 reason = self._sentence(use, at, more[at], " as nodes are free now")
-                self._too_much[use, shape] = reason
-                return self._wait_for_offer(use, shape, reason)
+                self._too_much[use, asked] = reason
+                return self._wait_for_offer(use, asked, reason)
         return None
 
     def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
@@ -310,8 +310,13 @@ class LimitRule(TableRule):
                 return self._sentence(use, at, more[at])
         return None
 
-    def _wait_for_offer(self, use: Use, shape: Any, reason: str) -> Deferral:
-        key = (use.limit.name, use.key, "offer", shape)
+    def _asked(self, job: PendingJob) -> tuple[Any, float]:
+        """On what an offer depends: a job's shape and, beside promises, its limit in seconds."""
+        request = job.resource_request
+        return getattr(request, "shape", None), getattr(request, "duration", 0.0)
+
+    def _wait_for_offer(self, use: Use, asked: tuple[Any, float], reason: str) -> Deferral:
+        key = (use.limit.name, use.key, "offer", asked)
         self._offers[key] = use
         return Deferral(reason, key=key)
 
