@@ -475,40 +475,31 @@ class BoundStrategy(Strategy):
                 return True
         return not self.frozen and not promise.pinned and self._bind_again(promise)
 
-    def _bind_again(self, promise: BoundPromise) -> bool:
-        """Give a promise that was lost other ranks at its time; whether there are any."""
+    def _bind_again(self, promise: BoundPromise, may_move: bool = True) -> bool:
+        """Give a promise other ranks at its time; whether there are any. If not, it keeps its own."""
         before = promise.number
-        self._bounds = StartBounds()
         if before is not None:
             self._room.leave(before)
-        if self._bind(promise, True):
-            if before is not None:
-                self._room.drop(before)
-            return True
-        promise.number = before
+        found = self._bind(promise, may_move)
+        if not found:
+            promise.number = before
         if before is not None:
-            self._room.enter(before)
-        return False
+            if found:
+                self._room.drop(before)
+            else:
+                self._room.enter(before)
+        self._bounds = StartBounds()
+        return found
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
-        request = promise.request
-        if not self.may_start(request):
-            return promise.start
-        before, start = promise.number, promise.start
-        if before is not None:
-            self._room.leave(before)
-        promise.start, promise.end = now, now + length_of(request)
-        if self._can_place(request, now, promise.end) and self._bind(promise, not self.frozen):
-            self._bounds = StartBounds()
-            if before is not None:
-                self._room.drop(before)
-            return now
-        promise.start, promise.end = start, start + length_of(request)
-        promise.number = before
-        if before is not None:
-            self._room.enter(before)
-        return start
+        request, start, length = promise.request, promise.start, length_of(promise.request)
+        if self.may_start(request) and self.fits_without(jobid, request, now, now + length):
+            promise.start, promise.end = now, now + length
+            if self._bind_again(promise, not self.frozen):
+                return now
+            promise.start, promise.end = start, start + length
+        return promise.start
 
     def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
         count, looks = 0, LOOKS_IN_A_ROW
@@ -518,21 +509,13 @@ class BoundStrategy(Strategy):
             promise = self.promises.get(jobid)
             if promise is None or promise.is_open or promise.start <= now:
                 break
-            if self.may_start(promise.request):
+            request = promise.request
+            if self.may_start(request):
                 looks -= 1
-                if not looks or self._may_be_sooner(promise, now):
+                if not looks or self.fits_without(jobid, request, now, now + length_of(request)):
                     break
             count += 1
         return count, [], inf
-
-    def _may_be_sooner(self, promise: BoundPromise, now: float) -> bool:
-        """Whether the job of a promise could start now."""
-        if promise.number is None:
-            return True
-        self._room.leave(promise.number)
-        found = self._can_place(promise.request, now, now + length_of(promise.request))
-        self._room.enter(promise.number)
-        return found
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)

@@ -101,12 +101,11 @@ class CountedStrategy(Strategy):
         for jobid, promise in self.promises.items():
             if not self.accepts(promise.request):
                 return False
-            demand = self._demands[promise.request.shape]
-            assert demand is not None
-            self.promises[jobid] = promise = CountedPromise(
+            demand = self._demand(promise.request)
+            promise = CountedPromise(
                 promise.start, promise.end, promise.request, demand, promise.is_open
             )
-            self._enter(jobid, promise)
+            self.restore(jobid, promise)
             self._profiles[demand.kind].maybe_overdrawn = True  # it may no longer fit
         return True
 
@@ -151,27 +150,29 @@ class CountedStrategy(Strategy):
         self._profiles[kind] = profile
         return True
 
-    def _find(self, request: ResourceRequest) -> tuple[CountedProfile, int]:
-        """Where a request that was accepted is counted, and how many units it asks for at least."""
+    def _demand(self, request: ResourceRequest) -> CountedDemand:
+        """Units of a request that was accepted."""
         demand = self._demands[request.shape]
         assert demand is not None
+        return demand
+
+    def _find(self, request: ResourceRequest) -> tuple[CountedProfile, int]:
+        """Where a request that was accepted is counted, and how many units it asks for at least."""
+        demand = self._demand(request)
         return self._profiles[demand.kind], demand.count
 
     # -- questions ----------------------------------------------------------
 
     def units_of(self, request: ResourceRequest) -> tuple[UnitKind, int]:
         """Which units a request that was accepted asks for, and how many at least. O(1)."""
-        demand = self._demands[request.shape]
-        assert demand is not None
+        demand = self._demand(request)
         return demand.kind, demand.count
 
     def earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        demand = self._demands[request.shape]
-        assert demand is not None
-        profile = self._profiles[demand.kind]
-        return profile.earliest(demand.count, length_of(request), start, from_now=start <= now)
+        profile, count = self._find(request)
+        return profile.earliest(count, length_of(request), start, from_now=start <= now)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         profile, count = self._find(request)
@@ -180,9 +181,7 @@ class CountedStrategy(Strategy):
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        demand = self._demands[request.shape]
-        assert demand is not None
-        profile, count = self._profiles[demand.kind], demand.count
+        profile, count = self._find(request)
         if profile.free < count:
             return False
         own = self.promises.get(jobid) if jobid is not None else None
@@ -208,7 +207,11 @@ class CountedStrategy(Strategy):
         return end <= own.end or profile.room(own.end, end) >= count
 
     def is_free(self, request: ResourceRequest) -> bool:
-        return self.may_start(request)
+        profile, count = self._find(request)
+        return profile.free >= count
+
+    # What is free now, whatever is promised, is the quick look as well.
+    may_start = is_free
 
     def room_ends(self, request: ResourceRequest, now: float) -> float:
         profile, count = self._find(request)
@@ -245,18 +248,13 @@ class CountedStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        demand = self._demands[request.shape]
-        assert demand is not None
-        profile = self._profiles[demand.kind]
-        if profile.room(start, end) < demand.count:
+        if not self.fits(request, start, end):
             return False
-        self.promises[jobid] = promise = CountedPromise(start, end, request, demand)
-        self._enter(jobid, promise)
+        self.restore(jobid, CountedPromise(start, end, request, self._demand(request)))
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        demand = self._demands[request.shape]
-        assert demand is not None
+        demand = self._demand(request)
         if demand.count > self._profiles[demand.kind].total:
             return False
         self.restore(jobid, CountedPromise(now, inf, request, demand, is_open=True))
@@ -296,10 +294,6 @@ class CountedStrategy(Strategy):
     def restore(self, jobid: int, promise: Promise) -> None:
         assert isinstance(promise, CountedPromise)
         self.promises[jobid] = promise
-        self._enter(jobid, promise)
-
-    def _enter(self, jobid: int, promise: CountedPromise) -> None:
-        """Count a promise in."""
         profile = self._profiles[promise.demand.kind]
         if promise.is_open:
             profile.open_units[jobid] = profile.to_hold(self._pool, promise.demand.count)
@@ -309,21 +303,14 @@ class CountedStrategy(Strategy):
 
     # -- starting now -------------------------------------------------------
 
-    def may_start(self, request: ResourceRequest) -> bool:
-        demand = self._demands[request.shape]
-        assert demand is not None
-        return self._profiles[demand.kind].free >= demand.count
-
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
-        demand = self._demands[request.shape]
-        assert demand is not None
-        profile = self._profiles[demand.kind]
+        profile, count = self._find(request)
         if overdue:
             profile.maybe_overdrawn = True
         room = profile.room(now, end)
-        if room < demand.count:
+        if room < count:
             return None
         # Any of the ranks will do. If the request accepts more units, it gets what promises leave.
         pool = self._pool

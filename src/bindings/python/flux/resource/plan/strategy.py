@@ -101,7 +101,6 @@ class Strategy(ABC):
         """The first moment after a time at which ``count()`` may become another; infinity: none."""
 
     @abstractmethod
-    @abstractmethod
     def stale(self, now: float) -> list[int]:
         """Ids of the jobs whose promises cannot be kept any more, in the order of promises."""
 
