@@ -169,10 +169,12 @@ class BackfillByRank(Backfilling):
         policy = self.policy
         found = [policy.pending(jobid) for jobid in self._kept_ids]
         jobs = [job for job in found if job is not None and job.queued]
+        if not jobs:
+            return
         key = policy.ranks.key()
         jobs.sort(key=key)
-        heads = sorted(self.promises, key=key)[:1]
-        behind = [job for job in jobs if any(key(head) < key(job) for head in heads)]
+        head = min(self.promises, key=key, default=None)
+        behind = [job for job in jobs if head is not None and key(head) < key(job)]
         jobs = jobs[: len(jobs) - len(behind)]
         for number, job in enumerate([*jobs, *(yield from self.by_candidate_rank(behind))], 1):
             if self.must_begin_anew():
