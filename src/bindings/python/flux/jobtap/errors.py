@@ -17,6 +17,12 @@ class Rejected(JobtapError):
     """A callback rejected the job (`Plugin.reject_job`). Its text is the error of the submission."""
 
 
+#: The text for an R of a job that the scheduler will be asked for.
+R_WITHOUT_BYPASS = (
+    "R without the flag alloc-bypass: the scheduler will be asked for the job too."
+    ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
+)
+
 #: The exceptions that end a plugin's code and nothing else: all of them, also those of sys.exit()
 #: and Ctrl-C, since the job manager has to go on.
 FAILURES = (BaseException,)

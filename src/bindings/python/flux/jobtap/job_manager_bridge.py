@@ -34,6 +34,7 @@ from flux.jobtap import (
 from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import (
     FAILURES,
+    R_WITHOUT_BYPASS,
     JobtapError,
     brief,
     can_fail,
@@ -176,10 +177,7 @@ class RunningCallback:
         topic = self.topic
         if "priority" in answer and topic.startswith("job."):
             priority = answer["priority"]
-            if (
-                type(priority) is not int
-                or not PRIORITY_UNAVAIL <= priority <= validation.PRIORITY_MAX
-            ):
+            if not validation.is_priority(priority):
                 self._not_a_priority(view, priority)
                 answer["priority"] = priority = PRIORITY_UNAVAIL
             if priority == PRIORITY_UNAVAIL:
@@ -271,10 +269,7 @@ class PluginHost:
         known = self._flags.get(id)
         posted = lib.flux_jobtap_job_event_posted(self.p, id, b"set-flags") == 1
         if not (known and "alloc-bypass" in known) and (known is not None or not posted):
-            raise JobtapError(
-                "R without the flag alloc-bypass: the scheduler will be asked for the job too."
-                ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
-            )
+            raise JobtapError(R_WITHOUT_BYPASS)
         if not (
             isinstance(R, dict) and R.get("version") == 1 and isinstance(R.get("execution"), dict)
         ):

@@ -194,9 +194,14 @@ def priority(value: Any) -> int:
     Raises:
         OSError: EINVAL: it is not a priority
     """
-    if type(value) is not int or not PRIORITY_UNAVAIL <= value <= PRIORITY_MAX:
+    if not is_priority(value):
         raise _invalid(f"{value!r} is not a priority")
-    return value
+    return int(value)
+
+
+def is_priority(value: Any) -> bool:
+    """Whether a value is a priority, or PRIORITY_UNAVAIL."""
+    return type(value) is int and PRIORITY_UNAVAIL <= value <= PRIORITY_MAX
 
 
 def flag(value: Any) -> str:

@@ -337,8 +337,7 @@ class Pass:
             if found is not None:
                 for use, where in found:
                     use.where = where
-                all_ranks = demand.whole and demand.count == len(list(members(demand.ranks)))
-                if job.claim is not None or all_ranks:
+                if job.claim is not None or demand.takes_all:
                     promise.demand = None  # on other ranks others might be, or it has them all
                 self.state.promises[job] = promise
                 return True

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Callable, NamedTuple
 
-from flux.resource.pool.masks import members
+from flux.resource.pool.masks import members, popcount
 
 #: Amounts of each kind of resource on a rank: (cores, GPUs).
 Amounts = tuple[int, ...]
@@ -43,6 +43,11 @@ class Demand(NamedTuple):
     per_node: bool  # at most one unit on a rank
     whole: bool  # a unit takes the rank whole, which has to be idle
     ranks: int  # mask of the ranks that may be used
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it takes all ranks that may be used: a promise of it cannot be moved."""
+        return self.whole and self.count == popcount(self.ranks)
 
 
 class Use:

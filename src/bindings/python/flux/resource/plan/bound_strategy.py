@@ -359,7 +359,7 @@ class BoundStrategy(Strategy):
         for demand in areas:
             promise.number = self._room.book(demand, promise.start, promise.end, now, may_move)
             if promise.number is not None:
-                if demand.whole and demand.count == popcount(demand.ranks):
+                if demand.takes_all:
                     self._room.pin(promise.number)  # tries to move it would be in vain
                 return True
         if not areas:

@@ -17,6 +17,7 @@ from flux.jobtap import plugin_file, process_guard, validation
 from flux.jobtap.callback_args import CallbackArgs
 from flux.jobtap.errors import (
     FAILURES,
+    R_WITHOUT_BYPASS,
     JobtapError,
     Rejected,
     brief,
@@ -255,7 +256,7 @@ class Jobtap:
     def _is_priority(self, job, topic, plugin, priority):
         if job is None or not topic.startswith("job."):
             return True
-        if type(priority) is int and PRIORITY_UNAVAIL <= priority <= validation.PRIORITY_MAX:
+        if validation.is_priority(priority):
             return True
         text = f"{priority!r} is not a priority (0-{validation.PRIORITY_MAX})"
         self.report(plugin, topic, JobtapError(text))
@@ -576,10 +577,7 @@ def _why_no_R(job, topic):
     if job.R is not None:
         return "R is already set"
     if not job.flags & states.FLAG_ALLOC_BYPASS:
-        return (
-            "R without the flag alloc-bypass: the scheduler will be asked for the job too."
-            ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
-        )
+        return R_WITHOUT_BYPASS
     return None
 
 
