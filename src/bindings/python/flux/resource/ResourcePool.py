@@ -22,8 +22,8 @@ __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 class ResourcePool(ResourcePoolImplementation):
     """A pool of resources that jobs are allocated from, by whichever version of R it was made of.
 
-    A pool is one object, of its own class and of the implementation's: what the class defines goes
-    before what the implementation has, and ``super()`` calls the latter.
+    A pool is one object, of its own class and of the implementation's: attributes of the class override
+    those of the implementation, and ``super()`` calls the latter.
 
     Args:
         arg: an R object (dict) or its JSON text, an implementation to take over (both objects are

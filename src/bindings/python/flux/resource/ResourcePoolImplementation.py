@@ -198,7 +198,7 @@ class ResourcePoolImplementation(PoolContract):
 
         Raises:
             InsufficientResources: it does not fit on these ranks now.
-            InfeasibleRequest: it can never fit in the pool, on whatever ranks.
+            InfeasibleRequest: it can never fit in the pool, on any ranks.
             ValueError: the job holds an allocation, or a hook of the pool chose resources that are not free.
             NotImplementedError: the pool has no view (see ``can()``).
         """
@@ -356,14 +356,14 @@ class ResourcePoolImplementation(PoolContract):
         self.packing = tuple(levels)
 
     def choose_nodes(self, ranks: int, count: int, idle: int, beside: int = 0) -> int:
-        """Choose so many nodes by the rule of `pack_by()`: those of the fewest groups, among as few
+        """Choose `count` nodes by the rule of `pack_by()`: those of the fewest groups, among as few
         groups the fullest; the lowest ranks where that makes no difference.
 
         O(groups). Nothing is allocated.
 
         Args:
             ranks (int): mask of the ranks to choose from.
-            count (int): how many; fewer are returned if there are not so many.
+            count (int): number of nodes; fewer are returned if `ranks` has fewer.
             idle (int): mask of the ranks that count as not in use: groups that are wholly so are
                 taken last.
             beside (int): mask of ranks whose groups come first.

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The pool of R version 1 (RFC 20): allocation by worst fit.
 
-How it is built, for those who write another pool:
+Structure, for authors of other pools:
 
-- ``pool/inventory.py``: the ranks and what each has, immutable and shared; *units* (cores and GPUs
+- ``pool/inventory.py``: the ranks with their resources, immutable and shared; *units* (cores and GPUs
   of a rank as one mask) and *selections* (which units of which ranks) are explained there;
-- ``pool/rank_index.py``: what is free, indexed by how much is free;
-- ``pool/state.py``: all that changes: what is free, which job holds what until when, which ranks
+- ``pool/rank_index.py``: free units, indexed by their numbers;
+- ``pool/state.py``: the mutable state: free units, the jobs with their units and ends, which ranks
   are up;
 - ``pool/placement.py``: the policy. ``place(index, shape, eligible)`` is given an index, what is
   asked for (a ``request.Shape``) and the mask of the ranks that are up and meet the constraint. It
@@ -14,12 +14,12 @@ How it is built, for those who write another pool:
   units on a rank, ``best_fit`` the order of ranks;
 - ``pool/rv1.py`` reads R, ``pool/explain.py`` tells why a request does not fit, ``pool/hooks.py``
   has what a site may override, and ``plan/`` looks ahead;
-- ``pool/contract.py``: the contract; ``ResourcePoolImplementation.py``: what follows from it for
+- ``pool/contract.py``: the contract; ``ResourcePoolImplementation.py``: the methods derived from it for
   any pool;
 - this module: how ``Rv1Pool`` fulfils the contract with these parts.
 
 A pool with another policy has another ``placement``. If its decision needs more than a placement is
-given, it overrides ``place_shape()``; if it may refuse what would fit by count, ``check_shape()``
+given, it overrides ``place_shape()``; if it may refuse a request that fits by count, ``check_shape()``
 and ``countable()`` as well. A site that wants to reorder or choose among candidates overrides the
 hooks.
 """

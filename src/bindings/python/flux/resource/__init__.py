@@ -4,23 +4,23 @@
 Which file to open:
 
 - ``ResourcePool.py``: makes a pool of R.
-- ``pool/contract.py``: what a pool has to do; ``ResourcePoolImplementation.py``: what every pool can
-  do that shows what is free. Each method with its costs and exceptions.
+- ``pool/contract.py``: the methods that a pool has to define; ``ResourcePoolImplementation.py``: those
+  that any pool with a view of its free units inherits. Each method with its costs and exceptions.
 - ``Rv1Pool.py``, ``TreePool.py``: the two pools there are, and in which file each part of them is.
-- ``request.py``, ``ResourceCount.py``: what a job asks for, read from its jobspec.
+- ``request.py``, ``ResourceCount.py``: the request of a job, read from its jobspec.
 - ``errors.py``: the exceptions of an allocation.
-- ``allocations.py``: the check of what schedulers give away, for whoever plays a job manager.
-- ``pool/``: what pools are made of. ``plan/``: looking ahead in time. ``tree/``: the inside of
+- ``allocations.py``: the check of allocations, for the parts of a job manager.
+- ``pool/``: the parts of pools. ``plan/``: looking ahead in time. ``tree/``: the inside of
   nodes.
 - ``hwloc/``: the topology of real machines. ``draw/``: pictures of nodes.
 
-What others rely on:
+Interfaces:
 
 - Schedulers and pools of sites: the classes that are imported below, ``TreePool``, and what the
   guide and the reference (``doc/guide/pools.rst``, ``doc/reference/resource.rst``) show of ``pool``
   and ``plan``: masks, ``Placement``, ``Inventory``, ``RankIndex``, ``Plan``. Names, arguments and
   results of these stay as they are.
-- ``flux.scheduler``: what is public in ``ResourcePool`` and ``Plan``, the exceptions,
+- ``flux.scheduler``: the public methods of ``ResourcePool`` and ``Plan``, the exceptions,
   ``pool/masks.py``, and ``counted()`` of ``pool/explain.py``; nothing else.
 - flux-core's own ``flux.resource`` lies below this package: its modules that are not here come from
   there. Its command ``flux resource`` and ``flux.job`` import names from here.
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.resource.Rv1Pool import ResourceRequest, Rv1Pool
 
-#: Name to module of what is imported when it is asked for: ``flux.job`` imports this package, so that
+#: Name to module of lazy imports: ``flux.job`` imports this package, so that
 #: every command does, and few of them need pools.
 _ON_DEMAND = {
     "InfeasibleRequest": "errors",

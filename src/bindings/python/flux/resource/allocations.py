@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What each job holds, to check every R that a scheduler gives away: as a job manager would that trusts nobody.
+"""The resources of each job, to check every R that a scheduler allocates, as a job manager that trusts no scheduler would.
 
 The job managers of `flux.scheduler.testing`, `flux simulate` and the embedded instance use it. It shares no code with pools but
 the masks, since it is there to find their mistakes.
@@ -25,7 +25,7 @@ def _ids(children: Children) -> dict[str, int]:
 
 
 class Allocations:
-    """Who holds what of an instance's resources.
+    """The allocations of an instance's resources to jobs.
 
     Args:
         R (dict): the resources of the instance (RFC 20); None: none yet, see `define`
@@ -54,7 +54,7 @@ class Allocations:
             self.define(R)
 
     def define(self, R: dict[str, Any]) -> None:
-        """The instance has these resources (RFC 20) from now on; what jobs hold stays. Raises ValueError if it is no R."""
+        """The instance has these resources (RFC 20) from now on; allocations stay. Raises ValueError if it is no R."""
         self._there = _entries(R)
         self._have.clear()
 
@@ -71,15 +71,15 @@ class Allocations:
         self._down &= self._going_down
 
     def take(self, jobid: int, R: Any, now: float = inf) -> str | None:
-        """A job is given resources: enter them, and say what is wrong with them.
+        """A job is given resources: enter them, and report errors in R.
 
         Args:
             jobid (int): the job
-            R: what the scheduler answered
+            R: the scheduler's answer
             now (float): when, seconds since the epoch
 
         Returns:
-            str: what is wrong, for a log; None: nothing
+            str: the error, for a log; None: R is valid
 
         Raises:
             ValueError: it is no R (RFC 20); nothing is entered
@@ -114,7 +114,7 @@ class Allocations:
         return wrong
 
     def give_back(self, jobid: int, ranks: str | None = None) -> None:
-        """A job has given back what it holds, all or on some ranks (an idset)."""
+        """A job has released its resources, all or on some ranks (an idset)."""
         held = self._held.pop(jobid, [])
         gone = -1 if ranks is None else parse_idset(ranks)
         left = []
@@ -135,7 +135,7 @@ class Allocations:
         for others in self._ranks.values():
             self._busy |= others & touched
 
-    # -- what is wrong -----------------------------------------------------------------------------
+    # -- errors in R -------------------------------------------------------------------------------
 
     def _ranks_with(self, children: Children) -> int:
         found = 0

@@ -19,14 +19,14 @@ class _ResourceError(OSError):
 
         Args:
             reason: text, or a callable that makes it when it is first read: most allocations that
-                fail are tried again later, and nobody asks why.
+                fail are tried again later, and no text is asked for.
         """
         super().__init__(self.code, self.default)
         self._reason = reason
 
     @property
     def reason(self) -> str:
-        """One sentence: what there was too little of, and where."""
+        """One sentence: which resource was short, and where."""
         if callable(self._reason):
             self._reason = self._reason()
         return self._reason or self.default

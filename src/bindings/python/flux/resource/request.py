@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a job asks of a pool: jobspec resources (RFC 14, RFC 25) as counts.
+"""Resource requests of jobs: jobspec resources (RFC 14, RFC 25) as counts.
 
-Jobs that ask for the same share one ``Shape``. A pool remembers by it what it found out about a
+Jobs with equal requests share one ``Shape``, the key under which a pool caches its findings about a
 request, and a long queue takes little memory.
 """
 
@@ -67,9 +67,9 @@ Steps = list[tuple[Callable[..., None], tuple[Any, ...]]]
 
 
 class Graph:
-    """What one walk over a resource graph finds: the counts above and inside the slot.
+    """The result of one walk over a resource graph: the counts above and inside the slot.
 
-    The walk keeps a list of what is left to do instead of recursing, so that a graph may be as deep
+    The walk keeps a list of pending steps instead of recursing, so that a graph may be as deep
     as it likes.
     """
 
@@ -78,7 +78,7 @@ class Graph:
             raise ValueError("jobspec has no resources")
         self.takes_containers = takes_containers
         self.vertices = 0
-        # What is found, under the names that Shape has for it.
+        # The results, under their names in Shape.
         self.node_count: ResourceCount | None = None  # over all levels above
         self.slot_count: ResourceCount | None = None  # in each node, or over all
         self.nodes_per_slot: ResourceCount | None = None
@@ -97,7 +97,7 @@ class Graph:
             step(*arguments)
 
     def _next(self, step: Callable[..., None], vertices: list[Any], *arguments: Any) -> None:
-        """Go on with these vertices, in their order, before what is left."""
+        """Go on with these vertices, in their order, before the pending steps."""
         self._left.extend([(step, (vertex, *arguments)) for vertex in reversed(vertices)])
 
     def _fields(self, vertex: Any) -> tuple[str, ResourceCount, bool, list[Any]]:
@@ -202,7 +202,7 @@ class Graph:
         self._next(self._inside, children, outer, in_node)
 
     def shape(self, constraint: Any) -> Shape:
-        """The shape of what was found.
+        """The shape of the request that was read.
 
         Raises:
             ValueError: there is no slot, or nothing in it.
@@ -243,21 +243,21 @@ class Shape:
         exclusive (bool): whole nodes.
         constraint (dict or None): RFC 31 constraint.
         nodes_per_slot (ResourceCount or None): nodes inside one slot.
-        container_level (str or None): what whole containers of a node a slot takes (``socket``).
+        container_level (str or None): the containers that a slot takes whole (``socket``).
         containers_per_slot (int): how many of them.
         within (Within or None): groups of ranks in which it has to be together (`pool.groups`).
         slot_amounts (tuple): steps that a slot takes of each amount that the pool counts
             (`pool.amounts`); empty if the request asks for none.
         node_amounts (tuple): the same for each node, beside those of its slots.
         match: the parsed constraint, or None.
-        node_cores, node_gpus (int): what each node has to have at least.
+        node_cores, node_gpus (int): the least that each node has to have.
         need (tuple): how many cores, GPUs and steps of each amount a node has to have at least; of a
-            request for slots anywhere, what a slot takes. Amounts are left out if it asks for none.
+            request for slots anywhere, the needs of a slot. Amounts are left out if it asks for none.
         least_count (int): nodes wanted at least, or slots if it asks for no nodes.
-        kept_bytes (int): what it takes in memory, roughly.
+        kept_bytes (int): its size in memory, roughly.
     """
 
-    # The only list of what a request is made of. Counts and the constraint come first, since
+    # The only list of the fields of a request. Counts and the constraint come first, since
     # ``of_values()`` needs them by themselves.
     node_count: ResourceCount | None = _usually(None)
     slot_count: ResourceCount = _usually(ONE)
@@ -337,7 +337,7 @@ class Shape:
         return self.node_count.min // self.nodes_per_slot.min
 
 
-#: What a shape is made of, and what each is where a request does not say.
+#: The fields of a shape, with their defaults.
 SHAPE_FIELDS: dict[str, Any] = {
     one.name: one.default_factory()  # type: ignore[operator]
     for one in fields(Shape)
@@ -348,7 +348,7 @@ _shapes: WeakValueDictionary[Any, Shape] = WeakValueDictionary()
 
 
 class Claimant(NamedTuple):
-    """What decides with whom a job may be on a rank.
+    """Fields that decide which jobs may share a rank with a job.
 
     Attributes:
         keys (tuple): whose job it is, one key for each kind of claim there is
@@ -394,7 +394,7 @@ class ResourceRequest:
             not an object is parsed each time ``jobspec`` is read, which saves memory in a long
             queue.
         more: the fields of a :class:`Shape` that are left: ``nodes_per_slot``, for requests with
-            the node below the slot, and what a slot takes of containers.
+            the node below the slot, and the containers of a slot.
 
     Raises:
         ValueError: a bad constraint or count.
@@ -407,9 +407,9 @@ class ResourceRequest:
 
     shape: Shape
     duration: float
-    #: What a plan has to find beside resources, or None (see `flux.resource.plan.tokens`).
+    #: Tokens that a plan has to find beside resources, or None (see `flux.resource.plan.tokens`).
     tokens: dict[str, int] | None
-    #: With whom its job may be on a rank, where that matters; or None (see
+    #: The job's claim on ranks that it would share, or None (see
     #: `flux.resource.plan.claims`).
     claimant: Claimant | None
     _jobspec: Any
@@ -478,7 +478,7 @@ class ResourceRequest:
         return new
 
     def with_tokens(self, tokens: dict[str, int] | None) -> Self:
-        """The same request, with what a plan has to find beside resources."""
+        """The same request, with tokens that a plan has to find beside resources."""
         new = self.with_jobspec(self._jobspec)
         new.tokens = tokens
         return new

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Pictures of nodes: what is free, and which job holds what.
+"""Pictures of nodes: free units, and the units of each job.
 
-- ``view.py`` finds out which nodes look alike, and who holds what of them.
+- ``view.py`` groups nodes that look alike, with the jobs on them.
 - ``text.py`` and ``svg.py`` draw that, for ``flux resource topology`` and the pictures in the
   guide.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A node's topology as an SVG picture, with what is free and who holds what."""
+"""A node's topology as an SVG picture, with free units and those of each job."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A node's topology as text, with what is free and who holds what."""
+"""A node's topology as text, with free units and those of each job."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _row(state: NodeState, mask: int, noun: str, gpu: bool, marks: dict[Any, str
 
 
 def _legend(states: list[NodeState], marks: dict[Any, str]) -> list[str]:
-    """A line for each job: its letter, its name, what it holds on the nodes shown."""
+    """A line for each job: its letter, its name, its units on the nodes shown."""
     lines = []
     for job, mark in marks.items():
         cores = gpus = nodes = 0

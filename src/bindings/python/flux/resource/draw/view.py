@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What nodes look like and which jobs hold what of them: the data behind the pictures.
+"""The nodes that look alike, and the units of jobs on them: the data behind the pictures.
 
 ``view(R, jobs, down)`` returns a ``NodeState`` for each set of nodes that look alike: they have the
 same topology, and the same parts of them are held by the same jobs. ``text.py`` and ``svg.py`` draw
@@ -17,7 +17,7 @@ from flux.resource.pool.masks import idset_text, members, parse_idset, popcount,
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.tree.topology import Domain, Renumbering
 
-#: ``(job, cores, gpus)``: masks of what a job has on a node; the job under any name.
+#: ``(job, cores, gpus)``: masks of a job's units on a node; the job under any name.
 Share = tuple[Any, int, int]
 if TYPE_CHECKING:
     #: Jobs and the R object that each holds.
@@ -29,7 +29,7 @@ class Part:
 
     Attributes:
         name (str): ``socket 0``.
-        cores, gpus (int): masks of what is its own and not of a domain below.
+        cores, gpus (int): masks of its own units, without those of domains below.
         all_cores, all_gpus (int): the same with those below.
         memory (int or None): GiB.
         below (list): Parts.
@@ -63,7 +63,7 @@ class NodeState:
         hosts (str): their names as a hostlist.
         part (Part): the node.
         down (bool): whether they are down.
-        held (list): ``(job, cores, gpus)``, masks of what a job has on each of them; the job as
+        held (list): ``(job, cores, gpus)``, masks of a job's units on each of them; the job as
             given.
         free_cores, free_gpus (int): masks of the rest.
     """

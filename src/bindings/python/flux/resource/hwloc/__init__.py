@@ -5,7 +5,7 @@
   of them. It is the only module that needs the binding ``_flux_hwloc``.
 - ``amend.py`` has the rules by which hwloc objects become levels, cores and GPUs.
 
-What others rely on: ``amend()`` is named in the configuration of instances
+Interface: ``amend()`` is named in the configuration of instances
 (``fake-resources.amend-r=flux.resource.TreePool:amend``), and ``r_from_hwloc()`` and
 ``topology_from_xml()`` are used by ``flux R encode`` and by the resource service of the embedded
 instance. The rules have to agree with the expected results in ``t/hwloc``.

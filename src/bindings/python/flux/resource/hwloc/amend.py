@@ -19,7 +19,7 @@ from flux.resource.pool.rv1 import read_lite
 LEVEL_TYPES = ("Package", "Die", "Group")
 #: Values of an OS device's ``Backend`` that make it a GPU.
 GPU_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI")
-#: What RFC 49 calls a level where that is not the type in lower case.
+#: RFC 49's names of levels that are not the type in lower case.
 LEVEL_NAMES = {"Package": "socket", "NUMANode": "numa"}
 
 
@@ -81,7 +81,7 @@ def find_gpus(machine: Machine) -> list[Gpu]:
 
 
 def containers_in(obj: Object) -> list[Object]:
-    """The containers next below ``obj``: its children, or what is found by looking through them.
+    """The containers next below ``obj``: its children, or the containers below them.
 
     Caches and the like are transparent; cores and processors are not looked into.
     """
@@ -148,7 +148,7 @@ class TopologyBuilder:
         ]
 
     def _name(self, obj: Object) -> str:
-        # hwloc wraps NUMA nodes and what goes with them in Groups: name what is inside.
+        # hwloc wraps NUMA nodes with their caches and packages in Groups: name the inner object.
         while obj.type == "Group":
             within = containers_in(obj)
             if len(within) != 1:

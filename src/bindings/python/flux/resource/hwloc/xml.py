@@ -24,13 +24,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
-# What one document may cost before its child process is given up: libhwloc loops or runs out of
+# The bounds on one document before its child process is given up: libhwloc loops or runs out of
 # memory on some. A topology of 4,096 cores takes well under a second and 100 MB.
 MAX_CPU_SECONDS = 30
 MAX_MEMORY_BYTES = 1 << 30
 MAX_XML_BYTES = 256 << 20
 
-# libhwloc reads the environment. Only what concerns its own installation is left there: with
+# libhwloc reads the environment. Only variables of its own installation stay: with
 # HWLOC_THISSYSTEM, for one, it would mix this machine into the one that is described.
 KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
@@ -137,7 +137,7 @@ def load_xml(text: Any) -> Machine:
     """Read hwloc XML, a ``str``, into a Machine.
 
     Raises:
-        RuntimeError: libhwloc cannot read it (the text says what is wrong with the document, as far
+        RuntimeError: libhwloc cannot read it (the text names the fault of the document, as far
             as that can be told), or the binding is not there.
     """
     lib = _binding()
@@ -145,7 +145,7 @@ def load_xml(text: Any) -> Machine:
         raise RuntimeError(f"hwloc XML does not load: expected a str, got {type(text).__name__}")
     try:
         data = text.encode("utf-8")
-    except UnicodeEncodeError as exc:  # what "surrogateescape" makes of other bytes
+    except UnicodeEncodeError as exc:  # from "surrogateescape", of other bytes
         raise RuntimeError("hwloc XML does not load: it is not UTF-8 text") from exc
     if b"\0" in data:
         raise RuntimeError("hwloc XML does not load: there is a NUL in the text")
@@ -170,7 +170,7 @@ def _binding() -> Any:
 
 
 def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
-    """What ``_read()`` returns for a document in a forked child, or how the child ended
+    """The result of ``_read()`` for a document in a forked child, or how the child ended
     (``error``).
     """
     readable, writable = os.pipe()
@@ -208,7 +208,7 @@ def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
 
 
 def _confine() -> None:  # pragma: no cover (in the child)
-    """Limit what the child may use, and have nothing come out of it but its answer."""
+    """Limit the resources of the child, and its output to the answer."""
     faulthandler.disable()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGXCPU):
         signal.signal(number, signal.SIG_DFL)
@@ -299,7 +299,7 @@ def _row(ffi: Any, lib: Any, obj: Any, parent: int | None, kind: int) -> Row:
 
 
 def _diagnose(data: bytes) -> str | None:
-    """What is wrong with a document that did not load; None if a look at its XML does not tell."""
+    """The fault of a document that did not load; None if its XML does not show it."""
     seen: dict[str, Any] = {
         "root": None,
         "version": "1.0",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What resource pools are made of. No module here knows of schedulers or of time to come.
+"""The parts of resource pools. No module here knows of schedulers or of time to come.
 
 Which file to open:
 
-- ``contract.py``: what a pool has to do.
-- ``inventory.py``: ranks and what each has. The words *units* and *selection* are explained there.
-- ``rank_index.py``: what is free, indexed by how much is free.
-- ``state.py``: all that changes about a pool: what is free, which job holds what until when, which
+- ``contract.py``: the methods that a pool has to define.
+- ``inventory.py``: ranks with their resources. The words *units* and *selection* are explained there.
+- ``rank_index.py``: free units, indexed by their numbers.
+- ``state.py``: the mutable state of a pool: free units, the jobs with their units and ends, which
   ranks are up.
 - ``placement.py``: which ranks and which units a request gets.
 - ``rank_counts.py``: how many jobs of some kind are on each rank.
@@ -16,7 +16,7 @@ Which file to open:
   host names (RFC 29). ``masks.py``: sets of ranks and of cores as integers, and their idset text
   (RFC 22). ``jobid.py``: job ids as text.
 
-What others rely on: pools of sites import ``masks`` and ``placement``, and are given an
+Interfaces: pools of sites import ``masks`` and ``placement``, and are given an
 ``Inventory``, a ``RankIndex`` and selections; the hooks and their candidates are described in the
 guide. ``explain.py`` writes sentences that scripts look for where they are flux-core's, and that
 users see in ``flux jobs``. The rest (``state.py``, ``rv1.py``, ``hosts.py``, ``constraint.py``)

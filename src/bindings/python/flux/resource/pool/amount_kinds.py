@@ -15,7 +15,7 @@ MAX_STEPS = 1024
 MAX_NUMBER = 1 << 16
 
 GIB = 1 << 30
-#: What RFC 49 has of a domain in GiB.
+#: Attributes of a domain that RFC 49 gives in GiB.
 IN_GIB = ("memory", "storage")
 #: In place of an amount: as much as R says that a node has.
 FROM_R = "R"
@@ -30,7 +30,7 @@ class AmountKind(NamedTuple):
     Attributes:
         name (str): how jobs and the configuration call it
         in_bytes (bool): whether it is a number of bytes
-        step (int): what a step is, in bytes or as a number
+        step (int): the size of a step, in bytes or as a number
         most (int): steps of the node that has most
         default (int): steps for each node, or slot anywhere, of a job that does not say
     """
@@ -76,7 +76,7 @@ class NodeAmounts:
 
     Attributes:
         kinds (tuple): of AmountKind
-        steps (list): for each kind, a dict of steps to the mask of the ranks that have so many
+        steps (list): for each kind, a dict of numbers of steps to the mask of the ranks with that number
     """
 
     def __init__(self, kinds: tuple[AmountKind, ...], steps: list[dict[int, int]]) -> None:
@@ -103,7 +103,7 @@ def read_amount(value: Any, in_bytes: bool) -> int:
     """An amount as a number, of bytes if it is `in_bytes`; a number without unit is GiB then.
 
     Raises:
-        ValueError: it is none; the text begins with what it is
+        ValueError: it is none; the text begins with its name
     """
     wanted = "such as 512M or 4G" if in_bytes else f"a number, 0 to {MAX_NUMBER}"
     if isinstance(value, str) and len(value) < 40:

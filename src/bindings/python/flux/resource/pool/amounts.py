@@ -2,8 +2,8 @@
 """Amounts of a node beside cores and GPUs, such as memory: how much nodes have, and jobs ask for.
 
 An amount is counted in whole *steps*, each of which is a bit of the units of a rank
-(`flux.resource.pool.inventory`): what a job takes of it is in its selection as cores are, and is
-given back, copied and planned with them. Nobody is told which steps a job has, only how many.
+(`flux.resource.pool.inventory`): the steps of a job are in its selection as cores are, and are
+given back, copied and planned with them. Answers tell the number of a job's steps, never which.
 
 In bytes are amounts of which a value has a unit (``"240G"``), and those that RFC 49 has, in GiB; all
 others are plain numbers. A step is 1, or for bytes a power of two, so that no node has more than
@@ -47,7 +47,7 @@ def read_table(table: Any, scheduling: Any, inventory: Inventory) -> NodeAmounts
         table (dict or str): by name an amount, which each node has, or a dict with ``each``, ``hosts``
             (by host list), ``properties`` (by property) and ``default`` (of a job that does not say). In
             place of an amount of nodes: `FROM_R`. As text: ``memory=240G,disk=1T``
-        scheduling: what R has under that key
+        scheduling: the value of that key in R
         inventory (Inventory): the ranks
 
     Raises:
@@ -84,7 +84,7 @@ def read_entry(
     """Read one entry of ``[amounts]``, of which `check_name()` knows the name; as `read_table()`.
 
     Returns:
-        the amount, and steps to the mask of the ranks that have so many
+        the amount, and numbers of steps to the mask of the ranks with that number
 
     Raises:
         ValueError: it is malformed; the text begins with the key in the entry
@@ -108,7 +108,7 @@ def read_entry(
     if left:
         raise ValueError(f"{next(iter(left))}: unknown key")
     in_bytes = name in IN_GIB or any(has_unit(value) for _, value, _ in values)
-    amounts: dict[int, int] = {}  # by rank; what comes later counts
+    amounts: dict[int, int] = {}  # by rank; later entries override
     for where, value, ranks in values:
         try:
             if value == FROM_R:
@@ -135,7 +135,7 @@ def read_entry(
 
 
 def recorded_amounts(scheduling: Any, name: str) -> dict[int, Any]:
-    """What a scheduler that counts an amount has written of it in R (``scheduling.amounts``): rank to
+    """The record in R of a scheduler that counts an amount (``scheduling.amounts``): rank to
     the amount.
 
     Raises:
@@ -172,7 +172,7 @@ def with_amounts_recorded(
 
 
 def _amounts_in_R(scheduling: Any, name: str, everything: int) -> dict[int, Any]:
-    """How much of an amount R says that ranks have: what was recorded, else memory and storage of the
+    """The amount of each rank by R: the recorded one, else memory and storage of the
     topology (RFC 49). Where R has numbered its ranks anew, those there stand for its own in ascending
     order."""
     found = recorded_amounts(scheduling, name)
@@ -216,10 +216,10 @@ def with_amounts_asked(shape: Shape, jobspec: Any, kinds: tuple[AmountKind, ...]
 
     Args:
         jobspec (dict): it was read already
-        kinds (tuple): what the pool counts
+        kinds (tuple): the kinds of amounts of the pool
 
     Raises:
-        ValueError: it is malformed, or asks for what is not counted; the text names the key
+        ValueError: it is malformed, or asks for an amount that is not counted; the text names the key
     """
     attributes = jobspec.get("attributes") if isinstance(jobspec, dict) else None
     system = attributes.get("system") if isinstance(attributes, dict) else None

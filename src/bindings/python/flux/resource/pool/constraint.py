@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Terms(tuple[str, tuple[Any, ...]]):
     """``(operator, values)``; the values of and/or/not are such tuples, those of the others text.
 
-    A whole constraint also knows what it was found to match last, for as long as somebody keeps it:
-    a pending job does, whatever tables forget.
+    A whole constraint caches its last match for as long as it lives: with a pending job, even when tables
+    have evicted it.
 
     Attributes:
         found: an inventory, and the mask of its ranks that match; or None
@@ -49,7 +49,7 @@ def parse_constraint(constraint: Any, added: bool = False) -> Terms | None:
 
     Args:
         constraint: parsed JSON: an object ``{operator: [values...]}`` or None.
-        added: something may have been added to what a user has written, which was checked: twice
+        added: something may have been added to a user's constraint, which was checked: twice
             as much is let pass.
 
     Raises:
@@ -62,7 +62,7 @@ def parse_constraint(constraint: Any, added: bool = False) -> Terms | None:
 
 
 class _Reader:
-    """Reads one constraint, and counts what its evaluation costs."""
+    """Reads one constraint, and counts the cost of its evaluation."""
 
     def __init__(self, times: int) -> None:
         self._left = times * MAX_TERMS

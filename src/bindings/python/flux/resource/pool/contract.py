@@ -126,7 +126,7 @@ class PoolContract:
             final (bool): nothing of the job remains; R must be all that it still held.
 
         Raises:
-            ValueError: the job does not hold what R names, or ``final`` does not match. Nothing is
+            ValueError: the job does not hold the resources in R, or ``final`` does not match. Nothing is
                 changed.
         """
         raise self._missing("free")
@@ -266,7 +266,7 @@ class PoolContract:
         inventory = self.inventory
         full = inventory.full
         groups = {units: mask & ~index.idle for units, mask in inventory.kinds.items()}
-        # Ranks by what they have and what of it is free: a mask is as long as the cluster, so one is made
+        # Ranks by their total and free units: a mask is as long as the cluster, so one is made
         # for all ranks of a kind and state together.
         alike: dict[tuple[int, int], list[int]] = {}
         for rank, free in enumerate(index.partial):

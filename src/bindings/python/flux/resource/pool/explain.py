@@ -25,7 +25,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def need_text(inventory: Inventory, shape: Shape) -> str:
-    """What one node or slot of a request needs: ``4 cores, 1 GPU and 8 GiB memory``."""
+    """The needs of one node or slot of a request: ``4 cores, 1 GPU and 8 GiB memory``."""
     cores, gpus = shape.need[:2]
     parts = [counted(cores, "core")]
     if gpus:
@@ -115,7 +115,7 @@ def left_out(
     """The end of a sentence: how many ranks a request cannot use, and why; empty if it can use all.
 
     Args:
-        inventory (Inventory): what there is.
+        inventory (Inventory): the ranks with their resources.
         match (int): mask of the ranks that meet the constraint.
         small (int): how many of these the request cannot use all the same.
         one, more (str): why not, of one and of several such ranks.
@@ -165,16 +165,16 @@ def facts(
     each: str,
     small: str = "too small",
 ) -> dict[str, Any]:
-    """What ``explain()`` answers.
+    """The answer of ``explain()``.
 
     Args:
-        pool: the pool; ``shape`` is what is asked of it.
+        pool: the pool; ``shape`` is the request's.
         large (int): mask of the ranks that match and are large enough when idle, up or not.
         up (int): mask of the ranks that match and are up.
         free (int): how many of these have room for one node's share, or one slot.
         have (int): how many nodes, or slots, fit on them.
         each (str): what each node or slot needs; ``exclusive``: all of the node.
-        small (str): what to call a rank that matches and is not in ``large``.
+        small (str): the noun for a rank that matches and is not in ``large``.
     """
     inventory = pool.inventory
     count = shape.slot_count if shape.node_count is None else shape.node_count
@@ -217,7 +217,7 @@ def why_pending(answer: dict[str, Any], each: str, down: int, small: str, constr
         answer (dict): the numbers of ``explain()``.
         each (str): what each node or slot needs; ``exclusive``: all of the node.
         down (int): how many ranks are large enough, and down.
-        small (str): what to call ranks that are not large enough.
+        small (str): the noun for ranks that are not large enough.
         constrained (bool): whether the request has a constraint.
     """
     needed, available, free = answer["needed"], answer["available"], answer["free"]

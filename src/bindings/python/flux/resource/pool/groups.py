@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Groups of ranks, such as racks: which of them a request is placed in.
 
-A request may have to be together (`Within`): all of it in one group, or in at most so many, or each
-*segment* of so many nodes in one. Any other request is put into as few groups as it can be
+A request may have to be together (`Within`): all of it in one group, or in at most a number of groups, or each
+*segment* of a number of nodes in one. Any other request is put into as few groups as it can be
 (`packed`), so that whole groups stay free, and is never refused on that account.
 
-Both first choose groups by what each has room for, which costs a mask and a count for each group,
+Both first choose groups by their room, which costs a mask and a count for each group,
 and leave the rest to the placement of the pool: it is given the ranks of these groups only.
 """
 
@@ -19,7 +19,7 @@ from flux.resource.pool.masks import popcount, take
 if TYPE_CHECKING:
     from flux.resource.ResourceCount import ResourceCount
 
-#: Ranks by what they have room for: how many nodes (1) or slots on each, and the mask of the ranks.
+#: Ranks by their room: the number of nodes (1) or slots on each, and the mask of the ranks.
 #: No rank is in two of them.
 Rooms = list[tuple[int, int]]
 
@@ -29,7 +29,7 @@ class Groups:
     that name it are told apart quickly.
 
     Args:
-        level (str): what a group is called: ``rack``
+        level (str): the noun for a group: ``rack``
         groups (dict): by the name of a group, mask of its ranks; no rank is in two
 
     Attributes:
@@ -53,7 +53,7 @@ class Groups:
         return [name for name, mask in zip(self.names, self.masks) if mask & ranks]
 
     def rooms(self, rooms: Rooms, most: int, unit: int = 1) -> list[tuple[int, int]]:
-        """What each group has room for, where there is room for something.
+        """The room of each group that has some.
 
         O(groups) for each different number of `rooms`, up to `most`.
 
@@ -88,8 +88,8 @@ class Within(NamedTuple):
 
     Attributes:
         groups (Groups): the groups of a level
-        segment (int): all nodes of a segment of so many are in one group; 1: there are no segments
-        most (int or None): in at most so many groups; None: in any number
+        segment (int): nodes of a segment, all in one group; 1: there are no segments
+        most (int or None): the most groups; None: any number
     """
 
     groups: Groups
@@ -141,7 +141,7 @@ class Within(NamedTuple):
         return ranks
 
     def text(self, count: int, unit: str) -> str:
-        """What is asked for: ``16 nodes in one rack``."""
+        """The request in words: ``16 nodes in one rack``."""
         level = self.groups.level
         if self.segment > 1:
             number = count // self.segment
@@ -237,7 +237,7 @@ def packed(levels: Iterable[Groups], idle: int, count: ResourceCount, rooms: Roo
 def choose_nodes(
     levels: Sequence[Groups], idle: int, ranks: int, count: int, beside: int = 0
 ) -> int:
-    """So many of some ranks, in as few groups as can be; fewer if there are not so many.
+    """Choose `count` of some ranks in as few groups as can be; fewer if there are fewer.
 
     O(groups).
 
@@ -246,7 +246,7 @@ def choose_nodes(
         idle (int): mask of the ranks that count as not in use: groups of only such are taken last
         ranks (int): mask of the ranks to choose from
         count (int): how many
-        beside (int): mask of ranks whose groups come before all others, as what is chosen is to be
+        beside (int): mask of ranks whose groups come before all others, since the choice is to be
             together with these
 
     Returns:
@@ -270,7 +270,7 @@ def choose_nodes(
 
 
 def _packed(levels: Iterable[Groups], idle: int, rooms: Rooms, wanted: int) -> int:
-    """The ranks of the fewest groups that have room for so many nodes (or slots); see `packed`."""
+    """The ranks of the fewest groups with room for `count` nodes (or slots); see `packed`."""
     chosen = -1
     if wanted == 1 and len(rooms) > 1:  # any of the ranks holds it
         every = 0
@@ -283,7 +283,7 @@ def _packed(levels: Iterable[Groups], idle: int, rooms: Rooms, wanted: int) -> i
         outside = [(number, mask & ~groups.ranks) for number, mask in rooms if mask & ~groups.ranks]
         room = sum([number * popcount(mask) for number, mask in outside])
         if room >= wanted:
-            rooms = outside  # nodes of no group are of no use to those who want one
+            rooms = outside  # nodes without a group do not serve requests for one
             chosen &= ~groups.ranks
             continue
         if room:

@@ -55,8 +55,8 @@ class Hooks(ResourcePoolImplementation):
         """Choose resources from the ordered candidates.
 
         Args:
-            candidates (list): what ``_sort_candidates()`` returned.
-            request (ResourceRequest): what is asked for.
+            candidates (list): from ``_sort_candidates()``.
+            request (ResourceRequest): the job's request.
 
         Returns:
             ``(selected, nslots)``: ``selected`` a list of ``(rank, cores, gpus)`` with the ids
@@ -76,7 +76,7 @@ class Hooks(ResourcePoolImplementation):
             ``(selection, nslots)``, or None if it does not fit now.
 
         Raises:
-            ValueError: a hook chose what is not free, not up or not there.
+            ValueError: a hook chose units that are not free, not up or not there.
         """
         shape = request.shape
         if shape.exclusive:

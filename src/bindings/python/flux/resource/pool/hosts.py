@@ -17,16 +17,16 @@ from flux.resource.pool.masks import popcount, quote, runs
 #: Names that a hostlist may stand for, as many as there may be ranks: a short text like
 #: ``n[0-99999999]`` must not cost memory without bound.
 MAX_NAMES = 1 << 20
-#: Characters of a name beside what is in brackets; no host has a longer one.
+#: Characters of a name outside brackets; no host has a longer one.
 MAX_NAME = 255
-#: Digits of a number in a name; what there is more belongs to what precedes it.
+#: Digits of a number in a name; further digits belong to the prefix.
 MAX_DIGITS = 18
 
 if TYPE_CHECKING:
     #: ``(prefix, width, low, count)``; see ``name_pieces()``.
     Piece = tuple[str, int | None, int, int]
-    #: What precedes the last number of a name, how many digits that is printed with (0 if there is
-    #: none), and what follows it. Two names are the same if their forms and their numbers are.
+    #: The prefix of the last number of a name, the digits that it is printed with (0 if there is
+    #: none), and the suffix. Two names are the same if their forms and their numbers are.
     NameForm = tuple[str, int, str]
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
@@ -35,7 +35,7 @@ _ELEMENT = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _TAIL = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
 _DIGITS = "0123456789"
 _DIGIT = re.compile("[0-9]")
-#: A name read backwards: what follows its last number, the number, what precedes it.
+#: A name read backwards: suffix, last number, prefix.
 _BACKWARDS = re.compile(rf"([^0-9]*)([0-9]{{0,{MAX_DIGITS}}})(.*)", re.DOTALL)
 
 
@@ -116,7 +116,7 @@ def name_pieces(text: Any) -> list[Piece]:
         if width is None:
             pieces.append(_name_piece(prefix))
         elif suffix or prefix[-1:].isdigit():
-            # What the brackets list is not all of the digits at the end of the name.
+            # The brackets do not list all digits at the end of the name.
             for number in range(low, high + 1):
                 pieces.append(_name_piece(f"{prefix}{number:0{width}d}{suffix}"))
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a pool is made of: ranks, their cores and GPUs, hosts and properties.
+"""The inventory of a pool: ranks, their cores and GPUs, hosts and properties.
 
 An ``Inventory`` never changes. When ranks leave or properties change, a new one is made, and copies
 of a pool share theirs, with all that has been derived from it.
@@ -10,7 +10,7 @@ Units
     Where amounts are counted (memory, see ``amounts.py``), their steps are the bits above the GPUs.
 
 Selections
-    What is taken from an inventory is a *selection*: a flat tuple ``(ranks, units, ranks, units,
+    An allocation from an inventory is a *selection*: a flat tuple ``(ranks, units, ranks, units,
     ...)``: of each of the ranks, just those units. ``ranks`` is the number of one rank, or for
     several the complement (``~``) of their mask, which is negative and so tells the two apart. One
     rank is kept as a number since most jobs are on one, and a mask is as long as the cluster. A
@@ -30,7 +30,7 @@ from flux.resource.pool.remembered import Remembered
 if TYPE_CHECKING:
     from flux.resource.pool.amount_kinds import AmountKind, NodeAmounts
 
-#: Up to so many ranks are kept one by one instead of as a mask longer than LONG_MASK, that is of
+#: Most ranks that are kept one by one instead of as a mask longer than LONG_MASK, that is of
 #: more than 1,000 ranks: four small integers take less memory than one as long as the cluster.
 MAX_SEPARATE_RANKS = 4
 LONG_MASK = 1 << 1000
@@ -50,7 +50,7 @@ class AmountBits(NamedTuple):
         kind (AmountKind): the amount
         shift (int): bit of its first step
         mask (int): of as many bits as there are steps
-        base (int): what counts once more in a key when all of its steps are full
+        base (int): the digit that counts once more in a key when all of its steps are full
     """
 
     kind: AmountKind
@@ -90,7 +90,7 @@ def selected_ranks(selection: Selection) -> int:
 
 
 class Inventory:
-    """Ranks and what each has.
+    """Ranks with their resources.
 
     Args:
         groups (dict): units to mask of the ranks that have just these.
@@ -104,7 +104,7 @@ class Inventory:
         ranks (int): mask of all ranks.
         kinds (dict): units to mask of the ranks that have just these: the kinds of rank.
         keys (dict): units of each kind to its key when wholly free (see ``key()``).
-        key_base (int): what a core counts for in a key.
+        key_base (int): the weight of a core in a key.
         shift (int): first GPU bit of units.
         core_mask (int): mask of the core bits of units.
         amounts (tuple): of AmountBits, empty if no amounts are counted.
@@ -152,10 +152,10 @@ class Inventory:
         for mask in groups.values():
             self.ranks |= mask
         self._full: list[int] | None = None
-        #: what `rank_index.unused` has made of it
+        #: the index that `rank_index.unused` has made of it
         self.unused: Any = None
-        # The counts of what is free of a rank are one number, its key: cores * key_base + GPUs, or
-        # what is one digit more for each amount, so that keys sort as worst fit wants. When ranks
+        # The counts of a rank's free units are one number, its key: cores * key_base + GPUs, or
+        # one digit more for each amount, so that keys sort as worst fit wants. When ranks
         # leave, the base stays as it is, so that the keys of an index stay valid.
         if key_base is None:
             key_base = 1 + max([popcount(self.gpus(units)) for units in groups], default=0)
@@ -216,7 +216,7 @@ class Inventory:
         return need + (0,) * (2 + len(self.amounts) - len(need))
 
     def take_amounts(self, free: int, steps: tuple[int, ...]) -> int:
-        """Units for so many steps of each amount, of those that are free; fewer if there are fewer."""
+        """Units for numbers of steps of each amount, of those that are free; fewer if there are fewer."""
         units = 0
         for (_, shift, mask, _), number in zip(self.amounts, steps):
             there = free >> shift & mask
@@ -338,7 +338,7 @@ class Inventory:
         return found
 
     def amounts_of(self, selection: Selection) -> dict[str, dict[str, Any]]:
-        """What R has of the amounts of a selection: by name, idset of ranks to the amount of each."""
+        """The amounts of a selection, for R: by name, idset of ranks to the amount of each."""
         found = {}
         for kind, shift, mask, _ in self.amounts:
             by_steps = self.totals(selection, lambda units: popcount(units >> shift & mask))
@@ -357,7 +357,7 @@ class Inventory:
         """``execution`` of an R object for a selection, without hosts.
 
         Args:
-            selection (tuple): what is in it.
+            selection (tuple): the units.
             starttime, expiration (float): seconds since the epoch, 0: none.
             local (bool): with properties whose name begins with ``+``: they belong to the instance.
         """
@@ -446,7 +446,7 @@ def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> 
 
 
 def make_inventory(entries: list[Entry], hosts: HostNames, properties: dict[str, int]) -> Inventory:
-    """Make an Inventory of what was read."""
+    """Make an Inventory of ranks, hosts and properties that were read."""
     shift = max([cores.bit_length() for _, cores, _ in entries], default=0)
     groups: dict[int, int] = {}
     for ranks, cores, gpus in entries:

@@ -11,7 +11,7 @@ _F58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def job_text(jobid: Any) -> str:
-    """A job id as Flux prints it (F58, RFC 19); for what is no job id, such as -1, its repr."""
+    """A job id as Flux prints it (F58, RFC 19); for other numbers, such as -1, the repr."""
     if not isinstance(jobid, int) or jobid < 0:
         return quote(jobid)
     value = int(jobid)

@@ -12,7 +12,7 @@ from flux.resource.request import Shape
 #: The most that the number of a core may be.
 CORE_LIMIT = 1 << 16
 
-#: What `cores_per_gpu` may be in place of a number: the cores of a node divided by its GPUs.
+#: A value of `cores_per_gpu` in place of a number: the cores of a node divided by its GPUs.
 SHARE = "share"
 
 
@@ -20,7 +20,7 @@ def without_system_cores(entries: list[Entry], value: Any) -> tuple[list[Entry],
     """Entries of R without the cores that are kept for the system.
 
     Args:
-        entries (list): what R has
+        entries (list): those of R
         value: which cores of each node, an idset; None: none
 
     Returns:
@@ -50,7 +50,7 @@ def cores_per_gpu(entries: list[Entry], value: Any) -> int:
     """How many cores come with a GPU, at least.
 
     Args:
-        entries (list): what the pool has
+        entries (list): those of the pool
         value: a number, as text too; `SHARE`: as many as each GPU of a node can have, on the node where
             these are fewest; None: 0
 
@@ -77,7 +77,7 @@ def cores_per_gpu(entries: list[Entry], value: Any) -> int:
 
 
 def with_cores_of_gpus(shape: Shape, each: int) -> Shape:
-    """A shape whose slots have so many cores for each of their GPUs at least; one that takes whole nodes
+    """A shape whose slots have at least `cores` for each of their GPUs; one that takes whole nodes
     or containers, or no GPU, as it is."""
     least = shape.gpu_per_slot * each
     if shape.slot_size >= least or shape.exclusive or shape.container_level is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def slots_on(free: Counts, shape: Shape) -> int:
-    """Slots of a shape that fit in what is free of a node: so many cores, GPUs and steps of amounts."""
+    """Slots of a shape that fit in the free cores, GPUs and steps of amounts of a node."""
     if shape.slot_size:
         slots = free[0] // shape.slot_size
         if shape.gpu_per_slot:
@@ -49,7 +49,7 @@ def slots_by_amounts(free: Counts, shape: Shape) -> int:
 def with_amounts(
     index: RankIndex, shape: Shape, placed: tuple[Selection, int] | None
 ) -> tuple[Selection, int] | None:
-    """A placement with what its job takes of amounts: all of a whole node, else the lowest steps."""
+    """A placement with the job's amounts: all of a whole node, else the lowest steps."""
     inventory = index.inventory
     whole = shape.exclusive and shape.node_count is not None
     if placed is None or not inventory.amounts or not (whole or shape.slot_amounts):
@@ -72,7 +72,7 @@ def with_amounts(
 
 
 def _slots_in(taken: Counts, shape: Shape) -> int:
-    """How many slots so many cores and GPUs were taken for."""
+    """The number of slots that hold a number of cores and GPUs."""
     if shape.slot_size:
         return taken[0] // shape.slot_size
     return taken[1] // shape.gpu_per_slot if shape.gpu_per_slot else 1
@@ -107,7 +107,7 @@ class Placement:
     def pick(
         self, index: RankIndex, ranks: int, slots: int, shape: Shape, into: dict[int, int]
     ) -> None:
-        """Choose the units of so many slots on each of some ranks.
+        """Choose the units of a number of slots on each of some ranks.
 
         Args:
             index (RankIndex): what is free.
@@ -193,7 +193,7 @@ class Placement:
     def _place_nodes(
         self, index: RankIndex, shape: Shape, count: ResourceCount, eligible: int
     ) -> tuple[Selection, int] | None:
-        """So many nodes, the same number of slots on each."""
+        """Place a number of nodes with the same number of slots on each."""
         if shape.exclusive:
             eligible &= index.idle
         found: Iterable[tuple[Counts, int]]
@@ -235,7 +235,7 @@ class Placement:
 
 
 def slots_each(rooms: list[tuple[int, int]], nodes: int, count: ResourceCount) -> int:
-    """The largest number of slots, of those that a count accepts, that so many nodes have room for.
+    """The largest number of slots that a count accepts and a number of nodes has room for.
 
     Args:
         rooms (list): ``(slots, mask of ranks)``: how many slots each of these ranks has room for,

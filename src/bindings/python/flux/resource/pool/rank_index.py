@@ -9,7 +9,7 @@ The state is four things, all of integers:
     list with the free units of each rank that is partly free; 0 for all others, those that are idle
     and those that have nothing free;
 ``groups``
-    key to mask of the ranks that have so many cores and GPUs free (and so much of each amount), idle
+    key to mask of the ranks with that number of cores and GPUs free (and of steps of each amount), idle
     ones included, those with nothing free left out. A key is ``cores * inventory.key_base + gpus``
     where no amounts are counted (``Inventory.key()``);
 ``keys``
@@ -51,12 +51,12 @@ def _share(units: int) -> int:
 
 
 def enough(have: Counts, need: Counts) -> bool:
-    """Whether there is as much of each as is needed; what one of them leaves out is not looked at."""
+    """Whether there is as much of each as is needed; counts that one of them leaves out are not compared."""
     return all(there >= least for there, least in zip(have, need))
 
 
 def unused(inventory: Inventory) -> RankIndex:
-    """An index of an inventory of which all is free, which nobody may change. O(1) the second time."""
+    """The read-only index of an inventory with all units free. O(1) the second time."""
     found: RankIndex | None = inventory.unused
     if found is None:
         found = inventory.unused = RankIndex(inventory)
@@ -170,7 +170,7 @@ class RankIndex:
                 self._leave(mask_of(ranks), inventory.key(free))
 
     def states(self, mask: int) -> Iterator[tuple[int, int]]:
-        """Divide some ranks (a mask) by what is free of them: ``(units, mask)``. O(kinds of rank) for
+        """Divide some ranks (a mask) by their free units: ``(units, mask)``. O(kinds of rank) for
         those that are idle, O(1) for each other one."""
         for kind, ranks in self.inventory.kinds.items():
             if ranks & mask & self.idle:
@@ -224,7 +224,7 @@ class RankIndex:
         kind_mask = inventory.kinds.get(units, 0)
         whole = mask & kind_mask
         if whole:
-            # All of these had nothing free: what they give back now was all taken.
+            # These had nothing free, so all units they give back were taken.
             self.idle |= whole
             self._enter(whole, inventory.keys[units])
         full = inventory.full
@@ -279,7 +279,7 @@ class RankIndex:
     ) -> Iterator[tuple[Counts, int]]:
         """Iterate over the groups that can hold a request, most free first.
 
-        O(groups), of which there are as many as different counts of what is free.
+        O(groups), one for each different count of free units.
 
         Args:
             need (tuple): least free number of cores, GPUs and steps of each amount; these may be left
@@ -288,7 +288,7 @@ class RankIndex:
             best_fit (bool): fewest free first instead.
 
         Yields:
-            ``(counts of what is free, mask of ranks)``, no mask empty.
+            ``(counts of free units, mask of ranks)``, no mask empty.
         """
         inventory, groups = self.inventory, self.groups
         base, gpus, plain = inventory.key_base, need[1], not inventory.amounts

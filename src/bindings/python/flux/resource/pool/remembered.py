@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What outlives a request: tables of what was found out about requests, bounded in bytes together.
+"""Caches of findings about requests, bounded in bytes together.
 
 A table that is looked into by a request's shape, or by what users write into a jobspec, keeps that
 alive: a bound on the number of entries is none on memory. All such tables are `Remembered`, and the

@@ -95,7 +95,7 @@ def units_of(
         inventory (Inventory): of the pool to which they belong
         system (int): mask of the cores that are passed over
         held (tuple): a selection: of those of its ranks that are in R, amounts are added. R that
-            names what is given back need not name these.
+            names resources that are given back need not name these.
 
     Raises:
         ValueError: R has a core id that no rank of the pool has.
@@ -134,7 +134,7 @@ def _union(entries: list[Entry]) -> list[Entry]:
 
 
 def read_names(R: dict[str, Any], entries: list[Entry]) -> tuple[HostNames, dict[str, int]]:
-    """Read hosts and properties of an R object and what ``read_lite()`` made of it.
+    """Read hosts and properties of an R object and the result of ``read_lite()``.
 
     Returns:
         ``(HostNames, dict of property to mask of ranks)``.

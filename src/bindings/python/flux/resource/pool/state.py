@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The state of a pool: what is free, which job holds what until when, and which ranks are up.
+"""The state of a pool: free units, the jobs with their units and ends, and which ranks are up.
 
 All that ever changes about a pool is here, listed once, and ``copy()`` copies it. Nothing is chosen
 here: a placement finds a selection for a request, and ``enter()`` gives it to the job.
@@ -31,15 +31,15 @@ class PoolState:
     """The state of a pool. At first, all ranks are up and free.
 
     Args:
-        inventory (Inventory): what there is.
+        inventory (Inventory): the ranks with their resources.
         index (RankIndex): an index of it, of the class that the pool's policy needs.
 
     Attributes:
         inventory (Inventory): ranks that are there, with properties; replaced when they change.
-        index (RankIndex): what is free, whether up or not.
+        index (RankIndex): free units, on ranks that are up or not.
         up (int): mask of the ranks that are up.
         gone (int): mask of the ranks that were removed.
-        jobs (dict): job id to ``(end, *selection)``: what it holds, and when it ends in seconds
+        jobs (dict): job id to ``(end, *selection)``: its units, and its end in seconds
             since the epoch (0: not known).
         blocked (dict): shapes that were tried in vain; emptied when ``releases`` grows.
         generation (int): grows with every change.
@@ -55,10 +55,10 @@ class PoolState:
         self.blocked: Remembered[Any, bool] = Remembered()
         self.generation = 0
         self.releases = 0
-        # Ascending (end, job id) of the jobs that have an end. None until somebody asks: a pool
-        # that nobody plans on need not keep it in order.
+        # Ascending (end, job id) of the jobs that have an end. None until the first call: a pool
+        # without a plan need not keep it in order.
         self._ends: list[tuple[float, int]] | None = None
-        # The job of each change since a generation, None for a change of no job. None until somebody
+        # The job of each change since a generation, None for a change of no job. None until a plan
         # asks.
         self._changed: list[int | None] | None = None
         self._changed_since = 0
@@ -89,7 +89,7 @@ class PoolState:
         return self._ends[:]
 
     def endless(self) -> list[int]:
-        """Ids of the jobs that have no end; O(jobs) if there are some, or nobody asked for
+        """Ids of the jobs that have no end; O(jobs) if there are some, or without a call before for
         ``ends()``."""
         if self._ends is not None and len(self._ends) == len(self.jobs):
             return []
@@ -126,12 +126,12 @@ class PoolState:
         self._note_change(jobid)
 
     def give_back(self, jobid: int, given: Selection, left: Selection | None) -> None:
-        """Take back part of what a job holds, or all of it.
+        """Take back part of a job's units, or all of them.
 
         Args:
             jobid (int): the job.
             given (tuple): the selection that comes back.
-            left (tuple or None): what the job keeps; None: the job is over.
+            left (tuple or None): the units that the job keeps; None: the job is over.
         """
         end = self.jobs[jobid][0]
         self.index.give(given)
@@ -160,7 +160,7 @@ class PoolState:
     def split(
         self, jobid: int, entries: list[tuple[int, int]], final: bool
     ) -> tuple[Selection, Selection | None]:
-        """Divide what a job holds into the part that is given back, and the rest.
+        """Divide a job's units into the part that is given back, and the rest.
 
         Args:
             jobid (int): the job.
@@ -169,7 +169,7 @@ class PoolState:
             final (bool): the job gives back all it holds.
 
         Raises:
-            ValueError: the job does not hold what the entries name, or holds more at the end.
+            ValueError: the job does not hold the units in the entries, or holds more at the end.
         """
         held = self.jobs[jobid][1:]
         if len(held) == 2 and len(entries) == 1:
@@ -212,7 +212,7 @@ class PoolState:
             f"free: {job_text(jobid)}: R mismatch: got {dumps(got)}, expected {dumps(expected)}"
         )
 
-    # -- what the instance reports ------------------------------------------
+    # -- reports of the instance --------------------------------------------
 
     def set_up(self, up: int) -> None:
         """Set which ranks are up."""
@@ -231,7 +231,7 @@ class PoolState:
         self._replace(inventory)
 
     def remove(self, ranks: int) -> None:
-        """Remove ranks that are there, and forget what jobs hold on them; O(jobs)."""
+        """Remove ranks that are there, with the jobs' units on them; O(jobs)."""
         self.gone |= ranks
         self.up &= ~ranks
         inventory = self.inventory.without(ranks)

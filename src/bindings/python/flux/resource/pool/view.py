@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PoolWithView(Protocol):
-    """What `flux.resource.plan` and `flux.resource.pool.explain` ask of a pool; each is documented there where
+    """The interface of a pool for `flux.resource.plan` and `flux.resource.pool.explain`; each is documented there where
     it is defined, `PoolContract` or `ResourcePoolImplementation`."""
 
     clock: Callable[[], float]

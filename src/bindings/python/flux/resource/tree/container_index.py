@@ -30,7 +30,7 @@ class _RanksBySlots:
     """The ranks with room for slots of one kind of containers.
 
     Attributes:
-        ranks (dict): number of slots that fit, at least 1, to mask of the ranks that hold so many.
+        ranks (dict): number of slots that fit, at least 1, to mask of the ranks with room for that number.
         stale (int): mask of the ranks that are to be looked at again.
         shape (Shape): a shape that asks for such slots.
     """
@@ -53,7 +53,7 @@ class ContainerIndex(RankIndex):
 
     def __init__(self, inventory: Inventory) -> None:
         super().__init__(inventory)
-        #: by what a slot asks for
+        #: by the needs of a slot
         self.asked: dict[tuple[Any, ...], _RanksBySlots] = {}
 
     def copy(self) -> Self:
@@ -108,7 +108,7 @@ class ContainerIndex(RankIndex):
         return ranks_by_slots
 
     def check_containers(self, types: NodeTypes) -> None:
-        """AssertionError if what is remembered of ranks that did not change is wrong."""
+        """AssertionError if the cache of ranks that did not change is wrong."""
         for one in self.asked.values():
             known = self.inventory.ranks & ~one.stale
             kept = {slots: mask & known for slots, mask in one.ranks.items() if mask & known}

@@ -2,7 +2,7 @@
 """Where in a node slots go: the placement rules of TreePool on bit masks.
 
 The functions take a ``Layout`` and the free cores and GPUs of one node as masks, and return
-``(slots, cores, gpus)``: how many slots were placed, at most as many as wanted, and on what. Their
+``(slots, cores, gpus)``: the number of slots placed, at most as many as wanted, and their units. Their
 answers depend on the arguments alone, so that one serves all nodes in the same state; ``NodeType``
 remembers it.
 """
@@ -28,13 +28,13 @@ MAX_REMEMBERED_ANSWERS = 8192
 class NodeType:
     """Nodes with one layout, in the units of a pool's inventory (see ``pool/inventory.py``).
 
-    What was found for a node in some state is remembered, up to a limit: O(1) the second time.
+    Results for a node in some state are cached, up to a limit: O(1) the second time.
 
     Args:
         topo (dict): domain of the node, as R has it.
         units (int): mask of the cores and GPUs that such a node has.
         shift (int): first GPU bit of units.
-        where (str): what to call the topology in an error.
+        where (str): name of the topology in an error.
     """
 
     __slots__ = ("layout", "units", "shift", "core_mask", "_slots", "_containers")
@@ -69,11 +69,11 @@ class NodeType:
 
         Args:
             free (int): as for `slots()`.
-            shape (Shape): what a slot is made of.
+            shape (Shape): the needs of a slot.
             count (int): slots at most; negative: as many as there are.
 
         Returns:
-            ``(slots, units)``: how many there are, and on what.
+            ``(slots, units)``: their number, and their units.
         """
         level, each = shape.container_level, shape.containers_per_slot
         assert level is not None
@@ -177,7 +177,7 @@ def _beside_gpus(
 def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tuple[int, int, int]:
     """Best fit: the finest level that holds a slot, its groups by fewest free cores.
 
-    What that level cannot hold goes to the next coarser one.
+    Slots that do not fit in that level go to the next coarser one.
     """
     left = wanted
     free = cores
@@ -245,7 +245,7 @@ def _free_containers(
     each: int,
     least: tuple[int, int],
 ) -> Place | None:
-    """Cores and GPUs of so many free containers of one group, or None."""
+    """Cores and GPUs of a number of free containers of one group, or None."""
     for group in container_groups:
         left_cores, left_gpus = cores, gpus
         count = each

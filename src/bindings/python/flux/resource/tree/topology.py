@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The topology of a node as R.scheduling has it (RFC 49), and what placement needs of it.
+"""The topology of a node as R.scheduling has it (RFC 49), and the facts that placement derives from it.
 
 A *domain* (the ``topo`` of an entry, and each object below it) maps level names to arrays of
 domains and may hold ``cores`` and ``gpus``, idsets of node-local ids. Nodes that look alike share
-one ``Layout``, which has what is derived from the topology, worked out once:
+one ``Layout`` of facts derived from the topology, computed once:
 
 - *groups* by level, for slots: level 0 has the leaves, the last level the whole node;
-- *containers* by name, for slots that ask for a whole socket, numa or what a site calls it.
+- *containers* by name, for slots that ask for a whole socket, numa or another level of a site.
 
 Sets of cores and GPUs are bit masks.
 """
@@ -26,7 +26,7 @@ MAX_DEPTH = 32
 #: that makes up names must not fill the memory.
 MAX_REMEMBERED_NAMES = 256
 
-#: ``(cores, gpus)``, masks: what a domain has, including what the domains below it have.
+#: ``(cores, gpus)``, masks: the units of a domain, with those of the domains below it.
 Place = tuple[int, int]
 #: The containers of one name that lie in one domain.
 ContainerGroup = tuple[Place, ...]
@@ -40,7 +40,7 @@ class Domain:
         own_gpus (int): mask of the GPUs that it lists itself.
         memory: GiB, or None.
         leaf (bool): whether it lists cores itself.
-        levels (list): ``(name, [Domain, ...])`` of what is directly below.
+        levels (list): ``(name, [Domain, ...])`` directly below.
 
     Raises:
         ValueError: it is not well-formed; the text names the key.
@@ -92,9 +92,9 @@ class Layout:
 
     Args:
         topo (dict): domain of the node, as R has it.
-        cores, gpus (int): masks of what R grants each such node; what else the topology lists is
-            left out, and what no domain lists belongs to the node as a whole.
-        where (str): what to call the topology in an error.
+        cores, gpus (int): masks of the units that R grants each such node; others in the topology are
+            left out, and units in no domain belong to the node as a whole.
+        where (str): name of the topology in an error.
 
     Raises:
         ValueError: the topology is not one; the text names the key.
@@ -129,7 +129,7 @@ class Layout:
         return found
 
     def container_groups(self, name: str, least: int) -> tuple[ContainerGroup, ...]:
-        """The containers of a name in each group that has so many of them, finest level first."""
+        """The containers of a name in each group with at least a number of them, finest level first."""
         found = self._container_groups.get((name, least))
         if found is None:
             named = self.containers(name)
@@ -276,12 +276,12 @@ def cut_children(
 ) -> dict[str, Any]:
     """``R.scheduling`` for some of the ranks: the key of an allocation or of a pool that lost some.
 
-    Entries keep their topology whole, since it describes the node and not what was given, and lose
+    Entries keep their topology whole, since it describes the node and not the allocation, and lose
     the other ranks; those without ranks are left out. Nothing of the original is changed.
 
     Args:
         scheduling (dict): the key of the larger pool.
-        entries (list): what ``entries_of()`` made of it.
+        entries (list): from ``entries_of()``.
         ranks (int): mask of the ranks that stay.
     """
     children = []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The hooks of ``Rv1Pool`` as TreePool has them: best fit, and placement by topology.
 
-A pool of a site that overrides one of them gets the other from here. What they take and return is
+A pool of a site that overrides one of them gets the other from here. Their arguments and results are
 described in ``pool/hooks.py``.
 """
 

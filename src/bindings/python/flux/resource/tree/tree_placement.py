@@ -140,7 +140,7 @@ class TreePlacement(Placement):
     def _containers_on_nodes(
         self, index: RankIndex, shape: Shape, count: ResourceCount, eligible: int
     ) -> tuple[Selection, int] | None:
-        """The same number of containers on each of so many nodes."""
+        """Place the same number of containers on each of a number of nodes."""
         least = shape.slot_count.min
         candidates = []
         have = 0
