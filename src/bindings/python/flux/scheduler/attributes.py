@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a jobspec says to the scheduler beside resources: its system attributes (RFC 14)."""
+"""The system attributes of a jobspec (RFC 14)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def printable(text: object) -> str:
 class SystemAttributes:
     """The system attributes of a jobspec: the one place where they are read.
 
-    They are a user's, so nothing is taken for granted: what is missing, or of another type than it
+    They are a user's, so nothing is taken for granted: a key that is missing, or of another type than it
     should be, is None, and names are `printable`.
 
     Args:
@@ -60,13 +60,13 @@ class SystemAttributes:
         return any(self._values.get(name) is not None for name in names)
 
     def only(self, names: Iterable[str]) -> SystemAttributes:
-        """Those of some names: a copy, for who keeps them."""
+        """Those of some names: a copy, to be kept."""
         return SystemAttributes(
             {name: self._values[name] for name in names if name in self._values}
         )
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The attribute of this name, of whatever type it is; `default` if there is none."""
+        """The attribute of this name, of any type; `default` if there is none."""
         value = self._values.get(name)
         return default if value is None else value
 
@@ -92,6 +92,6 @@ class SystemAttributes:
 
     @property
     def constraints(self) -> dict[str, Any] | None:
-        """What the job's nodes have to be like (RFC 31)."""
+        """The constraint on the job's nodes (RFC 31)."""
         value = self._values.get("constraints")
         return value if isinstance(value, dict) else None

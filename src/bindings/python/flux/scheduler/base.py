@@ -149,7 +149,7 @@ class Scheduler(BrokerModule):
     pool_options: dict[str, str] = {}
 
     #: Names of module arguments beside the built-in ones, for the error about an unknown argument;
-    #: ``take_argument`` of `PolicyScheduler` adds what it is asked for.
+    #: ``take_argument`` of `PolicyScheduler` adds the arguments it takes.
     own_options: tuple[str, ...] = ()
 
     #: Class of the queue of pending jobs.
@@ -164,7 +164,7 @@ class Scheduler(BrokerModule):
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.log.level = "info"
-        #: For a policy that draws: `flux simulate` repeats what it gives by ``--seed``.
+        #: For a policy that draws: `flux simulate` repeats its draws by ``--seed``.
         self.random = random.Random(random.getrandbits(64))
         self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
@@ -230,7 +230,7 @@ class Scheduler(BrokerModule):
             errors=self._errors,
         )
 
-    # -- what a policy works with ------------------------------------------------------------------
+    # -- the interface for policies ----------------------------------------------------------------
 
     #: The pending jobs, a list in `heapq` order, without cancelled jobs. May be assigned.
     _queue = property(
@@ -499,7 +499,7 @@ class Scheduler(BrokerModule):
         if note is None:
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
         else:
-            # What is no text is named by whom it is sent to.
+            # A payload that is no text is named by its recipient.
             answer["note"] = printable(note) if isinstance(note, str) else note
         self.handle.respond(msg, answer)
 
@@ -615,7 +615,7 @@ class Scheduler(BrokerModule):
         for jobid, R, final in found.released(jobs) if again else ():
             self._release(jobid, R, final)
         for job in found.jobs.values():
-            job.R_object = None  # the pool has what it holds
+            job.R_object = None  # the pool has its allocation
         acquisition.then(self._resources_changed)
         for text in (*misspelled(type(self)), *overridden(type(self))):
             self.log.error(text)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a scheduler keeps over its reload and over a restart of the instance: a value in the KVS,
+"""State that a scheduler keeps over its reload and over a restart of the instance: a value in the KVS,
 written rarely.
 
-A KVS never forgets what was written to it, so a value that is large and changes all the time is
-written once in a while, and when the scheduler is unloaded. Whoever has a checkpoint says what is
+A KVS keeps every version of a value, so a value that is large and changes all the time is
+written once in a while, and when the scheduler is unloaded. The owner of a checkpoint says what is
 lost if the scheduler dies in between.
 """
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-#: What reading a value raises that is not as it was written: other types, other keys, nested so deeply
+#: Exceptions of reading a damaged value: other types, other keys, nested so deeply
 #: that Python gives up.
 DAMAGES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value | None:
-    """Read what was stored under a key of the KVS.
+    """Read the value of a key of the KVS.
 
     Args:
         handle: the Flux handle
         key (str): the key
-        parse: makes of the value (parsed JSON) what it stands for; it raises any of `DAMAGES` for a
+        parse: converts the value (parsed JSON); it raises any of `DAMAGES` for a
             value that it cannot read
 
     Returns:
-        what `parse` returned; None: there is no such key, or no KVS
+        the result of `parse`; None: there is no such key, or no KVS
 
     Raises:
         OSError: the KVS does not answer
@@ -59,7 +59,7 @@ def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value |
 
 
 def in_parts(head: dict[str, Any], name: str, parts: Iterable[list[Any]]) -> Iterator[str]:
-    """Yield an object as JSON, in parts: what is in `head`, and under `name` the list of which each of `parts`
+    """Yield an object as JSON, in parts: the items of `head`, and under `name` the list of which each of `parts`
     is one part."""
     yield f'{json.dumps(head)[:-1]}, "{name}": ['
     comma = ""
@@ -114,7 +114,7 @@ class Checkpoint:
         return self._commits.stores
 
     def read(self, parse: Callable[[Any], Value]) -> Value | None:
-        """What `parse` makes of the value that was stored, as `read_stored`; None: there is none, or it
+        """The stored value, converted as by `read_stored`; None: there is none, or it
         cannot be read, which is logged."""
         if not self._commits.stores:
             return None
@@ -125,7 +125,7 @@ class Checkpoint:
             return None
 
     def changed(self) -> None:
-        """The value is not any more what is stored."""
+        """The value has changed since it was stored."""
         if not self._commits.stores:
             return
         self._changed = True
@@ -191,7 +191,7 @@ class Checkpoints:
         return made
 
     def load(self) -> None:
-        """There is a pool: read what was stored."""
+        """There is a pool: read the stored value."""
         for one, load in self._all:
             if load is not None:
                 self._errors.guard(one.key, one.read, load)

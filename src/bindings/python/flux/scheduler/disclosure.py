@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who may learn what of others' jobs: fields of answers, and reasons why jobs wait.
+"""Disclosure of others' jobs: fields of answers, and reasons why jobs wait.
 
 `FIELDS` is the one table of it. A guest is shown a field only if the table names it. The instance
 owner and users with the role admin are shown everything.
@@ -11,12 +11,12 @@ from typing import Any, Dict, NamedTuple, Protocol
 
 
 class Fields(NamedTuple):
-    """The fields of an object in an answer, by who may learn them: names with spaces between.
+    """The fields of an object in an answer, by the readers that may learn them: names with spaces between.
 
     Attributes:
         everyone: any user, also in private mode (``access.private-mode``)
         guests: any user, unless in private mode
-        owner: the instance owner and admins; of what is a user's own, that user too
+        owner: the instance owner and admins; of an object of a user, that user too
     """
 
     everyone: str
@@ -76,7 +76,7 @@ _SHOWN = {
 
 
 class Reader(Protocol):
-    """Who reads an answer or a reason.
+    """The reader of an answer or a reason.
 
     Attributes:
         private (bool): whether in private mode
@@ -89,7 +89,7 @@ class Reader(Protocol):
 
 
 class JobOwner(NamedTuple):
-    """Reads what Flux shows with a job in private mode.
+    """Reads the fields that Flux shows with a job in private mode.
 
     Attributes:
         userid (int or None): whose the job is
@@ -106,11 +106,11 @@ class JobOwner(NamedTuple):
 
 
 class Owned(Dict[str, Any]):
-    """An object in an answer that tells of the jobs of one user, who is shown all of it.
+    """An object in an answer about the jobs of one user, who is shown all of it.
 
     Args:
         fields (dict): the object
-        userid (int or None): who that is; None: it tells of the jobs of several
+        userid (int or None): that user; None: the jobs are of several
     """
 
     def __init__(self, fields: dict[str, Any], userid: int | None) -> None:
@@ -119,7 +119,7 @@ class Owned(Dict[str, Any]):
 
 
 def shown_to(reader: Reader, path: str, value: Any) -> Any:
-    """What of a value in an answer a guest is shown.
+    """The part of a value in an answer that a guest is shown.
 
     Args:
         reader (Reader): the guest

@@ -50,7 +50,7 @@ SAME_TIME_S = 0.1
 
 
 class _Told:
-    """What the user of one job was told."""
+    """The annotations told of one job."""
 
     __slots__ = ("at", "estimate", "kind", "later", "odds", "reason", "timed")
 
@@ -71,7 +71,7 @@ class Annotator:
     Args:
         handle: the Flux handle
         clock (Clock): the reactor's time
-        forecast: called when there is time to tell what was not told before
+        forecast: called when there is time for annotations that were put off
         errors (ErrorReporter): where failures are reported
         wanted (bool): whether anybody reads estimates and reasons
     """
@@ -158,7 +158,7 @@ class Annotator:
         self._tell(job, told, sched)
 
     def reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Tell what a job waits for, if it is not quiet; as `show_reason`. Returns whether it was
+        """Tell the reason of a job's wait, if it is not quiet; as `show_reason`. Returns whether it was
         told."""
         told = self._of(job)
         if reason == told.reason or not self.is_wanted or not self.is_mature(job):
@@ -172,7 +172,7 @@ class Annotator:
 
         Args:
             job (PendingJob): the job
-            times (tuple): the likely start and the nine-of-ten one, seconds since the epoch; None takes back what was told
+            times (tuple): the likely start and the nine-of-ten one, seconds since the epoch; None removes them
         """
         told = self._of(job)
         if not self.is_wanted or times == told.odds or not self._differs(told.odds, times):
@@ -217,7 +217,7 @@ class Annotator:
         return [jobid for jobid in self.told if self._has_estimate(jobid)]
 
     def ask_for_forecast(self, seconds: float) -> None:
-        """Have a forecast asked for after so many seconds, if none is to be sooner."""
+        """Have a forecast asked for after `seconds`, if none is to be sooner."""
         self._forecast_due = True
         self._arm(seconds)
 
@@ -267,7 +267,7 @@ class Annotator:
 
 
 class ForecastPolicy(PolicyView, Protocol):
-    """What forecasts use of their policy, a `PolicyScheduler`."""
+    """The interface of a policy for forecasts, a `PolicyScheduler`."""
 
     estimate_depth: int
     reason_depth: int
@@ -288,10 +288,10 @@ class Forecasts:
 
     Args:
         policy (PolicyScheduler): the scheduler
-        annotator (Annotator): by whom they are told
+        annotator (Annotator): tells them
         projections (Projections): where estimates come from
         wait_limits (WaitLimits): is told of promised starts as well
-        config (InstanceConfig): says what users may know of one another
+        config (InstanceConfig): says whether users may know of one another
     """
 
     def __init__(
@@ -319,20 +319,20 @@ class Forecasts:
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
         """Annotate a job with its estimated start (seconds since the epoch); None removes it.
 
-        What is not told now, since it is too soon (`Annotator.is_mature`), is told when it is not.
+        An annotation that comes too soon (`Annotator.is_mature`) is put off.
 
         Args:
             job (PendingJob): the job
             when (float): when it is expected to start; None if that is not known
-            kind (str): what the estimate is, for ``sched.t_estimate_kind``: "promised", or
+            kind (str): of the estimate, for ``sched.t_estimate_kind``: "promised", or
                 "planned"
         """
         self._note_promise(job, when, kind)
         self._annotator.estimate(job, when, kind)
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
-        """Tell the start that a job was promised (seconds since the epoch; None: nobody knows when).
-        Where a projection follows, it tells what is not certain, or was found to be earlier."""
+        """Tell the start that a job was promised (seconds since the epoch; None: unknown).
+        Where a projection follows, it tells starts that are uncertain, or earlier."""
         expected, _ = self.estimate_of(job)
         is_earlier = (
             expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
@@ -349,7 +349,7 @@ class Forecasts:
 
     @property
     def are_read(self) -> bool:
-        """Whether anybody reads what is told of jobs. In a simulation for start times nobody does."""
+        """Whether annotations have a reader. In a simulation for start times they have none."""
         return self._annotator.is_wanted
 
     @property
@@ -401,10 +401,10 @@ class Forecasts:
             kind = "planned" if decision.looks_past_heads else None
             self._annotator.estimate(job, when, kind)
 
-    # -- what jobs wait for ------------------------------------------------------------------------
+    # -- reasons of waits --------------------------------------------------------------------------
 
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Annotate a job with what it waits for; None removes it. One that is not mature is told by a later
+        """Annotate a job with the reason of its wait; None removes it. One that is not mature is told by a later
         forecast. Returns whether it was told something new."""
         return self._annotator.reason(job, self.for_others(job, reason))
 

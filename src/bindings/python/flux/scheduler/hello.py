@@ -133,7 +133,7 @@ def ready(
     """Say how many requests may be sent at a time.
 
     The job manager announces no release between hello and ready. A scheduler that asks more about
-    jobs in between says hello again, to find out what came back in that time; both requests are
+    jobs in between says hello again, to learn of resources released in that time; both requests are
     sent before either is answered, so that next to nothing can come back between them.
 
     Args:
@@ -197,7 +197,7 @@ def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
     directory = kvs_dir(jobid)
     R: dict[str, Any] = get_key_direct(handle, directory + ".R")
     log = get_key_direct(handle, directory + ".eventlog")
-    # The binding parses what parses as JSON, which a log of one event does.
+    # The binding parses any JSON text, such as a log of one event.
     events = (
         [log]
         if isinstance(log, dict)
@@ -279,7 +279,7 @@ class Hello:
                     log.debug(f"hello: {name_of(jobid)}: {held.dumps()}")
                 self.enter(jobid, job["priority"], job["userid"], job["t_submit"], held)
                 self._note(job, held.to_dict() if job.get("free") or not isinstance(R, dict) else R)
-            except Exception:  # includes whatever a site's override raises
+            except Exception:  # includes exceptions of a site's override
                 self.errors.report(f"hello: {name_of(jobid)}: failed to reallocate R", trace=True)
                 self._restart(jobid)
                 if held is not None:
@@ -318,9 +318,9 @@ class Hello:
         self.jobs[job["id"]] = RunningJob.found(job, R)
 
     def _hold_the_rest(self, job: dict[str, Any], held: ResourcePool) -> None:
-        """The job is being ended, but until ``sched.free`` comes it is still on what it holds.
+        """The job is being ended, but until ``sched.free`` comes it holds its resources.
 
-        Ranks that are gone are cut off, here and from what will be freed.
+        Ranks that are gone are cut off, here and from R that is freed later.
         """
         jobid = int(job["id"])
         try:

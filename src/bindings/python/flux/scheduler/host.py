@@ -74,10 +74,10 @@ class HostCapabilities:
     Attributes:
         stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A
             host whose time is not the machine's brings its own, so that how fast this machine is
-            does not change what an emulated instance decides
+            does not change the decisions of an emulated instance
         wants_forecast (bool): estimates and reasons are read, which a simulation for its
             start times does not
-        takes_objects (bool): the job manager is in this process and takes R as an object: nobody
+        takes_objects (bool): the job manager is in this process and takes R as an object: no reader
             needs it in a KVS
         runs_later (bool): the reactor is run by a test, after ``run()`` of the module has returned
         has_virtual_time (bool): it brings a stopwatch
@@ -203,14 +203,14 @@ class InstanceConfig:
 # -- errors ---------------------------------------------------------------------------------------
 
 
-#: Characters of one report: what is wrong in a table or a message may be longer than any log holds.
+#: Characters of one report: a fault in a table or a message may be longer than any log holds.
 MAX_REPORT = 4000
 
 
 class ErrorReporter:
     """Logs and counts errors, so that they go no further.
 
-    On a real broker a module that fails while it runs takes the instance with it. So whatever an
+    On a real broker a module that fails while it runs takes the instance with it. So any exception that an
     override or a peer does is caught where it concerns one job or one message, and reported here.
 
     Args:
@@ -312,7 +312,7 @@ def ask_job_attributes(
     done: Callable[[dict[int, dict[str, Any] | None]], None],
 ) -> None:
     """As `job_attributes`, without waiting: ``done(found)`` is called, not before this returns,
-    with what was found by job id."""
+    with the attributes by job id."""
     found: dict[int, dict[str, Any] | None] = {}
     left = list(reversed(jobids))
     waiting = 0
@@ -414,7 +414,7 @@ class Committer:
         self._timer = handle.timer_watcher_create(0.0, self._expired)
 
     def store_nothing(self) -> None:
-        """Go on as a `NullCommitter`: what was to be stored counts as stored."""
+        """Go on as a `NullCommitter`: values that wait to be stored count as stored."""
         self.__class__ = NullCommitter
         pending, self._batch, self._waiting = self._batch + self._waiting, [], []
         self.stored += len(pending)
@@ -431,7 +431,7 @@ class Committer:
         self.accepted += 1
         self._waiting.append((key, text, done))
         if not self._batch and not self._armed:
-            # Whatever else this turn of the reactor brings goes along.
+            # Other commits of this turn of the reactor go along.
             self._arm(0.0)
 
     def put_now(self, key: str, text: str) -> None:
@@ -457,7 +457,7 @@ class Committer:
             return
         try:
             self._store([(key, text) for key, text, _ in self._batch]).then(self._committed)
-        except Exception as exc:  # whatever it was, the jobs wait and it is tried again
+        except Exception as exc:  # in any case the jobs wait and it is tried again
             self._failed(exc)
 
     def _store(self, entries: list[tuple[str, str]]) -> Any:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Reading and validating the job manager's messages to a scheduler (RFC 27).
 
-Each function takes a message and raises an exception that tells what is wrong with it: usually a
-ValueError, but nothing is assumed about what a peer may send.
+Each function takes a message and raises an exception that names its fault: usually a
+ValueError, but nothing is assumed about messages of peers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROLE_OWNER, ROLE_ADMIN = 1, 8
 
 
 def sees_all(msg: Any) -> bool:
-    """Whether who sent a request is shown what belongs to others: the instance owner, and users with
+    """Whether the sender of a request is shown the jobs of others: the instance owner, and users with
     the role admin (``access.roles.admin``, flux-core 0.88), who may change no more than other
     guests."""
     return bool(msg.rolemask & (ROLE_OWNER | ROLE_ADMIN))
@@ -67,7 +67,7 @@ def priority_of(payload: dict[str, Any]) -> int:
 
 
 def userid_of(value: Any) -> int:
-    """A userid; that of nobody known (`USERID_MAX`), if `value` is none."""
+    """A userid; that of an unknown user (`USERID_MAX`), if `value` is none."""
     return value if type(value) is int and 0 <= value <= USERID_MAX else USERID_MAX
 
 
@@ -85,7 +85,7 @@ _LATEST = 1e15
 def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
     """A job that holds resources, as the answer to ``sched-hello`` has it.
 
-    Only its id is needed to know what it holds. What else is wrong is replaced: the job has done
+    Only its id is needed to know its allocation. Other faults are replaced: the job has done
     nothing wrong.
 
     Args:
@@ -93,7 +93,7 @@ def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
         now (float): stands for a time of submission that is none
 
     Returns:
-        (entry, names of what was wrong in it)
+        (entry, names of its faulty keys)
 
     Raises:
         ValueError: it has no id
@@ -123,15 +123,15 @@ def _no_integer(key: str, largest: int, value: Any) -> ValueError:
 
 
 class TooLarge(ValueError):
-    """A message is larger than what is read of one."""
+    """A message exceeds the bound on its size."""
 
 
-#: A string, or what separates values outside of strings.
+#: A string, or a separator of values outside of strings.
 _VALUE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|,', re.DOTALL)
 
 
 class SizeLimits:
-    """What is read of a message at most. Larger ones are refused before they are parsed, which would
+    """Bounds on the size of a message. Larger ones are refused before they are parsed, which would
     stop the scheduler for as long as it takes, and take many times their size in memory.
 
     Args:
@@ -179,7 +179,7 @@ class SizeLimits:
 
 
 def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]]:
-    """The job id and the payload of ``sched.alloc``; without an id nobody could be answered.
+    """The job id and the payload of ``sched.alloc``; without an id there is no job to answer.
 
     A payload that is nested too deeply for the parser, or too large, still has its id, and `Unread`
     in place of the jobspec, so that this job is denied.

@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-#: What a policy may define of the names that the library's policies have (doc/guide/overriding.rst).
+#: Names of the library's policies that a policy may define (doc/guide/overriding.rst).
 OVERRIDABLE = frozenset({
     "schedule", "forecast", "order", "alloc", "free", "hello", "cancel", "prioritize", "expiration", "start", "start_schedule",
     "released", "ended", "rank", "candidate_rank", "latest_start", "why", "resource_update", "stats_get", "feasibility_check", "refuse",
@@ -19,7 +19,7 @@ OVERRIDABLE = frozenset({
 })  # fmt: skip
 
 
-#: Stands for the value of what the library's methods assign to ``self``.
+#: Stands for the value of an attribute that the library's methods assign to ``self``.
 ATTRIBUTE = object()
 
 

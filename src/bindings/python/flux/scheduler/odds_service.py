@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""When pending jobs are likely to start: what is learnt for that, kept over reloads, and told (`flux.scheduler.projection.odds`)."""
+"""Likely starts of pending jobs: their calibration, kept over reloads, and their answers (`flux.scheduler.projection.odds`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
 
-#: Where this is stored, the version of what is there, and how often it is written, seconds.
+#: The key of the store, its version, and seconds between two writes.
 KEY = "checkpoint.sched-odds"
 VERSION = 1
 SAVE_INTERVAL_S = 600.0
@@ -28,7 +28,7 @@ SAVE_INTERVAL_S = 600.0
 #: Users that are written as one part.
 USERS_PER_PART = 64
 
-#: For so many seconds a question about a job is answered with what was found before.
+#: Seconds for which a forecast of a job answers further questions.
 FRESH_S = 60.0
 
 #: Least number of seconds between two rounds of plays for annotations, and how many times as long as one took, so that they take a
@@ -38,13 +38,13 @@ ROUND_REST = 9.0
 
 
 class OddsPolicy(PolicyView, Protocol):
-    """What the odds use of their policy, a `PolicyScheduler`."""
+    """The interface of a policy for odds, a `PolicyScheduler`."""
 
     def is_mature(self, job: PendingJob) -> bool: ...
 
 
 class OddsService:
-    """Finds odds of pending jobs, and compares what was found first of each with its start.
+    """Finds odds of pending jobs, and compares the first forecast of each with its start.
 
     Args:
         policy (PolicyScheduler): the scheduler
@@ -70,7 +70,7 @@ class OddsService:
         self._projections = projections
         self._annotator = annotator
         self._found: dict[int, JobOdds] = {}  # by job id, the latest of pending jobs
-        #: by id of a pending job of which something was found: whose it is, and when and what was found first
+        #: by id of a pending job with a forecast: its user, and the first forecast with its time
         self.first: dict[int, tuple[int | None, float, Played]] = {}
         self._not_before = 0.0
 
@@ -79,7 +79,7 @@ class OddsService:
         """Whether questions are played with drawn run times: that is wanted, and jobs have ended that say how long others may run."""
         return self.depth > 0 and self.shares.are_enough
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Read the checkpoint."""
@@ -103,7 +103,7 @@ class OddsService:
     # -- questions ---------------------------------------------------------------------------------
 
     def known(self, jobid: int) -> dict[str, Any]:
-        """What was found of a pending job last.
+        """The last forecast of a pending job.
 
         Returns:
             dict: ``t_likely`` and ``t_p90``, seconds since the epoch; None: not known
@@ -117,7 +117,7 @@ class OddsService:
         Yields:
             seconds after which to go on
         Returns:
-            dict: as `known`; ``odds``, None or an object: what the plays say before it is corrected, ``t_likely`` and ``t_p90``;
+            dict: as `known`; ``odds``, None or an object: the outcome of the plays before the correction, ``t_likely`` and ``t_p90``;
             ``t_limits``, its start if all jobs run to their limits, or None; ``misses``, how many there were to
             correct it by
         """
@@ -140,7 +140,7 @@ class OddsService:
         return {**_answer(known.told if known else None), "odds": details}
 
     def of_newcomer(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """What the plays of a question about a newcomer say, as `known`; `answer` is that of `Player.newcomer`."""
+        """The outcome of plays for a newcomer, as `known`; `answer` is that of `Player.newcomer`."""
         if answer["settled"] and answer["start"] is not None:
             return _answer(Played(answer["start"], answer["start"]))
         found = next(iter(self._read(answer, answer["made"]).values()), None)
@@ -162,7 +162,7 @@ class OddsService:
         return found
 
     def _note(self, job: PendingJob, odds: JobOdds) -> JobOdds:
-        """Remember what was found of a pending job, which starts by the time that it was promised."""
+        """Keep the forecast of a pending job, which starts by its promised time."""
         when, kind = self._annotator.estimate_of(job)
         if when is not None and kind == "promised" and self._policy.decision.keeps_times:
             odds = odds.by(when)
@@ -184,7 +184,7 @@ class OddsService:
             self._annotator.ask_for_forecast(wait)
         elif any(policy.is_mature(job) for job in policy.pending_jobs()):
             yield from self._find()
-        # What was found while a job could not be told is told now.
+        # Forecasts that were put off are told now.
         for jobid in self._annotator.with_odds() | self._found.keys():
             job = policy.pending(jobid)
             if job is not None:
@@ -213,7 +213,7 @@ class OddsService:
     # -- over a restart ----------------------------------------------------------------------------
 
     def text(self) -> Iterator[str]:
-        """What is learnt, as JSON, in parts: half a megabyte at most."""
+        """The calibration, as JSON, in parts: half a megabyte at most."""
         head = {"version": VERSION, "misses": self.calibration.stored()}
         shares = self.shares.stored()
         parts = (shares[at : at + USERS_PER_PART] for at in range(0, len(shares), USERS_PER_PART))

@@ -88,7 +88,7 @@ def parse_pool_class(uri: str) -> Any:
 
 
 def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
-    """Set what the arguments of every scheduler say.
+    """Set the options of every scheduler from its arguments.
 
     Args:
         scheduler (Scheduler): whose ``queue_depth``, ``pool_class``, ``pool_options``, ``jobspec_bytes``, ``jobspec_values`` and
@@ -128,7 +128,7 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
 
 def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
     """Wrap a scheduler's ``__init__``, so that the outermost one ends with the check for arguments
-    that nobody took."""
+    that no class took."""
 
     @functools.wraps(init)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The pool of a scheduler: choosing and making it, keeping it up to date, parsing requests for it,
-and remembering what it says about them."""
+and caching its answers about them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _pool_class_from_uri(uri: Any) -> Any:
     A ``-`` reads as ``_``, and a name without a dot is also looked for in `flux.resource`.
 
     Returns:
-        what was found, or None if there is no such module or attribute. What was found is
+        the value, or None if there is no such module or attribute. The value is
         remembered, a failure is not.
     """
     if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
@@ -118,7 +118,7 @@ def known_options(cls: Any, version: Any) -> set[str]:
 
 
 def _named_by_constructor(cls: Any) -> set[str]:
-    """What a class can be given by keyword, beside what every pool is given."""
+    """Keywords that a class takes, beside those of every pool."""
     if cls.__init__ in (ResourcePool.__init__, ResourcePoolImplementation.__init__):
         return set()
     parameters = list(inspect.signature(cls).parameters.values())[1:]
@@ -265,7 +265,7 @@ class PoolBug(ValueError):
 class RequestParser:
     """Parses jobspecs, once for all jobs that ask for the same.
 
-    What it remembers is bounded (`flux.resource.pool.remembered`), and holds neither jobspecs nor
+    Its caches are bounded (`flux.resource.pool.remembered`), and hold neither jobspecs nor
     messages: they are known by a
     digest, and requests are remembered without the jobspec they can do without.
 
@@ -275,7 +275,7 @@ class RequestParser:
 
     def __init__(self, pool: ResourcePool) -> None:
         self.pool = pool
-        #: what admission rules make of the request of a job that is not submitted, and its jobspec
+        #: the changes of admission rules to the request of a job that is not submitted, and its jobspec
         self.as_queued: Callable[[Any, Any], Any] = lambda request, jobspec: request
         #: by digest of a jobspec, its request, and whether that is without the jobspec
         self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
@@ -286,7 +286,7 @@ class RequestParser:
         Costs about a microsecond for each hundred bytes of a jobspec that was parsed before.
 
         Args:
-            jobspec (dict): what the job asks for
+            jobspec (dict): the job's
             read: returns the jobspec again; given that, the request need not keep it, which is what
                 takes most of the memory of a pending job
 
@@ -360,7 +360,7 @@ class RequestFacts:
         return max(len(self._matching), len(self._down), len(self._numbers))
 
     def ranks_of(self, request: Any) -> int:
-        """Mask of the ranks that a request could use, whatever is up or free."""
+        """Mask of the ranks that a request could use, up and free or not."""
         shape = getattr(request, "shape", request)
         mask = self._matching.get(shape)
         if mask is None:
@@ -379,7 +379,7 @@ class RequestFacts:
         return waits
 
     def explain(self, request: Any) -> dict[str, Any]:
-        """What ``ResourcePool.explain()`` says; the pool is asked again when it has changed."""
+        """The result of ``ResourcePool.explain()``; the pool is asked again when it has changed."""
         generation = self._pool().generation
         if generation != self._generation:
             self._generation = generation

@@ -294,7 +294,7 @@ class PendingJob:
         "next_order",  # the `order` from the next sort of the heap on
         "queued",  # whether the job is in the `Backlog`, and not parked
         "examined",  # whether it was, since it came in or something happened to it alone
-        # What the job has in common with all that are refused together: the shape of its request,
+        # The key that the job shares with all that are refused together: the shape of its request,
         # and the signatures of the admission rules. None: not known yet.
         "signature",
         "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
@@ -478,13 +478,13 @@ class RunningJob:
 
     @classmethod
     def found(cls, job: dict[str, Any], R: dict[str, Any]) -> RunningJob:
-        """Make the record of a job that was found running, of what the job manager says of it and of its R
+        """Make the record of a job that was found running, of the job manager's entry and its R
         (RFC 20); its request is not known."""
         execution = R["execution"]
         start = execution.get("starttime") or job["t_submit"]
         end = execution.get("expiration") or inf
         cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
-        # The limit is a sum taken apart again: to the millisecond it is what the job asked for, and
+        # The limit is a sum taken apart again: to the millisecond it is the job's own, and
         # so of the same class.
         found = cls(job["id"], job["userid"], cores, round(end - start, 3), start, end)
         found.priority, found.t_submit, found.R_object = job["priority"], job["t_submit"], R
@@ -492,7 +492,7 @@ class RunningJob:
 
     @property
     def R(self) -> ResourcePool | None:
-        """What a job that was found running holds, while rules are told of it; the expiration is its end.
+        """The allocation of a job that was found running, while rules are told of it; the expiration is its end.
         None where this scheduler has started it: the pool has its resources. It is made anew each time:
         on a large machine it takes a hundred times as much memory as the R it is made of."""
         return None if self.R_object is None else ResourcePool(self.R_object)
@@ -522,7 +522,7 @@ class RunningJob:
 
 
 class _Queue(Protocol):
-    """What is used of a `PendingQueue`."""
+    """The interface of a `PendingQueue` for requests."""
 
     def settle(self) -> list[PendingJob]: ...
 
@@ -711,13 +711,13 @@ class Requests:
         """A policy's code has run: answered jobs leave the queue before anything else happens."""
         answered = self.to_sweep
         if answered:
-            # The usual policy pops what it answers, which this length tells without a search.
+            # The usual policy pops the jobs it answers, which this length tells without a search.
             if len(self.queue) != self._before - len(answered):
                 self.sweep()
             answered.clear()
 
     def _check(self) -> None:
-        """Compare the table with the states; AssertionError with what is wrong."""
+        """Compare the table with the states; AssertionError names the fault."""
         for jobid, request in self._open.items():
             assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
             assert request.state == OPEN, f"{jobid}: in the table though {request.state}"

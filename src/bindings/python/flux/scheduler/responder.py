@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests with an answer: what is wrong with one is answered, and goes no further."""
+"""Requests with an answer: a fault of one is answered, and goes no further."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def served_by(
         answer: ``answer(scheduler, msg)`` answers it
         prefix (bool): whether the name of the module comes before the topic
         guests (bool): whether guests may ask
-        sees_all (bool): whether those guests may who see all (`messages.sees_all`)
+        sees_all (bool): whether guests may that see all (`messages.sees_all`)
     """
 
     @request_handler(topic, prefix=prefix, allow_guest=guests or sees_all)
@@ -46,7 +46,7 @@ class Responder:
     Args:
         handle: the Flux handle
         errors (ErrorReporter): where bugs are reported
-        limits (SizeLimits): of what is read; None: what comes was read before
+        limits (SizeLimits): of messages; None: they were checked before
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Responder:
             )
 
     def serve_if_sees_all(self, msg: Any, serve: Callable[[], Any]) -> None:
-        """As `serve`; whoever may not see all is refused, as flux-core does it."""
+        """As `serve`; callers that may not see all are refused, as by flux-core."""
         if messages.sees_all(msg):
             self.serve(msg, serve)
         else:

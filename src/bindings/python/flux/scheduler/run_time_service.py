@@ -5,7 +5,7 @@ A scheduler hears of the end of a job when its resources come back: after epilog
 without the result. The service ``job-list`` knows both, and the jobs that ended while no scheduler
 was loaded. So it is asked for each job that ends, and at the start for those that ended since the
 checkpoint was written; nothing is lost with a checkpoint that is written once in ten minutes. In an
-instance without ``job-list``, the time until the resources came back is what is learnt.
+instance without ``job-list``, the time until the resources came back is learnt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.host import ErrorReporter, Timer
 
-#: Where the history is stored, the version of what is there, and how often it is written, seconds.
+#: The key of the history, its version, and seconds between two writes.
 KEY = "checkpoint.sched-history"
 VERSION = 1
 SAVE_INTERVAL_S = 600.0
@@ -36,7 +36,7 @@ MAX_JOBS_ASKED = 2000
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 64.0
 
-#: What is asked of a job.
+#: Attributes asked for of a job.
 ATTRIBUTES = ["userid", "ncores", "duration", "t_run", "t_cleanup", "t_inactive", "result"]
 
 #: State and results of jobs (FLUX_JOB_STATE_INACTIVE and FLUX_JOB_RESULT_... of flux.constants).
@@ -60,7 +60,7 @@ def ask_for_ended_jobs(
     Args:
         handle: the Flux handle
         since (float): seconds since the epoch
-        attributes: what to ask of each
+        attributes: those to ask for
         learn: is called with them, that which ended last first; not called if they cannot be had
         call_at: function that has a function called at a time
         now: function giving the time, seconds since the epoch
@@ -126,7 +126,7 @@ class RunTimeService:
         self._errors = errors
         self._history: RunTimes | None = None
         self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
-        self._loads = False  # whether it is time, or was, to read what was stored
+        self._loads = False  # whether the stored history is, or was, to be read
         self._answers = False  # whether there is a job-list
         #: when the last job ended whose run time is known, seconds since the epoch
         self._through = 0.0
@@ -152,7 +152,7 @@ class RunTimeService:
 
     def _load(self, history: RunTimes) -> None:
         def parse(stored: Any) -> None:
-            # Classes by another function would be found by nobody.
+            # Classes by another function would never be found.
             if stored["version"] == VERSION and stored["by"] == _name_of(history.classes):
                 through = float(stored["through"])
                 history.restore(stored["classes"])
@@ -196,7 +196,7 @@ class RunTimeService:
 
     def job_ended(self, job: RunningJob) -> None:
         """The resources of a job have come back. The time that is told for a job that ran to
-        its limit is its limit at most, as far as this is known: what is beyond it is clean-up."""
+        its limit is its limit at most, as far as this is known: the rest is clean-up."""
         if self._history is None and job.predicted is None and not self._is_overridden:
             return
         seen = self._now() - job.start

@@ -28,9 +28,9 @@ def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUN
     Args:
         option (str): name of the argument or key, for errors
         text (str): its value
-        check_owner (bool): whether the file has to be one that nobody but the instance owner and root
+        check_owner (bool): whether the file has to be one that only the instance owner and root
             could have written (`flux.jobtap.owned_file`); not in a simulation, which runs as its user
-        what (str): what is named in the file, for errors
+        what (str): the noun for the name in the file, for errors
 
     Raises:
         ValueError: there is none, it cannot be read, or may not be run
@@ -81,7 +81,7 @@ def import_beside(file: str, name: str) -> types.ModuleType:
 
     Raises:
         ImportError: there is none
-        Exception: what the file raises
+        Exception: any that the file raises
     """
     path = Path(file).resolve().with_name(f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"{name}@{path.parent}", path)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The states that a request, a job and a reservation's window can be in, and how they change.
 
-Each is a table of moves, and the code runs on the tables: whoever changes a state asks the table
+Each is a table of moves, and the code runs on the tables: code that changes a state asks the table
 for the next one, and a move that the table does not have is a bug that is reported where it
 happens. The documentation draws its pictures from the same tables (``doc/reference/states``).
 
@@ -26,10 +26,10 @@ class StateTable:
     """States, and the moves between them.
 
     Args:
-        name: of what the states are, for errors and the documentation
+        name: of the object with the states, for errors and the documentation
         initial: the state in which it begins
-        moves: for each state, what may happen in it, and the state that it is in then
-        notes: for each state, what it means, in a sentence
+        moves: for each state, its events, and the state after each
+        notes: for each state, its meaning, in a sentence
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StateTable:
         self.initial = initial
         self.moves = moves
         self.notes = notes
-        #: the same moves by state and event: what runs for each job looks them up here
+        #: the same moves by state and event, for code that runs for each job
         self.next = {
             (state, event): after
             for state, events in moves.items()

@@ -11,10 +11,10 @@ Which file to open
 ==================
 
 ``virtual_host``  the host of the copy: virtual time, and the answers of Flux's services
-``player``        ends running jobs, submits a newcomer, and notes who starts when
+``player``        ends running jobs, submits a newcomer, and notes the starts
 ``fork``          the copy as a child process, and its answers in the parent
-``run_shares``    what jobs took of their limits, and run times drawn from it
-``odds``          what plays with drawn run times say, and how it is corrected
+``run_shares``    shares of their limits that jobs took, and run times drawn from them
+``odds``          the outcome of plays with drawn run times, and its correction
 
 A fork takes about 25 microseconds for each megabyte of the scheduler (10 ms at 400 MB) and is made
 between two turns of the reactor; the play runs beside the scheduler, on another core. OpenPBS

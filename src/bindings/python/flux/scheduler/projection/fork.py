@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 #: Seconds after which no more plays with drawn run times are made of a question, but for the least number.
 ODDS_SECONDS = 5.0
 
-#: Seconds after which a child is killed for each question that it has, whatever it does.
+#: Seconds a question after which a child is killed.
 KILLED_AFTER_S = 2 * (PLAY_SECONDS + ODDS_SECONDS + DRAWN_PLAY_SECONDS)
 
-#: How many times as long where time is virtual: there an answer must not depend on what else the machine does.
+#: How many times as long where time is virtual: there an answer must not depend on the load of the machine.
 VIRTUAL_PATIENCE = 10
 
 #: Questions that one child answers, so that a user does not wait for all of another's; and with odds, of which each takes longer. Of the
@@ -41,7 +41,7 @@ NICENESS = 10
 #: Seconds between two looks whether a child has answered.
 LOOK_S = 0.005
 
-#: No process is forked for so many times as long as the last fork took: forks take a tenth of the
+#: Pause between two forks, as a multiple of the time of the last one: forks take a tenth of the
 #: scheduler's time.
 REST = 9.0
 
@@ -63,8 +63,8 @@ class Question:
     Args:
         method (str): of `Player`
         odds (bool): whether it is also played `PLAYS` times with drawn run times, unless a guest has asked too much
-        asked_by (Caller or None): who asks; None: the scheduler itself
-        **arguments: its arguments, whatever they are; a ``caller`` asks
+        asked_by (Caller or None): the client; None: the scheduler itself
+        **arguments: its arguments; a ``caller`` asks
 
     Attributes:
         turn_of (int or None): the guest whose question it is; None: it is the owner's, an admin's or the scheduler's own
@@ -136,7 +136,7 @@ class Projections:
                 if question.answer is None and question.error is None:
                     yield LOOK_S
         finally:
-            if question in self._waiting:  # whoever asked has left
+            if question in self._waiting:  # the client has left
                 self._waiting.remove(question)
         return question.answer
 
@@ -212,7 +212,7 @@ class Projections:
                 try:
                     number, answer, error = json.loads(line)
                 except ValueError:
-                    continue  # who wrote it was killed
+                    continue  # its writer was killed
                 self._asked[number].answer, self._asked[number].error = answer, error
 
     def _over(self) -> None:

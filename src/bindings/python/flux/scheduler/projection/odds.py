@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""When a job is likely to start: what plays with drawn run times say, corrected by how wrong they were before.
+"""The likely start of a job: the outcome of plays with drawn run times, corrected by their misses so far.
 
 Plays are too sure of themselves: jobs that come later overtake, and run times hang together. So what they say of a job is
 compared with its start. The *miss* is by how much it started after the median of its plays, in widths of its odds; the
-quantiles of the last misses correct what is said next. This is conformal prediction (Vovk, Gammerman and Shafer, Algorithmic
+quantiles of the last misses correct the next forecasts. This is conformal prediction (Vovk, Gammerman and Shafer, Algorithmic
 Learning in a Random World, 2005): if misses to come are like the last ones, nine jobs of ten start by the time that is told,
 however run times are distributed.
 """
@@ -22,17 +22,17 @@ LEAST_PLAYS = 10
 #: Of jobs like it, how many start by the likely time, and by the one that is told beside it.
 LIKELY, SAFE = 0.5, 0.9
 
-#: A job that did not start in so many plays has no nine-of-ten time.
+#: Plays without a start of a job from which on it has no nine-of-ten time.
 MOST_WITHOUT_START = PLAYS - math.ceil(SAFE * PLAYS) + 1
 
-#: What is added to the time from the median to the nine-of-ten time of the plays, seconds: plays that all say the same are
+#: Seconds added to the time from the median to the nine-of-ten time of the plays: plays that all say the same are
 #: not certain.
 LEAST_WIDTH_S = 600.0
 
 #: Misses that are remembered.
 MAX_MISSES = 400
 
-#: What a miss is taken to be, in widths, that is not known yet: nine of ten were smaller on most recorded jobs.
+#: Assumed miss, in widths, where none is known yet: nine of ten were smaller on most recorded jobs.
 UNKNOWN_MISS = 2.0
 LEAST_MISSES = 9
 
@@ -47,7 +47,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 class Played(NamedTuple):
-    """What plays say of a job, seconds since the epoch.
+    """The outcome of plays for a job, seconds since the epoch.
 
     Attributes:
         likely (float): in half of them it has started by then
@@ -70,7 +70,7 @@ class Played(NamedTuple):
 
 
 def _to_expect(misses: list[float], share: float) -> float:
-    """What a share of misses to come does not exceed: with the next one they are one more, and it may be the largest."""
+    """The quantile of misses to come: with the next one they are one more, and it may be the largest."""
     return sorted(misses)[math.ceil(share * (len(misses) + 1) - 1e-9) - 1]
 
 
@@ -95,10 +95,10 @@ class Calibration:
             self._misses.popitem(last=False)
 
     def corrected(self, played: Played, limits: float | None) -> Played:
-        """What to tell of a job.  O(misses log misses).
+        """Return the corrected odds of a job.  O(misses log misses).
 
         Args:
-            played (Played): what plays say of it
+            played (Played): the outcome of its plays
             limits (float): its start if all jobs run to their limits, which no miss that is only supposed exceeds; None: not known
         """
         known = list(self._misses.values())
@@ -112,11 +112,11 @@ class Calibration:
         )
 
     def stored(self) -> list[Any]:
-        """What is remembered, for JSON: user id, span, miss; the latest comes last."""
+        """The misses, for JSON: user id, span, miss; the latest comes last."""
         return [[userid, span, round(miss, 3)] for (userid, span), miss in self._misses.items()]
 
     def restore(self, stored: Any) -> None:
-        """Remember again what `stored` gave.
+        """Restore the misses that `stored` gave.
 
         Raises:
             ValueError, TypeError: it is not that
@@ -129,7 +129,7 @@ class Calibration:
 
 
 class JobOdds(NamedTuple):
-    """What was found of a pending job.
+    """The forecast of a pending job.
 
     Attributes:
         made (float): when, seconds since the epoch

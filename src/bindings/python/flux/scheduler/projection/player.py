@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import RunningJob
 
-#: Seconds after which a play ends, whoever has no start yet: of real time or, where the host of the
+#: Seconds after which a play ends, with or without all starts: of real time or, where the host of the
 #: scheduler has another, at so many for each step, so that the machine's speed does not matter.
 PLAY_SECONDS = 2.0
 DRAWN_PLAY_SECONDS = 0.5
 SECONDS_PER_STEP = 0.0005
 
-#: Seconds of virtual time without a start or an end after which it ends: eight days, so that what
-#: waits for a weekly reservation is seen to start, and what waits for nothing costs little.
+#: Seconds of virtual time without a start or an end after which it ends: eight days, so that a
+#: job that waits for a weekly reservation is seen to start, and one that waits for ever costs little.
 HORIZON_S = 8 * 86400.0
 
 #: A running job that has not ended although its limit is over is expected to end after so many
@@ -60,7 +60,7 @@ class _Odds(Protocol):
 
 
 class ProjectedPolicy(PolicyView, Protocol):
-    """What is used of the policy that is played, a `PolicyScheduler`."""
+    """The interface of the policy that is played, a `PolicyScheduler`."""
 
     admission: AdmissionControl
     running: dict[int, RunningJob]
@@ -188,7 +188,7 @@ class Player:
         cause = None if job is None or is_answered() else policy.admission.why(job)
         reason = cause.reason if cause else ""
         if isinstance(reason, Reason) and SystemAttributes.of(jobspec).bank is not None:
-            reason = reason.not_for_guests()  # nobody has checked that this is the caller's bank
+            reason = reason.not_for_guests()  # it is not verified that this is the caller's bank
         in_time = self._play(is_answered)
         R = self._granted.get(jobid, {})
         answer: dict[str, Any] = {
@@ -241,7 +241,7 @@ class Player:
             return self._steps * SECONDS_PER_STEP
         return time.perf_counter() - self._began
 
-    # -- what the scheduler does (`virtual_host.Observer`) -----------------------------------------
+    # -- the scheduler's messages (`virtual_host.Observer`) ----------------------------------------
 
     def answered(self, answer: dict[str, Any]) -> None:
         jobid = answer["id"]
@@ -260,7 +260,7 @@ class Player:
     # -- the ends of jobs --------------------------------------------------------------------------
 
     def _end_of(self, jobid: int) -> float:
-        """When a job ends, seconds since the epoch; infinite: nobody knows."""
+        """The end of a job, seconds since the epoch; infinite: unknown."""
         job = self._policy.running[jobid]
         end = (
             self._policy.admission.end_of(jobid, job.end if job.end < math.inf else 0.0) or math.inf

@@ -2,7 +2,7 @@
 """The shares of their limits that jobs ran for, and run times drawn from them.
 
 `flux.scheduler.history` says how long a job may be expected to run, in one number. What odds need is how that varies: here
-are the last jobs of each user, whatever they asked for.
+are the last jobs of each user, of any request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JOBS_OF_ALL = 240
 #: With fewer jobs than that a user's are taken to be like those of all; with fewer of all nothing is drawn.
 LEAST_JOBS = 8
 
-#: Users who are remembered, the ones whose jobs ended last: some 3 kB each.
+#: Most users, those whose jobs ended last: some 3 kB each.
 MAX_USERS = 1000
 
 #: Significant digits of a share in the checkpoint.
@@ -45,7 +45,7 @@ class RunShares:
 
     @property
     def are_enough(self) -> bool:
-        """Whether so many jobs have ended that it makes sense to draw."""
+        """Whether enough jobs have ended to draw from."""
         return max(map(len, self._of_all.values())) >= LEAST_JOBS
 
     def learn(self, userid: Any, limit: float, run: float) -> None:
@@ -78,14 +78,14 @@ class RunShares:
     # -- over a restart ----------------------------------------------------------------------------
 
     def stored(self) -> list[Any]:
-        """What is remembered, for JSON: user id, whether there was a limit, shares; the user whose job ended last comes last."""
+        """The shares, for JSON: user id, whether there was a limit, shares; the user whose job ended last comes last."""
         return [
             [userid, limited, [float(f"{share:.{STORED_DIGITS}g}") for share in shares]]
             for (userid, limited), shares in self._of_user.items()
         ]
 
     def restore(self, stored: Any) -> None:
-        """Remember again what `stored` gave.
+        """Restore the shares that `stored` gave.
 
         Raises:
             ValueError, TypeError: it is not that
@@ -106,8 +106,8 @@ class Draws:
 
     Args:
         shares (RunShares): to draw from
-        seed (int): of the play. A job is drawn the same run time by the same seed, whoever else is asked about, so that two
-            answers a minute apart differ by what has happened, not by chance
+        seed (int): of the play. A job is drawn the same run time by the same seed, whatever other jobs are in the question, so that two
+            answers a minute apart differ by events, not by chance
     """
 
     def __init__(self, shares: RunShares, seed: int) -> None:

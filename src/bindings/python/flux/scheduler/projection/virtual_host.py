@@ -12,7 +12,7 @@ from typing import Any, Callable, Protocol
 
 
 class Observer(Protocol):
-    """What `VirtualHandle` tells of a scheduler's messages."""
+    """The observer of a scheduler's messages on a `VirtualHandle`."""
 
     def answered(self, answer: dict[str, Any]) -> None:
         """The scheduler has answered ``sched.alloc``."""
@@ -60,7 +60,7 @@ class VirtualTimer:
         self._setting = 0  # a call that was asked for by another setting is not made
 
     def reset(self, after: float = 0.0, repeat: float = 0.0) -> None:
-        """Have the callback called once, after so many seconds."""
+        """Have the callback called once, after `seconds`."""
         self._setting += 1
         setting, time = self._setting, self._handle.time
         time.call_at(time.now + after, lambda: self._fire(setting))
@@ -107,7 +107,7 @@ class VirtualFuture:
 
 
 class VirtualHandle:
-    """What the handle of a forked scheduler becomes: its class is set to this one.
+    """The class that the handle of a forked scheduler is set to.
 
     The object has to stay the same, since the policy, its rules and a site's own code hold it.
     """
@@ -149,7 +149,7 @@ class VirtualHandle:
     # -- messages ----------------------------------------------------------------------------------
 
     def log(self, level: int, text: str) -> None:
-        """Log nothing: what goes wrong in a copy goes wrong in the original in its time."""
+        """Log nothing: an error in a copy occurs in the original in its time."""
 
     def respond_object(self, msg: Any, answer: dict[str, Any]) -> None:
         """Take an answer."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Questions and their answers: who asks, what may be asked, and answering a little at a time."""
+"""Questions and their answers: the caller, the bounds on questions, and answers in steps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Steps = Generator[Any, None, dict[str, Any]]
 
 
 class Caller:
-    """Who asks: the instance owner and a user with the role admin see everything, a guest own jobs,
+    """The caller: the instance owner and a user with the role admin see everything, a guest own jobs,
     and of others what `flux.scheduler.disclosure` says.
 
     Args:
@@ -54,9 +54,9 @@ class Caller:
             (``access.private-mode``)
 
     Attributes:
-        userid (int): who it is
-        sees_all (bool): whether it is shown what belongs to others
-        private (bool): as given; never for one who sees all
+        userid (int): the user
+        sees_all (bool): whether it is shown the jobs of others in full
+        private (bool): as given; false if it sees all
     """
 
     def __init__(self, msg: Any, private: bool = False) -> None:
@@ -73,7 +73,7 @@ class Caller:
         return name_of(jobid) if self.may_see(userid) else "another job"
 
     def shown(self, path: str, value: Any) -> Any:
-        """What of a value in an answer the caller may learn; see `flux.scheduler.disclosure.FIELDS`."""
+        """The part of a value in an answer that the caller may learn; see `flux.scheduler.disclosure.FIELDS`."""
         return value if self.sees_all else shown_to(self, path, value)
 
 
@@ -127,7 +127,7 @@ class Entries:
     """A long list in an answer: each entry is encoded when it is added, not all at the end.
 
     Args:
-        caller (Caller): who asks
+        caller (Caller): the client
         path (str): of the list, as in `flux.scheduler.disclosure.FIELDS`
     """
 
@@ -163,7 +163,7 @@ class Answering:
     Args:
         handle: the Flux handle
         stopwatch: gives seconds of real time
-        config (InstanceConfig): says what guests may know of others
+        config (InstanceConfig): says whether guests may know of others
         reading_s (float): `READING_S`; 0 where time is virtual, since questions take none there
     """
 
@@ -178,7 +178,7 @@ class Answering:
         self._stopwatch = stopwatch
         self._config = config
         self._reading_s = reading_s
-        # What can be worked on, by user, the one whose turn it is first; none is empty.
+        # Open questions by user, the user whose turn it is first; none is empty.
         self._ready: dict[int, deque[_Question]] = {}
         self._resting: list[tuple[float, int, _Question]] = []  # a heap: until when, number
         self._numbers = itertools.count()
@@ -201,7 +201,7 @@ class Answering:
 
         Args:
             msg (Message): the request
-            question: makes the answer from its payload, for whoever asks
+            question: makes the answer from its payload and caller
             limits (SizeLimits): of what is read; None: it was read before
             serve: calls a function, and answers the request with an error if that raises
 

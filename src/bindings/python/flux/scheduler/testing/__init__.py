@@ -2,7 +2,7 @@
 """Tests of a scheduler without a Flux instance.
 
 `FakeInstance` holds a scheduler, yours or one of flux-scheduler, and plays everything around it. A
-test submits jobs, lets time pass, and looks at what the scheduler did::
+test submits jobs, lets time pass, and looks at the scheduler's actions::
 
     from flux.scheduler.testing import FakeInstance
 
@@ -18,7 +18,7 @@ test submits jobs, lets time pass, and looks at what the scheduler did::
 
 It needs the bindings, those of flux-core or those of the embedded instance, but no broker: the
 scheduler runs in the process of the test, under a virtual clock, on the same engine (``flux_engine``)
-as in ``flux simulate``. What depends on real processes,
+as in ``flux simulate``. Behaviour that depends on real processes,
 several brokers or the KVS of a real instance is tested in an instance (doc/guide/testing.rst).
 
 ``instance.py``      `FakeInstance`: start here

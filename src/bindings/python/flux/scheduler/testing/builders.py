@@ -30,7 +30,7 @@ def jobspec(
         nodes (int or str): number of nodes; None: slots may share nodes
         duration (float): time limit, seconds; 0: none
         exclusive (bool): take whole nodes; needs `nodes`
-        constraints (dict): what nodes must have (RFC 31)
+        constraints (dict): on nodes (RFC 31)
         command (list of str): program and arguments
         run_duration (float): how long an instance with mock execution lets the job run, seconds
         **system: further keys of ``attributes.system``, such as ``queue`` and ``bank``
@@ -86,7 +86,7 @@ def make_R(
         expiration (float): when it ends, seconds since the epoch; 0: never
         properties (dict): name to the ranks (an idset) that have the property
         nslots (int): how many slots of a job it has
-        scheduling (dict): what a pool keeps in R of its own (RFC 20, section "scheduling")
+        scheduling (dict): a pool's own data in R (RFC 20, section "scheduling")
 
     Returns:
         dict: R, new at each call

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The scheduler's handle in a fake instance: the engine's, with what schedulers use of ``flux.Flux``.
+"""The scheduler's handle in a fake instance: the engine's, with the part of ``flux.Flux`` that schedulers use.
 
 It has the same arguments and errors. A function of the bindings that takes a handle, such as those of ``flux.kvs``, does not
-take this one; what `flux.scheduler` needs of them are methods here (`flux.scheduler.host`).
+take this one; the functions that `flux.scheduler` needs of them are methods here (`flux.scheduler.host`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FakeFuture(RPC):
 
         Raises:
             OSError: the request failed
-            RuntimeError: nobody will ever answer
+            RuntimeError: no service will ever answer
         """
         text: str | None = self.response().payload_str
         return text
@@ -85,7 +85,7 @@ class FakeTransaction:
         self._changes: list[list[Any]] = []
 
     def put(self, key: str, value: Any, raw: bool = False) -> None:
-        """Store a value: what JSON can hold, or text as it is if `raw`."""
+        """Store a JSON value, or text as it is if `raw`."""
         self._changes.append([key, value if raw else json.dumps(value)])
 
     def unlink(self, key: str) -> None:
@@ -105,7 +105,7 @@ class FakeTransaction:
 
 def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
     """The ``flux_t`` that the host's BrokerModule asks for the module's name, and that it tells of
-    the module's state, and what has to be kept with it. It leads nowhere (``loop://``).
+    the module's state, and the objects that live as long. It leads nowhere (``loop://``).
     """
     import flux.core.handle
 
@@ -269,7 +269,7 @@ class FakeHandle(Flux):
     # -- functions of the bindings that take a handle (flux.scheduler.host) ------------
 
     def kvs_get(self, key: str) -> Any:
-        """What is stored under a key: parsed as JSON where it can be, else the text.
+        """The value of a key: parsed as JSON if possible, else the text.
 
         Raises:
             FileNotFoundError: nothing is

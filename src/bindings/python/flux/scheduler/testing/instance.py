@@ -43,7 +43,7 @@ MODULES = Path(__file__).resolve().parents[5] / "modules"
 
 
 class SchedulerErrors(AssertionError):
-    """There are errors in the log: what a policy raises is reported there, and what a job manager has to object to its
+    """There are errors in the log: exceptions of a policy are reported there, and the job manager's objections to its
     answers."""
 
 
@@ -55,7 +55,7 @@ class FakeInstance:
     """A Flux instance as one scheduler sees it, in the process of the test.
 
     The scheduler is the real one; the job manager, the resource service and all others are fake.
-    Nothing happens until the test says so: `run_until_idle` lets the scheduler do what it can do
+    Nothing happens until the test says so: `run_until_idle` lets the scheduler work
     without time passing, `advance` lets time pass. Time is virtual: an hour of it costs what
     happens in it.
 
@@ -78,12 +78,12 @@ class FakeInstance:
     Attributes:
         jobs (dict): job id -> `FakeJob`, for all that were submitted
         scheduler (Scheduler): the scheduler object; None before `load`
-        log (list): (syslog level, text) of everything the scheduler has logged, and of what the job manager found wrong
+        log (list): (syslog level, text) of everything that the scheduler has logged, and of the job manager's objections
             with its answers
         config (dict): the configuration
         attributes (dict): broker attributes
         start_time (float): when the clock started
-        reactor (Reactor): clock and timers, for what has no method here
+        reactor (Reactor): clock and timers, for steps without a method here
         job_manager, resource, job_info, kvs, broker: the services; None for one that is not there
         services (dict): name -> service, those of the scheduler among them
     """
@@ -124,7 +124,7 @@ class FakeInstance:
         self.broker = BrokerServices(self)
         #: the handle of the scheduler, also when that has ended
         self.handle: FakeHandle | None = None
-        #: what has left the scheduler's code, and ended it
+        #: the exception that left the scheduler's code, and ended it
         self.failure: BaseException | None = None
         #: the file of the scheduler
         self._path: str | None = None
@@ -147,7 +147,7 @@ class FakeInstance:
             Scheduler: the scheduler object, which has told the job manager that it is ready
 
         Raises:
-            Exception: whatever the scheduler raises while it starts
+            Exception: any that the scheduler raises while it starts
             FileNotFoundError: there is no such file
             RuntimeError: there is one already, or it has ended without ``run()``
             ValueError: the file has no ``mod_main``, and not exactly one scheduler class
@@ -254,13 +254,13 @@ class FakeInstance:
             gpus (int): GPUs in each slot
             duration (float): time limit, seconds; 0: none
             priority (int): 0 to 4294967295; one of 0 is held: the scheduler does not hear of it
-            userid (int): who submits it; default: the owner of the instance
+            userid (int): of the submitter; default: the owner of the instance
             runtime (float): seconds after its start at which it ends; default: its time limit. One
                 without either runs until its `FakeJob.end` is called
-            jobspec (dict): what it asks for (RFC 14), instead of the five first and the three
+            jobspec (dict): its request (RFC 14), instead of the five first and the three
                 following
             exclusive (bool): take whole nodes
-            constraints (dict): what nodes must have (RFC 31)
+            constraints (dict): on nodes (RFC 31)
             **system: further keys of ``attributes.system`` of the jobspec, such as ``queue``
 
         Returns:
@@ -294,7 +294,7 @@ class FakeInstance:
         return sorted(found, key=lambda job: (job.t_start, job.id))
 
     def report(self) -> str:
-        """A line for each job: where it runs and since when, what it was told, or how it ended.
+        """A line for each job: its ranks and start, its annotations, or its end.
 
         Times are in seconds since the clock started.
         """
@@ -304,7 +304,7 @@ class FakeInstance:
     # -- nodes -------------------------------------------------------------------------------------
 
     def mark_down(self, ranks: str) -> None:
-        """Take nodes out of use. What runs there goes on, as on drained nodes.
+        """Take nodes out of use. Jobs there run on, as on drained nodes.
 
         Args:
             ranks (str): an idset
@@ -340,13 +340,13 @@ class FakeInstance:
             SchedulerErrors: errors are in the log
             RuntimeError: it does not come to rest
             EndlessLoop: a turn takes more than 5 s of processor time; it says in which line
-            Exception: whatever has left a callback of the scheduler's; it has ended then, as on a
+            Exception: any that has left a callback of the scheduler's; it has ended then, as on a
                 real broker
         """
         self._run(self.reactor.run_until_idle)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: timers expire, jobs end. Raises what `run_until_idle` raises.
+        """Let time pass: timers expire, jobs end. Raises as `run_until_idle` does.
 
         Args:
             seconds (float): how long, 0 or more
@@ -375,7 +375,7 @@ class FakeInstance:
 
     @property
     def errors(self) -> list[str]:
-        """What is logged at ``err`` or worse."""
+        """The messages logged at ``err`` or worse."""
         return [text for level, text in self.log if level <= LOG_ERR]
 
     def _raise_logged_errors(self) -> None:
@@ -391,8 +391,8 @@ class FakeInstance:
 
         Args:
             topic (str): such as ``sched.explain``
-            payload: what JSON can hold
-            userid (int): who asks; default: the owner of the instance. Anybody else is a guest
+            payload: a JSON value
+            userid (int): of the sender; default: the owner of the instance. Any other is a guest
 
         Returns:
             the payload of the response
@@ -422,7 +422,7 @@ class FakeInstance:
 
         Args:
             topic (str): such as ``sched.alloc``
-            payload: None, text as it is, else what JSON can hold
+            payload: None, text as it is, or a JSON value
             answered: ``answered(errnum, payload)`` is called for each response; the payload of an
                 error is its text.
                 None: no response is wanted
@@ -476,8 +476,8 @@ class FakeInstance:
         """Have a service that the scheduler under test asks.
 
         Args:
-            name (str): what its topics begin with
-            methods (dict): what follows the name and a dot -> function of the request's payload. It
+            name (str): the first word of its topics
+            methods (dict): the rest of a topic, behind the dot -> function of the request's payload. It
                 returns the payload of the response, or raises OSError, which is the response then
         """
         FunctionService(self, name, methods)
@@ -511,7 +511,7 @@ def _entry_of_class(policy: type) -> Callable[..., Any]:
 
 
 def _entry_of_file(path: Path) -> Callable[..., Any]:
-    """What starts a module file: its ``mod_main``, else the only module class that it defines."""
+    """The entry point of a module file: its ``mod_main``, else the only module class that it defines."""
     module = types.ModuleType(path.stem.replace("-", "_"))
     module.__file__ = str(path)
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 class FakeJob(SchedulableJob):
     """A job of a fake instance. `FakeInstance.submit` makes it.
 
-    Times are in seconds since the epoch. What a method does reaches the scheduler when the instance
+    Times are in seconds since the epoch. The effect of a method reaches the scheduler when the instance
     runs next.
 
     Attributes:
         id (int): the job id
-        jobspec (dict): what it asks for (RFC 14)
+        jobspec (dict): its request (RFC 14)
         priority (int): 0 to 4294967295; see `set_priority`
-        userid (int): who submitted it
+        userid (int): of the submitter
         t_submit (float): when
         runtime (float): seconds after its start at which it ends by itself; None: never
         state (str): ``pending``, ``running`` or ``inactive``
@@ -42,7 +42,7 @@ class FakeJob(SchedulableJob):
         R (dict): its resources (RFC 20), once it runs; None before
         t_start (float): when it started; None before
         t_end (float): when it ended; None before
-        annotations (dict): what the scheduler has told about it (RFC 27), as ``flux jobs`` would
+        annotations (dict): of the scheduler (RFC 27), as ``flux jobs`` would
             show it
         events (list): its allocation and its exceptions, as its eventlog has them (RFC 18, 21)
         signals (list): numbers of the signals that the scheduler has had sent to its tasks
@@ -81,7 +81,7 @@ class FakeJob(SchedulableJob):
         self._withdrawn: str | None = None
         self._end_timer: Call | None = None
 
-    # -- what can be seen --------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     @property
     def ranks(self) -> str | None:
@@ -108,7 +108,7 @@ class FakeJob(SchedulableJob):
 
     @property
     def reason_pending(self) -> str | None:
-        """What the scheduler says that it waits for; None: it has not said."""
+        """The reason of its wait by the scheduler; None: none was given."""
         reason: str | None = self._sched_annotations().get("reason_pending")
         return reason
 
@@ -126,7 +126,7 @@ class FakeJob(SchedulableJob):
         return f"<{self.name}: {self.describe(self._manager.instance.start_time)}>"
 
     def describe(self, since: float) -> str:
-        """One line: where it runs and since when, or what it was told, or how it ended.
+        """One line: its ranks and start, or its annotations, or its end.
 
         Args:
             since (float): where times begin, seconds since the epoch
@@ -143,7 +143,7 @@ class FakeJob(SchedulableJob):
         text = f"{self.result} at {_seconds((self.t_end or 0.0) - since)}"
         return f"{text}: {self.note}" if self.note else text
 
-    # -- what can be done --------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def cancel(self) -> None:
         """Cancel it, as its owner does: a pending job's request is withdrawn, a running one ends."""
@@ -173,7 +173,7 @@ class FakeJob(SchedulableJob):
         """It ends because of an exception; while it runs, after its `clean_up`.
 
         Args:
-            note (str): what went wrong
+            note (str): the error
         """
         self.note = note
         if self.state == "running" and self.clean_up != 0:
@@ -239,13 +239,13 @@ class FakeJob(SchedulableJob):
         self.R["execution"]["expiration"] = expiration
 
     def _held(self) -> dict[str, Any]:
-        """R without what was released."""
+        """R without released resources."""
         if self.state != "running" or self.R is None:
             raise ValueError(f"job {self.id} is {self.state}: only a running job has resources")
         R: dict[str, Any] = self.R
         return _part(R, set(ranks_of(R)) - self.freed) if self.freed else R
 
-    # -- what the job manager does with it ---------------------------------------------------------
+    # -- the job manager's side --------------------------------------------------------------------
 
     @property
     def waits(self) -> bool:
@@ -305,11 +305,11 @@ class JobManager(FakeService):
         instance: where it is
 
     Attributes:
-        hello_request (dict): what the scheduler said at hello; None before
+        hello_request (dict): the scheduler's, at hello; None before
         hello_error (tuple): errno and text with which hello is refused; None: it is not
-        ready_request (dict): what the scheduler said when it was ready; None before
+        ready_request (dict): the scheduler's, when it was ready; None before
         raised (list): exceptions that the scheduler has raised on jobs: their payloads
-        sched (Sched): the requests, and what is wrong with their answers
+        sched (Sched): the requests, and the check of their answers
     """
 
     def __init__(self, instance: InstanceView) -> None:
@@ -346,14 +346,14 @@ class JobManager(FakeService):
         self.ready_request = None
         self.sched.disconnected(self.sched.sender)
 
-    # -- what `Sched` calls ------------------------------------------------------------------------
+    # -- callbacks of `Sched` ----------------------------------------------------------------------
 
     def schedule(self) -> None:
         """There is something to send."""
         self.kernel.call_soon(self.sched.pump)
 
     def send(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call what sends a message."""
+        """Call a function that sends a message."""
         function(*args)
 
     def send_untagged(self, topic: str, payload: Any, flags: int = 0) -> None:
@@ -361,7 +361,7 @@ class JobManager(FakeService):
         self.send_message(Message(REQUEST, topic, payload_text(payload), flags=flags))
 
     def notify(self, topic: str, payload: Any) -> None:
-        """Send what is not answered."""
+        """Send a message without an answer."""
         self.send_untagged(topic, payload, FLAG_NORESPONSE)
 
     def post(self, job: FakeJob, name: str, context: Any = None) -> None:
@@ -378,7 +378,7 @@ class JobManager(FakeService):
         """A job has other annotations."""
 
     def log(self, level: int, text: str) -> None:
-        """Log what is wrong with an answer."""
+        """Log the error of an answer."""
         if level <= LOG_ERR:
             self.instance.log.append((level, f"job-manager: {text}"))
 

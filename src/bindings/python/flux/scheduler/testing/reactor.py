@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Time and turns: the engine's reactor, with a clock that stands still until nothing else is left to do.
 
-Services answer at once. What the scheduler is sent or called back for waits for the next turn, and while the scheduler waits for
+Services answer at once. Messages and callbacks of the scheduler wait for the next turn, and while the scheduler waits for
 an answer, only the services go on. All of it comes in one fixed order, so that the same test gives the same run.
 """
 
@@ -42,8 +42,8 @@ class FakeMessage(Message):
     Args:
         topic (str): service and method
         text (str): the payload; None: there is none
-        answered: ``answered(errnum, text)`` takes each response; None: nobody waits for one
-        userid (int): who sends it
+        answered: ``answered(errnum, text)`` takes each response; None: no sender waits for one
+        userid (int): of the sender
         rolemask (int): with which roles (RFC 12)
         sender: stands for the client that sends it; compared by identity
     """
@@ -68,14 +68,14 @@ class FakeMessage(Message):
 
 
 class Reactor(DirectReactor):
-    """Calls what is due, turn by turn.
+    """Calls due timers and callbacks, turn by turn.
 
     Args:
         clock: gives the time: `VirtualClock`, or anything with its methods
 
     Attributes:
         turns (int): turns so far
-        calls (int): what the scheduler was sent or called back for so far
+        calls (int): messages and callbacks of the scheduler so far
     """
 
     def __init__(self, clock: Any = None) -> None:
@@ -90,7 +90,7 @@ class Reactor(DirectReactor):
             super().respond(msg, answer, responder)
 
     def undeliverable(self, msg: Any) -> None:
-        """What was meant for a scheduler that has ended is answered when that ends."""
+        """Requests to a scheduler are answered when it ends."""
 
     def _poll(self) -> None:
         self.time = self.clock.now()
@@ -132,7 +132,7 @@ class Reactor(DirectReactor):
         """The scheduler waits for an answer: let a service do one thing, and time go on if need be.
 
         Raises:
-            RuntimeError: nobody will ever answer
+            RuntimeError: no service will ever answer
         """
         for place, (endpoint, item) in enumerate(self.ready):
             if not isinstance(endpoint, _Door):
@@ -150,7 +150,7 @@ class Reactor(DirectReactor):
 
 
 class _Door:
-    """Where a scheduler is brought what it takes in its turn."""
+    """The endpoint that brings a scheduler its messages, one a turn."""
 
     def __init__(self, task: SchedulerTask) -> None:
         self._task = task
@@ -165,7 +165,7 @@ class _Door:
 
 
 class SchedulerTask(Listener):
-    """The scheduler as its peers see it. What leaves its callbacks leaves the reactor."""
+    """The scheduler as its peers see it. An exception in its callbacks leaves the reactor."""
 
     def __init__(self, reactor: Reactor, name: str) -> None:
         super().__init__(reactor, name)

@@ -2,7 +2,7 @@
 """The services around a scheduler in a fake instance: resource, job-manager, job-info, kvs, and the
 broker's own.
 
-Each does what a scheduler sees of the real one (RFC 27, RFC 28), and no more. They answer as soon
+Each plays the part of the real one that a scheduler sees (RFC 27, RFC 28), and no more. They answer as soon
 as they are asked, unless it says otherwise.
 """
 
@@ -27,8 +27,8 @@ class FakeService(Peer):
 
     Args:
         instance: where it is
-        name: what its topics begin with
-        methods: what follows the name in a topic -> function of the request. It answers with
+        name: the first word of its topics
+        methods: the rest of a topic -> function of the request. It answers with
             `respond`, or raises OSError, which is answered
 
     Attributes:
@@ -48,7 +48,7 @@ class FakeService(Peer):
         self.methods = methods
 
     def respond(self, msg: Message, payload: Any = None) -> None:
-        """Answer a request: as text, for who is to be shown that it is no JSON."""
+        """Answer a request with text, which need not be JSON."""
         self.kernel.respond(msg, msg.response(payload_text(payload)))
 
 
@@ -72,10 +72,10 @@ class FunctionService(FakeService):
 
 
 class BrokerServices(FakeService):
-    """``service``: who answers for a name.
+    """``service``: the owners of service names.
 
     Attributes:
-        taken (tuple): names that somebody else has
+        taken (tuple): names of other owners
     """
 
     def __init__(self, instance: InstanceView) -> None:
@@ -95,7 +95,7 @@ class BrokerServices(FakeService):
 
 
 class ResourceService(FakeService):
-    """``resource``: tells the scheduler what there is, and of every change (RFC 28).
+    """``resource``: tells the scheduler its resources, and every change (RFC 28).
 
     Args:
         instance: where it is
@@ -107,9 +107,9 @@ class ResourceService(FakeService):
         up (IDset): the ranks that are up
         stream (Message): the scheduler's request; None: there is none
         error (tuple): errno and text with which it refuses the request; None: it does not
-        discovering (bool): it does not know yet what there is, and answers when `discovered` is
+        discovering (bool): it does not know its resources yet, and answers when `discovered` is
             called
-        told (Allocations): what jobs hold of what the scheduler knows of, to check what it gives away
+        told (Allocations): the allocations of the resources that the scheduler knows, to check new ones
     """
 
     def __init__(self, instance: InstanceView, R: dict[str, Any], up: str | None = None) -> None:
@@ -130,7 +130,7 @@ class ResourceService(FakeService):
             self._send_first()
 
     def discovered(self) -> None:
-        """What there is has been found out."""
+        """The resources have been discovered."""
         self.discovering = False
         self._send_first()
 
@@ -140,7 +140,7 @@ class ResourceService(FakeService):
             self._has_told()
 
     def _has_told(self) -> None:
-        """The scheduler has read what there is: from then on it is held to it."""
+        """The scheduler has read its resources: from then on allocations are checked against them."""
         try:
             self.told.define(self.R)
         except ValueError:
@@ -179,7 +179,7 @@ class ResourceService(FakeService):
         self.update(shrink=ranks)
 
     def fail(self, errnum: int, text: str | None = None) -> None:
-        """End the stream with an error; ECANCELED is what an unloaded resource service sends."""
+        """End the stream with an error; ECANCELED is sent by a resource service that is unloaded."""
         if self.stream is not None:
             stream, self.stream = self.stream, None
             self.respond_error(stream, errnum, text)
@@ -290,7 +290,7 @@ class KeyValueStore(FakeService):
         self.held = []
 
     def release(self) -> None:
-        """Answer what was held back."""
+        """Answer the requests held back."""
         held, self.held = self.held or [], None
         for msg in held:
             self._store(msg)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class InstanceView(Protocol):
-    """What the parts of a `FakeInstance` use of it."""
+    """The interface of a `FakeInstance` for its parts."""
 
     attributes: dict[str, str]
     config: dict[str, Any]
