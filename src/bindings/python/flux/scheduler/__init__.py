@@ -9,7 +9,7 @@ request for resources, answered exactly once; a `PendingJob` waits for its answe
 **Which file to open**, to follow a start from the message to the answer:
 
 ``base``
-    `Scheduler`, whole: the messages, what may be overridden, the start of the module
+    `Scheduler`, whole: the messages, the methods to override, the start of the module
 ``requests``
     the table of requests and of the states of jobs
 ``queue``
@@ -17,9 +17,9 @@ request for resources, answered exactly once; a `PendingJob` waits for its answe
 ``passes``
     when `Scheduler.schedule` and `Scheduler.forecast` are called
 ``policy``, ``policies``
-    `policy.PolicyScheduler`: starts, and what ``flux sched`` asks; and the policies (a package)
+    `policy.PolicyScheduler`: starts, and the answers to ``flux sched``; and the policies (a package)
 ``decision``, ``forecasts``
-    the two other parts of a policy's scheduler: what decides, and what tells users
+    the two other parts of a policy's scheduler: the decision, and the annotations for users
 ``host``
     time, timers, the log, and R in the KVS
 ``hello``
@@ -32,9 +32,9 @@ request for resources, answered exactly once; a `PendingJob` waits for its answe
 Beside that:
 
 ``admission``
-    admission rules: what may keep a job from starting although it fits
+    admission rules, which may keep a job from starting although it fits
 ``rule_host``
-    what the rules of the library use of a scheduler
+    the interface of a scheduler for the rules of the library
 ``attributes``
     the system attributes of a jobspec; nothing else reads them
 ``states``
@@ -43,15 +43,15 @@ Beside that:
     which jobs of a backlog a pass examines, and in which order; jobs in the order of the queue, however
     many, and for which groups of them there is room
 ``checkpoint``, ``history``, ``run_time_service``
-    what is kept over a reload; run times of jobs, and where they come from
+    state kept over a reload; run times of jobs, and where they come from
 ``messages``, ``options``, ``pools``
-    reading messages, module arguments, the class of the pool, and what it says about requests
+    reading messages, module arguments, the class of the pool, and its answers about requests
 ``odds_service``
-    when pending jobs are likely to start: what is learnt for that, and who is told
+    likely starts of pending jobs: their calibration and their answers
 ``misspelled``
-    methods of a policy that nobody calls
+    methods of a policy that are never called
 ``projection``
-    what happens next: the scheduler itself, forked and played forward (a package)
+    the future: the scheduler itself, forked and played forward (a package)
 ``query``, ``command``
     the answers for ``flux sched``, and the command itself (packages)
 ``reservations``
@@ -64,10 +64,10 @@ Beside that:
 ``testing``
     for tests of a site's policy (a package)
 
-**What may be touched.** A new reason not to start a job is an admission rule in a file of its own;
+**Extension.** A new reason not to start a job is an admission rule in a file of its own;
 another way to choose jobs is a policy. Neither takes a change here. ``requests``, ``queue``,
 ``passes`` and ``host`` know of no policy, rule or reservation; ``policy`` knows the rules that it
-makes. Whatever comes in a message is checked in ``messages``, and whatever an override raises ends
+makes. Messages are checked in ``messages``, and an exception of an override ends
 in `host.ErrorReporter`: on a real broker a module that fails takes the instance with it.
 """
 

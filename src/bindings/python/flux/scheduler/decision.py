@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which pending jobs start, and what is promised to the others: the part of a policy that decides.
+"""The part of a policy that decides which pending jobs start, and what the others are promised.
 
 A `PolicyScheduler` has three parts that know little of one another: `Scheduler` speaks the protocols,
 its `Decision` decides, and `flux.scheduler.forecasts` tells users. A scheduler passes each event on
@@ -33,7 +33,7 @@ class _Admission(Protocol):
 
 
 class DecidedPolicy(Protocol):
-    """What a decision uses of its policy, a `PolicyScheduler`."""
+    """The interface of a policy for its decision, a `PolicyScheduler`."""
 
     @property
     def queue_order(self) -> _QueueOrder: ...
@@ -45,7 +45,7 @@ class DecidedPolicy(Protocol):
 
 
 class PolicyView(Protocol):
-    """What all that works beside a policy, a `PolicyScheduler`, sees of it."""
+    """The interface of a policy, a `PolicyScheduler`, for its other parts."""
 
     @property
     def name(self) -> str: ...
@@ -97,7 +97,7 @@ class Decision:
         # Jobs that were let in, and those among which they were.
         self._came_with: WeakKeyDictionary[PendingJob, JobGroup] = WeakKeyDictionary()
 
-    # -- what has happened -------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def pool_made(self) -> None:
         """There is a pool; jobs are about to come."""
@@ -133,7 +133,7 @@ class Decision:
         """A running job was given more time."""
 
     def let_in(self, group: JobGroup, most: int) -> None:
-        """A rule lets jobs in again that it has deferred, of which there can be room for so many at most."""
+        """A rule lets jobs in again that it has deferred, of which there can be room for `most` at most."""
         for job in group.head(most if self.asks_in_order else None):
             self._came_with[job] = group
             self.policy.admission.come_back(job)
@@ -147,7 +147,7 @@ class Decision:
         self.let_in(group, 1)
         return True
 
-    # -- what is asked -----------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     def goes_first(self, job: PendingJob) -> bool:
         """Return whether a job would start if there were room for it beside all promises."""
@@ -168,15 +168,15 @@ class Decision:
         return None
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        """Return what ``sched.explain`` adds about a job: ``rank``, ``expected_run`` (seconds),
+        """Return the additions of ``sched.explain`` about a job: ``rank``, ``expected_run`` (seconds),
         ``t_latest`` (seconds since the epoch, or None)."""
         return {}
 
     def stats(self) -> dict[str, Any]:
-        """Return what ``flux module stats`` adds."""
+        """Return the additions to ``flux module stats``."""
         return {}
 
-    # -- what it does ------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def schedule(self) -> Iterable[float | None]:
         """Make a pass, in steps."""

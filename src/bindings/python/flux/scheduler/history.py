@@ -5,7 +5,7 @@ Users ask for more time than their jobs need, often for ten times as much, and s
 again and again. So the mean of the last two run times of a class of jobs is a better guess than a
 limit (Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the classes used last.
 
-A prediction must never be what a promise rests on: it is wrong every other time. Rank jobs by it.
+A promise must never rest on a prediction: it is wrong every other time. Rank jobs by it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from math import isfinite
 from typing import Any, Callable, Optional
 
 #: Run times of a class that are remembered, and averaged. Two is what was measured best: users
-#: change what they run, and longer memories are slow to follow.
+#: change their programs, and longer memories are slow to follow.
 RUNS_PER_CLASS = 2
 
 #: Classes that are remembered, the ones used last: some 200 bytes each. A busy site has a few
 #: thousand in a month.
 MAX_CLASSES = 20000
 
-#: Of these, how many may come from the jobs of one user: whoever gives each job another limit would
-#: have everybody else's forgotten.
+#: The most of these for the jobs of one user: a user whose jobs all differ in their limits would
+#: evict those of all others.
 MAX_CLASSES_OF_USER = 1000
 
-#: No job is expected to run for less than so many seconds: ranks divide by it.
+#: The least expected run time, seconds: ranks divide by it.
 LEAST_RUN_S = 1.0
 
 #: How long a job without a limit is expected to run, seconds.
@@ -44,18 +44,18 @@ Classes = Callable[[Any, int, float], Iterable[Hashable]]
 
 
 def narrow_to_wide(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
-    """What ``predict=class`` goes by: jobs of a user of the same size and limit; of the same limit;
+    """The classes of ``predict=class``: jobs of a user of the same size and limit; of the same limit;
     of the user."""
     return (userid, size, limit), (userid, limit), (userid,)
 
 
 def user_only(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
-    """What ``predict=last2`` goes by: all jobs of a user."""
+    """The class of ``predict=last2``: all jobs of a user."""
     return ((userid,),)
 
 
 def expected_run(guess: Any, limit: float) -> float:
-    """For how long a job is expected to run, in seconds: what is predicted of it, at least
+    """The expected run time of a job, in seconds: the prediction, at least
     `LEAST_RUN_S` and at most its limit; its limit, where that is nothing, or no time."""
     expected = limit if limit < NO_LIMIT_S else NO_LIMIT_S
     # A NaN fails this comparison, too.
@@ -90,7 +90,7 @@ class RunTimes:
         # classes have the one used last at the end.
         self._owners: dict[Hashable, Any] = {}
         self._owned: dict[Any, OrderedDict[Hashable, None]] = {}
-        # What was answered since the user's last job ended, by user, then by size and limit.
+        # Answers since the user's last job ended, by user, then by size and limit.
         self._answers: dict[Any, dict[tuple[int, float], Optional[float]]] = {}
         self._answered = 0
 
@@ -101,7 +101,7 @@ class RunTimes:
     def learn(self, userid: Any, size: int, limit: float, run: float) -> None:
         """A job has ended after `run` seconds. O(classes of a job).
 
-        What is no time (below 0, infinite, NaN) is not learnt.
+        Values that are no time (below 0, infinite, NaN) are not learnt.
         """
         if not isfinite(run) or run < 0:
             return
@@ -161,8 +161,8 @@ class RunTimes:
     # -- over a restart ----------------------------------------------------------------------------
 
     def parts(self) -> Iterator[list[Any]]:
-        """What is remembered, as lists to be stored as JSON, `CLASSES_PER_PART` classes in each: a
-        class, its run times, and whose it is. What is learnt meanwhile is not in it."""
+        """The classes, as lists to be stored as JSON, `CLASSES_PER_PART` in each: a
+        class, its run times, and its user. Run times learnt meanwhile are not in it."""
         kept = list(self._runs.items())
         for at in range(0, len(kept), CLASSES_PER_PART):
             yield [
@@ -172,10 +172,10 @@ class RunTimes:
             ]
 
     def restore(self, stored: Any) -> None:
-        """Remember again what `parts` gave, put together, before anything that was learnt since.
+        """Restore the classes that `parts` gave, put together, before those learnt since.
 
         Raises:
-            ValueError: it is not what `parts` gives
+            ValueError: it is not of the form that `parts` gives
         """
         try:
             restored = [
@@ -208,7 +208,7 @@ class PredictionScore:
         self.accuracy = 0.0
 
     def compare(self, predicted: Any, limit: float, run: float) -> None:
-        """A job with a limit ran for `run` seconds. What was predicted counts as it was used, see
+        """A job with a limit ran for `run` seconds. The prediction counts as it was used, see
         `expected_run`."""
         predicted = expected_run(predicted, limit)
         self.jobs += 1

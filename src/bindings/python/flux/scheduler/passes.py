@@ -253,7 +253,7 @@ def _is_pause(wanted: Any) -> bool:
 #: Seconds before the next pass after one that failed; doubled while they keep failing.
 FIRST_BACKOFF = 0.01
 
-#: A forecast step of so many seconds is followed by a pause this many times as long, so that
+#: A forecast step is followed by a pause this many times as long, so that
 #: estimates and reasons take a tenth of all time: a fifth of a scheduler's that works half of it.
 FORECAST_REST = 9.0
 
@@ -278,7 +278,7 @@ class Passes:
 
     Attributes:
         events (int): events so far
-        main, forecasts (PassRunner): what runs passes and forecasts
+        main, forecasts (PassRunner): run passes and forecasts
         pace (Pace): as given
         changed: called when a pass was asked for or has ended; None: not called
         completed: ``completed(events)`` is called when a pass has come to its end that had seen so
@@ -308,7 +308,7 @@ class Passes:
         self.changed: Callable[[], None] | None = None
         self.completed: Callable[[int], None] | None = None
         self.events = 0
-        #: of these, what the pass under way had seen when it began, and the last that was completed
+        #: of these, the count when the pass under way began, and that of the last completed one
         self._seen = 0
         self._passed = 0
         self._backoff = 0.0
@@ -329,7 +329,7 @@ class Passes:
         return self.main.armed
 
     def set_pending(self, pending: bool) -> None:
-        """Whether a pass is to begin, by those who drive passes in a way of their own."""
+        """Whether a pass is to begin, for callers that drive passes themselves."""
         self.main.armed = pending
         if self.changed is not None:
             self.changed()
@@ -440,16 +440,16 @@ SAME_ANSWERS_UNTIL_IDLE = 100
 
 
 class _Asker:
-    """Who waits for quiescence, and how far that is.
+    """A client that waits for quiescence, and its progress.
 
     Attributes:
         msg (Message): the question
         events (int): events to be done with
         keys (int or None): R to be stored, once all is decided
         sending (bool): whether the job manager may have something more to send
-        heard: what the job manager said last, and how often
+        heard: the job manager's last answer, and the number of answers
         last (bool): whether the job manager is asked for the last time
-        full: what it had said when as many requests were open as it may send
+        full: its answer when as many requests were open as it may send
         again (bool): whether to ask once more when these are decided, since others may follow them
     """
 
@@ -471,7 +471,7 @@ class Quiescence:
     """Answers ``sched.quiescent`` once everything that came before it is decided, stored and
     answered.
 
-    Who asks from inside the job manager, as an emulator does when the jobs of a step have come,
+    A client inside the job manager, as an emulator that waits until the jobs of a step have come,
     asks before the requests for these jobs are sent, since the job manager sends one in a turn of
     its reactor. So first `Quiescence` asks it in its turn (``job-manager.alloc-query``) until no
     request is waiting to be sent, or as many are open as it may send, and then once more, since
@@ -518,7 +518,9 @@ class Quiescence:
                 answer = future.get()
                 self._heard(asker, int(answer["queue_length"]), int(answer["alloc_pending"]))
             except Exception:
-                asker.sending = False  # nobody to ask: what had come with the question is all
+                asker.sending = (
+                    False  # no job manager to ask: the jobs that came before the question are all
+                )
             if asker.sending:
                 self._query(asker)
             else:

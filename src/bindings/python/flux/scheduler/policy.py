@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the schedulers of this project share, for the schedulers of a site to use as well.
+"""The base of this project's schedulers, for the schedulers of a site as well.
 
 `PolicyScheduler` adds to `Scheduler`:
 
@@ -8,12 +8,12 @@
   request;
 - `~PolicyScheduler.estimates`: annotate pending jobs with the time at which they are expected to
   start;
-- `~PolicyScheduler.reasons`: annotate pending jobs with what they wait for;
+- `~PolicyScheduler.reasons`: annotate pending jobs with the reason of their wait;
 - the services that ``flux sched`` asks (`flux.scheduler.query`).
 
 Its collaborators: `admission.AdmissionControl` has the rules and the jobs that they have deferred,
-`order.QueueOrder` knows who waits for whom, `pools.RequestFacts` remembers what the pool
-says, `forecasts.Forecasts` tells users.
+`queue.QueueOrder` knows which jobs wait for which, `pools.RequestFacts` caches the pool's answers
+about requests, `forecasts.Forecasts` tells users.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def describe(facts: dict[str, Any]) -> str | None:
     """Why a job is pending, in its user's terms.
 
     Args:
-        facts (dict): what ``ResourcePool.explain()`` found
+        facts (dict): from ``ResourcePool.explain()``
 
     Returns:
-        str: what the job waits for: nodes that are down if it could not start without them, else
-        what the pool says; None if it could start now
+        str: the reason of the job's wait: nodes that are down if it could not start without them, else
+        the pool's; None if it could start now
     """
     matching, up = facts["matching"], facts["up"]
     if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
@@ -90,7 +90,7 @@ def _answered_by(
     Args:
         topic: of the request
         question: gives, for the scheduler, the function that makes the answer
-        guests: whether guests may ask, not only who sees all (`messages.sees_all`)
+        guests: whether guests may ask, not only callers that see all (`messages.sees_all`)
     """
 
     return served_by(
@@ -114,12 +114,12 @@ class PolicyScheduler(Scheduler):
 
     Attributes:
         admission (AdmissionControl): the admission rules, and the jobs they have deferred
-        decision (Decision): how it decides who starts
-        facts (RequestFacts): what the pool says about requests
-        forecasts (Forecasts): what users are told
-        holdings (Holdings): what running jobs hold, on ranks that have left as well
+        decision (Decision): decides which jobs start
+        facts (RequestFacts): the pool's answers about requests
+        forecasts (Forecasts): the annotations for users
+        holdings (Holdings): the resources of running jobs, on ranks that have left as well
         planning (Planning): the plan through which jobs start
-        queue_order (QueueOrder): who waits for whom
+        queue_order (QueueOrder): which jobs wait for which
         queue_names (QueueNames): which queues a name covers
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
         started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
@@ -131,7 +131,7 @@ class PolicyScheduler(Scheduler):
         is_mature, show_estimate, show_reason, reasons: those of `forecasts`
 
     Raises:
-        ValueError: an argument has a bad value, or nobody took it
+        ValueError: an argument has a bad value, or no class took it
     """
 
     #: How many pending jobs, from the head of the queue, are told why they wait.
@@ -248,7 +248,7 @@ class PolicyScheduler(Scheduler):
         self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
-        """Take ``name=value`` out of the arguments nobody has taken yet.
+        """Take ``name=value`` out of the arguments that are left.
 
         Args:
             name (str): name of the argument
@@ -287,8 +287,8 @@ class PolicyScheduler(Scheduler):
         return self._run_times.history
 
     def predicted(self, job: PendingJob) -> float | None:
-        """How long a pending job is expected to run, in seconds; None: nobody knows. A policy that
-        predicts overrides it; what it says is kept with the running job
+        """The expected run time of a pending job, in seconds; None: unknown. A policy that
+        predicts overrides it; the value is kept with the running job
         (`RunningJob.predicted`)."""
         return None
 
@@ -357,7 +357,7 @@ class PolicyScheduler(Scheduler):
 
         Args:
             job (PendingJob): the job
-            why (JobDeferred): what `allocate` raised
+            why (JobDeferred): from `allocate`
         """
         self._backlog.remove(job)
         self.admission.defer(job, why)
@@ -374,7 +374,7 @@ class PolicyScheduler(Scheduler):
             job.priority = job.priority  # the rule knows by now whose it is
 
     def _answered(self, jobid: int, event: str) -> None:
-        """A request has its answer: what was kept of the pending job is not needed any more."""
+        """A request has its answer: the record of the pending job is not needed any more."""
         self._annotator.told.pop(jobid, None)
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
@@ -384,7 +384,7 @@ class PolicyScheduler(Scheduler):
         self._parser.as_queued = self.admission.as_queued
         self._site_policy.load(self._config.get())
         for rule in self.admission.rules:
-            rule.pool_made()  # what is raised ends the start
+            rule.pool_made()  # an exception ends the start
         # Before hello: the job manager announces no release between that and ready.
         self._run_times.load()
         self.odds.load()
@@ -437,7 +437,7 @@ class PolicyScheduler(Scheduler):
             plan (Plan): where the policy keeps promises; None: it makes none
 
         Returns:
-            ResourcePool: what it got
+            ResourcePool: its allocation
 
         Raises:
             JobDeferred: an admission rule keeps it from starting: see `defer`
@@ -460,7 +460,7 @@ class PolicyScheduler(Scheduler):
 
         Args:
             job (PendingJob): the job
-            alloc (ResourcePool): what the pool allocated for it
+            alloc (ResourcePool): its allocation
             **annotations: keys to set under ``sched``, beside ``resource_summary``, which is left out where
                 nobody reads it
         """
@@ -542,7 +542,7 @@ class PolicyScheduler(Scheduler):
 
         Args:
             job (PendingJob): the job
-            error (Exception): what `allocate` raised: the reason, or a bug of the pool, which is
+            error (Exception): from `allocate`: the reason, or a bug of the pool, which is
                 logged and costs this job, not the scheduler
         """
         if not isinstance(error, (OSError, WrongAnswer)):
@@ -565,7 +565,7 @@ class PolicyScheduler(Scheduler):
 
     def start_schedule(self) -> None:
         self.decision.event()
-        # A pass over a backlog goes on with whatever has happened meanwhile.
+        # A pass over a backlog takes in events that happen meanwhile.
         if not (self._passes.main.active and isinstance(self._backlog, Backlog)):
             super().start_schedule()
 
@@ -586,7 +586,9 @@ class PolicyScheduler(Scheduler):
         if job is not None:
             job.end = end
         rules = self.admission.rules if self.admission.engaged else []
-        told = [rule.extended(jobid, expiration) for rule in rules]  # all of them, whoever tells it
+        told = [
+            rule.extended(jobid, expiration) for rule in rules
+        ]  # all of them, whichever tells the pool
         if not any(told):
             super()._end_moved(jobid, expiration)
         if is_later:
@@ -672,11 +674,11 @@ class PolicyScheduler(Scheduler):
     # -- reasons -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
-        """What `job` waits for, in one sentence; None if it could start now.
+        """The reason of a job's wait, in one sentence; None if it could start now.
 
         Args:
             job (PendingJob): the job
-            facts (dict): what ``ResourcePool.explain()`` found for it, if it was asked already
+            facts (dict): from ``ResourcePool.explain()``, if it was asked already
         """
         decision = self.decision
         head = decision.ahead_of(job)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The queue of pending jobs: a heap, and for policies that look past its head, a backlog; and who waits
-for whom by its order.
+"""The queue of pending jobs: a heap, and for policies that look past its head, a backlog; and which jobs
+wait for which by its order.
 
 `PendingQueue` is what ``Scheduler._queue`` shows: a list in `heapq` order. `Backlog` is a queue
 kept in order, which knows the jobs that ask for the same, and which jobs came since they were
@@ -36,7 +36,7 @@ ALL = -1
 #: in all.
 JOBS_PER_TURN = 64
 
-#: Jobs of which `in_steps` sorts so many at a time: a rank costs 2 to 3 microseconds.
+#: Jobs that `in_steps` sorts at a time: a rank costs 2 to 3 microseconds.
 SORTED_PER_STEP = 256
 
 
@@ -62,8 +62,7 @@ def in_steps(
     jobs: list[PendingJob], key: Callable[[PendingJob], tuple[Any, ...]]
 ) -> Generator[None, None, Iterable[PendingJob]]:
     """Sort jobs by a key that ends with the job; a generator, whose value they are, and which yields
-    after each `SORTED_PER_STEP`. What is never asked for of a long list is not put in order
-    either."""
+    after each `SORTED_PER_STEP`. The rest of a long list is not sorted until it is asked for."""
     if len(jobs) <= 1:
         return jobs
     if len(jobs) <= SORTED_PER_STEP:
@@ -137,7 +136,7 @@ class PendingQueue:
         self._removed.add(job)
 
     def move_all(self, moves: dict[PendingJob, int]) -> None:
-        """Change the priorities of jobs: by job, what it is to be."""
+        """Change the priorities of jobs: job to priority."""
         for job, priority in moves.items():
             order = job.prioritize(priority)
             if order == job.order:
@@ -156,7 +155,7 @@ class PendingQueue:
         self._heap = jobs
 
     def reorder(self) -> None:
-        """What jobs are ordered by has changed, for any of them: sort them again.
+        """The order of any job may have changed: sort them again.
 
         Costs a sort.
         """
@@ -183,7 +182,7 @@ class PendingQueue:
         return self._heap
 
     def in_order(self, most: int | None = None) -> Iterator[PendingJob]:
-        """The jobs in order, as they are now, whatever comes or leaves meanwhile.
+        """The jobs in order, as they are now: later changes do not matter.
 
         Args:
             most (int): the first so many; None: all
@@ -220,7 +219,7 @@ class PendingQueue:
         heap = self._heap
         size = len(heap)
         index = job.place
-        # What `heapq` does to a job that is not the last one moves it up along its ancestors.
+        # `heapq` moves a job that is not the last one up along its ancestors.
         while index < size:
             if heap[index] is job:
                 job.place = index
@@ -280,13 +279,13 @@ class Backlog(PendingQueue):
         lines (dict): by mask of ranks, the same jobs, where `ranks_of` tells them apart
         ranks_of: function giving the mask of the ranks for which a job and others wait for each
             other; None: that does not matter
-        family_of: function giving what a signature has in common with others that are refused with
+        family_of: function giving the key that a signature shares with others that are refused with
             it where the pool has no room at all (``block(job, family=True)``)
         apart (dict): groups of jobs that rules have set apart and let in again, of which walks take one
             after another (`let_in`)
         come_back: function putting one of these into the queue
         rooms (RoomIndex): told of each group that is made or dropped; None: there is none
-        effort (float): what this turn of the reactor has done, in jobs examined
+        effort (float): the work of this turn of the reactor, in jobs examined
         longest (float): longest time that a job had to wait to be examined after something had
             happened that could help it, seconds
     """
@@ -294,7 +293,7 @@ class Backlog(PendingQueue):
     def __init__(self) -> None:
         super().__init__()
         self.jobs = OrderedJobs()
-        # All jobs as a list, until the next change; None: nobody has asked for it.
+        # All jobs as a list, until the next change; None: not asked for since.
         self._listed: list[PendingJob] | None = None
         self.parked: dict[int, PendingJob] = {}
         self.groups: dict[Any, JobGroup] = {}
@@ -311,7 +310,7 @@ class Backlog(PendingQueue):
         #: since when blocked jobs are to be examined, seconds since the epoch; None: they are not
         self._woken: float | None = None
         self._wakes_all = False
-        #: the walk under way, and since when what it looks at has waited for it
+        #: the walk under way, and since when its jobs have waited for it
         self._walk: Walk | None = None
         self._walk_since: float | None = None
 
@@ -583,7 +582,7 @@ class Backlog(PendingQueue):
         """All newcomers were examined."""
         self._fresh.clear()
 
-    # -- what a policy tells of the job that it examines ----------------------------------------------
+    # -- findings of a policy about the job that it examines ------------------------------------------
 
     def block(
         self, job: PendingJob, alike: bool = False, limit: float = inf, family: bool = False
@@ -602,7 +601,7 @@ class Backlog(PendingQueue):
             self._walk.refuse(job.signature, 0.0 if family else min(limit, job.limit), family)
 
     def allow(self) -> None:
-        """Something is not kept free any more: what was found of one job does not hold for others
+        """Something is not kept free any more: findings about one job do not hold for others
         that ask for the same."""
         if self._walk is not None:
             self._walk.allow()
@@ -613,7 +612,7 @@ class Backlog(PendingQueue):
             self._walk.skip_promised(last)
 
     def spend(self, effort: float) -> None:
-        """The policy did something that takes as long as examining so many jobs."""
+        """The policy did work that takes as long as examining `effort` jobs."""
         self.effort += effort
 
     def to_examine(
@@ -627,7 +626,7 @@ class Backlog(PendingQueue):
 
         Args:
             clock: function giving the time
-            promises (PromisedJobs): which jobs were promised a start, and who may be
+            promises (PromisedJobs): which jobs were promised a start, and which may be
 
         Yields:
             a job, or None where the pass should give way to other work
@@ -660,7 +659,7 @@ class Backlog(PendingQueue):
 
 
 class OrderSource(Protocol):
-    """What `QueueOrder` has to know of a scheduler."""
+    """The interface of a scheduler for `QueueOrder`."""
 
     @property
     def resources(self) -> ResourcePool: ...
@@ -685,7 +684,7 @@ class QueueOrder:
         self._source = source
         self._queue = queue
         self._events = events
-        #: what `heads` found, and what it was found of
+        #: the result of `heads`, and the state it was found in
         self._heads: list[tuple[PendingJob, int]] = []
         self._found_of: Any = None
 
@@ -697,7 +696,7 @@ class QueueOrder:
 
     def share_ranks(self, one: PendingJob, other: PendingJob) -> bool:
         """Whether one of two jobs may have to wait for the other: by queue, if both could want the same
-        rank, whatever is up or free."""
+        rank, up and free or not."""
         return self.turn_of(one) & self.turn_of(other) != 0
 
     def all_blocked(self, blocked: int) -> bool:
@@ -706,7 +705,7 @@ class QueueOrder:
 
     def heads(self) -> list[tuple[PendingJob, int]]:
         """The first pending jobs that want some rank which none ahead of them wants, with all ranks
-        that they could want: whoever comes later and waits for a job waits for one of these.
+        that they could want: a later job that waits for any waits for one of these.
 
         Costs a walk over the queue by queue, once for each event; in strict order next to nothing.
         """
@@ -715,7 +714,7 @@ class QueueOrder:
         return self._heads
 
     def find_heads(self) -> Iterator[None]:
-        """Find what `heads` returns, if it is not known already. A generator that yields after
+        """Find the result of `heads`, if it is not known already. A generator that yields after
         every `JOBS_PER_TURN` jobs; for a policy that looks past the heads there is nothing to
         do."""
         source = self._source

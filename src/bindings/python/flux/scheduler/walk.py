@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A walk over the queue of pending jobs: which of them a pass looks at, and in which order; and what it
-goes over: jobs in the order of the queue, the groups of those that ask for the same, and an index of these by
+"""A walk over the queue of pending jobs: which of them a pass looks at, and in which order; and its
+data: jobs in the order of the queue, the groups of those that ask for the same, and an index of these by
 the room that they need.
 
 By definition a pass examines every pending job, from the head of the queue to its end. Most of these
-looks are in vain, and can be left out without any difference to what starts or is promised:
+looks are in vain, and can be left out without any difference to starts or promises:
 
 - Where nothing was freed since the walk before, only newcomers are examined, and jobs that something
   happened to which concerns them alone (`Backlog.again`).
@@ -16,8 +16,8 @@ looks are in vain, and can be left out without any difference to what starts or 
   are groups of jobs that ask for the same.
 
 Nothing of this outlives the walk. A walk that takes long is made in steps, between which jobs come,
-leave and move. It is never begun anew for that, so that each job has its turn: what happens
-meanwhile is followed by another walk.
+leave and move. It is never begun anew for that, so that each job has its turn: events
+meanwhile are followed by another walk.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 #: Most jobs of a block.
 JOBS_PER_BLOCK = 128
 
-#: Jobs that are examined in one turn of the reactor. A policy adds what it does beyond examining
+#: Jobs that are examined in one turn of the reactor. A policy adds its work beyond examining
 #: (`Backlog.spend`).
 EFFORT_PER_TURN = 24
 
-#: Newcomers that each walk examines, whatever happens.
+#: Newcomers that each walk examines in any case.
 MIN_NEWCOMERS = 8
 
 #: Groups of jobs that are looked up in the time that it takes to examine one job, and newcomers that
@@ -70,7 +70,7 @@ class OrderedJobs:
     They are kept in blocks, and in a block with their places, ``(order, job id, job)``: so a job is
     found by comparisons of numbers, where to ask jobs how they compare would be a call for each. A
     job that is put in or taken out moves the others of its block, not all that are behind it. As
-    long as a job is in here its `PendingJob.order` must stay what it was.
+    long as a job is in here its `PendingJob.order` must not change.
 
     Attributes:
         count (int): how many there are
@@ -85,7 +85,7 @@ class OrderedJobs:
         self._blocks: list[list[Entry]] = [[]]  # none of them is empty, unless it is the only one
 
     def __iter__(self) -> Iterator[PendingJob]:
-        """The jobs that there are now, in order; whatever comes or leaves meanwhile."""
+        """The present jobs, in order; later changes do not matter."""
         for block in [block[:] for block in self._blocks]:
             for _, _, job in block:
                 yield job
@@ -95,7 +95,7 @@ class OrderedJobs:
         return [job for block in self._blocks for _, _, job in block]
 
     def head(self, most: int | None) -> list[PendingJob]:
-        """The first jobs, so many at most (None: all), in order."""
+        """The first `most` jobs (None: all), in order."""
         if most is None:
             return self.to_list()
         found: list[PendingJob] = []
@@ -269,7 +269,7 @@ class JobGroup(OrderedJobs):
 
 
 class RoomIndex:
-    """The groups of jobs in a backlog, by what a node or slot of theirs needs and how many they need.
+    """The groups of jobs in a backlog, by the needs of a node or slot and their number.
 
     Args:
         pool: function giving the scheduler's pool
@@ -327,7 +327,7 @@ class RoomIndex:
 
 
 class PromisedJobs(Protocol):
-    """What a walk has to know of the promises of a policy."""
+    """The interface of a policy's promises for a walk."""
 
     @property
     def drops(self) -> int:
@@ -356,7 +356,7 @@ class PromisedJobs(Protocol):
 
 
 class _Backlog(Protocol):
-    """What is used of a `Backlog`."""
+    """The interface of a `Backlog` for a walk."""
 
     effort: float
     groups: dict[Any, JobGroup]
@@ -451,7 +451,7 @@ class Walk:
                 yield None
                 backlog.effort = 0
                 if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.is_woken:
-                    break  # what was freed meanwhile goes first
+                    break  # jobs that a release may help go first
             if self._is_other():
                 yield from self._find_sources()
             following = self._next()
@@ -463,7 +463,7 @@ class Walk:
             backlog.effort += 1
         self.is_over = True
 
-    # -- what the policy tells ---------------------------------------------------------------------
+    # -- findings of the policy --------------------------------------------------------------------
 
     def refuse(self, signature: Any, limit: float, family: bool) -> None:
         """Leave out jobs of a signature, behind the one that is examined, that may run for `limit`
@@ -475,7 +475,7 @@ class Walk:
             self._refused_families.add(group.family)
 
     def allow(self) -> None:
-        """What was found of one job does not hold for others that ask for the same."""
+        """Findings about one job do not hold for others that ask for the same."""
         self._refused.clear()
         self._refused_families.clear()
         self._is_stale = self.freed
@@ -505,7 +505,7 @@ class Walk:
         self.backlog.effort += 1 / LOOKS_PER_EFFORT
         return True
 
-    # -- who is next -------------------------------------------------------------------------------
+    # -- the next job ------------------------------------------------------------------------------
 
     def _is_other(self) -> bool:
         """Whether the sources of jobs are not known, or may be others by now."""

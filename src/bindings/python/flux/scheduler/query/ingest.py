@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A jobspec as it would reach the scheduler: with what the instance adds when a job is
+"""A jobspec as it would reach the scheduler: with the additions of the instance when a job is
 submitted."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     system = attributes.get("system", {}) if isinstance(attributes, dict) else None
     if not isinstance(system, dict):
         return jobspec
-    # What is not changed is the caller's: a jobspec may have megabytes of files in it.
+    # Unchanged parts are the caller's: a jobspec may have megabytes of files in it.
     system = dict(system)
     jobspec = {**jobspec, "attributes": {**attributes, "system": system}}
     queues = _table(config, "queues")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Jobs that an answer names as being in a job's way; the rest is counted.
 MAX_JOBS_NAMED = 8
 
-#: What an answer has of the numbers of ``ResourcePool.explain()``.
+#: Numbers of ``ResourcePool.explain()`` that go into an answer.
 EXPLAIN_COUNTS = ("unit", "needed", "total", "matching", "up", "large_enough", "free", "available")
 
 #: Running jobs examined in one step of an answer: each costs a comparison.
@@ -35,7 +35,7 @@ LIMIT_SEARCH_S = 7 * 86400.0
 
 
 class PendingReason:
-    """Finds out what a job waits for.
+    """Finds the reason of a job's wait.
 
     Args:
         source (QuerySource): the scheduler
@@ -48,7 +48,7 @@ class PendingReason:
         self._snapshot = snapshot
 
     def line(self, job: PendingJob, caller: Caller) -> dict[str, Any]:
-        """What a job waits for, as a line of a table has it.
+        """The reason of a job's wait, as a line of a table has it.
 
         Returns:
             dict: ``id``, ``name``, ``queue``, ``priority``, ``verdict`` ("starts", "waits",
@@ -87,10 +87,10 @@ class PendingReason:
         """All there is to say of a job; yields between its parts.
 
         Returns:
-            dict: as `line`, and what each part of its constraint leaves out, ``excluded``;
+            dict: as `line`, and the nodes that each part of its constraint leaves out, ``excluded``;
             ``rules``: all reasons of admission rules, of which the first is the job's;
-            ``reservation`` and what other rules tell; `Decision.facts`; ``behind``, with ``behind_more`` if that
-            is not all; what of it ``fits``
+            ``reservation`` and the facts of other rules; `Decision.facts`; ``behind``, with ``behind_more`` if that
+            is not all; the part that ``fits``
         """
         policy = self._policy
         answer = self.line(job, caller)
@@ -119,7 +119,7 @@ class PendingReason:
         return answer
 
     def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
-        """What each part of the job's constraint leaves out."""
+        """The nodes that each part of the job's constraint leaves out."""
         pool = self._source.pool
         for part in _parts(SystemAttributes.of_job(job).constraints or {}):
             try:
@@ -174,7 +174,7 @@ class PendingReason:
         return found, False
 
     def _fits(self, job: PendingJob, head: PendingJob | None) -> dict[str, Any] | None:
-        """What of the job could start now: the longest limit as it is, the largest count for its
+        """The part of the job that could start now: the longest limit as it is, the largest count for its
         limit; None if nothing, or if the order of the queue forbids it."""
         plan = self._snapshot.plan()
         if plan is None or (head is not None and not self._policy.decision.looks_past_heads):

@@ -31,7 +31,7 @@ class PlanSnapshot:
     def __init__(self, source: QuerySource) -> None:
         self._source = source
         self.made = 0.0
-        #: what the copies were made of, and how long the one took that took longest
+        #: the source of the copies, and the longest time that one took
         self._seen: Any = None
         self._took = 0.0
         self._plan: Plan | None = None
@@ -39,7 +39,7 @@ class PlanSnapshot:
     def plan(self) -> Plan | None:
         """A copy of the plan with the promises; None if the pool cannot plan.
 
-        Whoever changes it puts back what was there, or calls `spoil`.
+        A caller that changes it restores it, or calls `spoil`.
         """
         source = self._source
         now = source.now()

@@ -35,7 +35,7 @@ JOBS_PER_STEP = 256
 PROMISES_SHOWN = 5
 
 
-#: A start within so many seconds is one now.
+#: Seconds within which a start counts as one now.
 NOW_S = 0.001
 
 
@@ -65,7 +65,7 @@ class QueryService:
             caller (Caller): who asks
 
         Returns:
-            dict: ``jobs``: for one job what `PendingReason.explain` and `OddsService.of_job` find, for each
+            dict: ``jobs``: for one job the results of `PendingReason.explain` and `OddsService.of_job`, for each
                 of all `PendingReason.line`;
             ``others``: for a guest, how many jobs of others wait
 
@@ -176,15 +176,15 @@ class QueryService:
     # -- windows -----------------------------------------------------------------------------------
 
     def windows(self, payload: Any, caller: Caller) -> Steps:
-        """What could start now, and for how long: whole nodes, by kind.
+        """Free nodes that a job could have now, and for how long: whole nodes, by kind.
 
         Args:
             payload: ``{"horizon": seconds}`` (default 8 hours)
-            caller (Caller): who asks; of no matter here
+            caller (Caller): the client; unused
 
         Returns:
             dict: ``until``, and ``kinds``: objects with ``kind``, ``total`` and ``steps``, pairs of
-            a count and until when so many are free together; ``levels``: how many groups of nodes
+            a count and the time until which that number is free together; ``levels``: numbers of groups of nodes
             are idle now, see `PlacementRule.levels`
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
@@ -239,11 +239,11 @@ class QueryService:
     # -- plan --------------------------------------------------------------------------------------
 
     def plan(self, payload: Any, caller: Caller) -> Steps:
-        """What runs, is promised and is reserved, up to a horizon.
+        """Running jobs, promises and reservations, up to a horizon.
 
         Args:
             payload: ``{"horizon": seconds}`` (default 8 hours)
-            caller (Caller): who asks; a guest is given no names of others' jobs
+            caller (Caller): the client; a guest is given no names of others' jobs
 
         Returns:
             dict: ``ranks`` and ``down`` (idsets), and the lists ``running``, ``promised`` and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What questions are answered from: all that the query service may use of a scheduler."""
+"""The interface of a scheduler for the query service, which uses nothing else of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDS_PER_STEP = 256
 
 
 class QueriedPolicy(PolicyView, Protocol):
-    """What a policy says of itself."""
+    """A policy's description of itself."""
 
     admission: AdmissionControl
     facts: RequestFacts
@@ -140,7 +140,7 @@ class QuerySource:
             behind = first
 
     def kind_of_wait(self, job: PendingJob) -> str:
-        """What `job` waits for, in a word: the name of an admission rule such as ``reservation``,
+        """The reason of a job's wait, in a word: the name of an admission rule such as ``reservation``,
         or ``order``, ``down``, ``resources``."""
         policy = self.policy
         cause = policy.admission.why(job)
