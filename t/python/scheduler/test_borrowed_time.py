@@ -10,6 +10,7 @@ from test_preemption import KEY, OTHER, batch, exceptions, make, reloaded, stand
 
 from flux.idset import IDset
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
+from flux.scheduler.testing import FakeInstance, make_R
 
 BORROWING = {"rank": 0, "queues": ["standby"], "grace": "2m", "into-promises": True}
 POLICIES = [
@@ -82,24 +83,53 @@ def watch_promises(instance, jobs, told):
             told.setdefault(job.id, sched["t_estimate"])
 
 
+def whole_nodes(chance, queue):
+    return {
+        "nodes": chance.choice((3, 5, 7, 8) if queue == "batch" else (1, 2, 3)),
+        "exclusive": True,
+    }
+
+
+def parts_of_nodes(chance, queue):
+    """Slots of cores and GPUs anywhere or on whole nodes, some on certain ranks."""
+    if queue == "batch" and chance.random() < 0.5:
+        asked = whole_nodes(chance, queue)
+    else:
+        slots = chance.choice((4, 8, 12, 16) if queue == "batch" else (1, 2, 4))
+        asked = {"slots": slots, "cores": chance.choice((1, 2)), "gpus": chance.choice((0, 0, 1))}
+    if chance.random() < 0.3:
+        asked["constraints"] = {"ranks": [chance.choice(("0-3", "4-7", "2-7"))]}
+        asked["nodes"] = asked.get("nodes") and min(asked["nodes"], 4)
+        asked["slots"] = min(asked.get("slots", 1), 4)
+    return asked
+
+
 @pytest.mark.parametrize("cancels", [False, True], ids=["", "cancels"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5, 7])
-def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(seed, policy, cancels):
+@pytest.mark.parametrize(
+    "kind, seed",
+    [(whole_nodes, seed) for seed in (0, 1, 3, 4, 5, 7)]
+    + [(parts_of_nodes, seed) for seed in (0, 3, 4, 5, 8, 9)],
+)
+def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
+    kind, seed, policy, cancels
+):
     chance = random.Random(seed)
     classes = {
         "standby": {**BORROWING, "grace": 20, "after": 30, "wait": "1h"},
         "low": {"rank": 1, "queues": ["low"], "into-promises": seed % 2 == 0, "wait": "1h"},
     }
     queues = {"batch": {}, "standby": {}, "low": {}}
-    instance = make(*policy, nodes=8, config=tables(queues=queues, **classes), estimates=False)
+    R = make_R(8, 4, gpus=1) if kind is parts_of_nodes else None
+    instance = FakeInstance(8, 4, R=R, config=tables(queues=queues, **classes), estimates=False)
+    instance.load(*policy)
     told, jobs, lent = {}, [], set()
     for _ in range(80):
         queue = chance.choice(("batch", "standby", "low", "standby"))
         duration = chance.choice((100, 300, 1000, 4000))
         runtime = chance.choice((duration, duration, duration / 3))
-        nodes = chance.choice((3, 5, 7, 8) if queue == "batch" else (1, 2, 3))
-        jobs.append(batch(instance, nodes, duration, queue=queue, runtime=runtime))
+        asked = {**kind(chance, queue), "queue": queue, "duration": duration}
+        jobs.append(instance.submit(runtime=runtime, **asked))
         for _ in range(chance.choice((1, 5, 10, 20))):
             watch_promises(instance, jobs, told)
             instance.advance(25)
@@ -201,12 +231,48 @@ def test_borrowers_hold_no_more_than_was_promised():
     assert three.state == "running"
 
 
-def test_promises_that_are_bound_to_ranks_are_not_borrowed_of():
-    instance = make("sched-backfill", "promise=2", config=config())
-    batch(instance, 2, duration=1000)
-    batch(instance, 4)
-    batch(instance, 2, constraints={"ranks": ["0-1"]})
-    assert standby(instance, 2).state == "pending"
+def test_on_ranks_a_borrower_is_where_the_promise_is():
+    """The promise is bound to ranks, since another job is confined to some; it stays on them."""
+    instance = make("sched-backfill", "promise=2", config=config(), nodes=6)
+    batch(instance, 4, duration=1000, constraints={"ranks": ["0-3"]})
+    taker = batch(instance, 5, constraints={"ranks": ["0-4"]})
+    outside = standby(instance, 1, duration=900, constraints={"ranks": ["5"]})
+    borrower = standby(instance, 1)
+    assert taker.state == "pending" and outside.state == borrower.state == "running"
+    assert str(borrower.ranks) == "4"
+    told = promised(taker)
+    instance.advance(1010)
+    assert borrower.note.startswith(f"preempted for {taker.name}")
+    assert taker.state == "running" and taker.t_start <= told + 1
+
+
+def test_on_ranks_a_borrower_holds_no_more_of_one_than_was_promised():
+    instance = make("sched-backfill", config=config(), R=make_R(1, 6, gpus=2))
+    asked = {"nodes": None, "exclusive": False, "gpus": 1}
+    batch(instance, **asked, cores=2, duration=1000)
+    taker = batch(instance, **asked, slots=2, duration=9000)
+    three = standby(instance, **asked, cores=3, duration=5000)
+    assert taker.state == three.state == "pending"
+    three.cancel()
+    one = standby(instance, **asked, duration=5000)
+    assert one.state == "running"
+    instance.advance(1010)
+    assert taker.state == "running" and one.note.startswith(f"preempted for {taker.name}")
+
+
+def test_on_ranks_a_promise_may_move_again_when_its_borrower_runs_on():
+    instance = make("sched-backfill", "promise=2", config=config(), nodes=4)
+    batch(instance, 2, duration=1000, constraints={"ranks": ["0-1"]})
+    taker = batch(instance, 3, constraints={"ranks": ["0-2"]})
+    borrower = standby(instance, 1, 1500, runtime=500, constraints={"ranks": ["2"]})
+    assert borrower.state == "running" and taker.state == "pending"
+    plan = instance.scheduler.decision.plan
+    assert not plan.is_counted and plan.ranks_of(taker.id) == 0b111
+    borrower.set_expiration(instance.now() + 500)
+    instance.run_until_idle()
+    assert not borrowed(instance)
+    instance.advance(1010)
+    assert taker.state == "running" and borrower.result == "completed"
 
 
 # -- what becomes of them --------------------------------------------------------------------------

@@ -12,7 +12,8 @@ will be and on ranks without any promise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -394,12 +395,45 @@ class BoundStrategy(Strategy):
         self.promises[jobid] = promise
         return True
 
-    def pin(self, jobid: int) -> None:
-        """Have a promise stay on the ranks that it has."""
+    def pin(self, jobid: int, stays: bool = True) -> None:
         promise = self.promises[jobid]
-        promise.pinned = True
-        if promise.number is not None:
+        promise.pinned = stays
+        if promise.number is None:
+            return
+        if stays:
             self._room.pin(promise.number)
+            return
+        amounts = self._room.amounts_of(promise.number)
+        self._room.leave(promise.number)
+        self._room.drop(promise.number)
+        self._enter_on(promise, amounts)
+
+    def trial(self) -> Callable[[], None]:
+        self._forget_withdrawn()
+        room, jobs, inventory = self._room.copy(), self._jobs.copy(), self._inventory
+        numbers, seen = {jobid: one.number for jobid, one in self.promises.items()}, self.seen
+
+        def take_back() -> None:
+            if self._inventory is not inventory or numbers.keys() != self.promises.keys():
+                return
+            self._room, self._jobs, self.seen, self._sound = room, jobs, seen, False
+            self._bounds = StartBounds()
+            for jobid, one in self.promises.items():
+                one.room, one.number = room, numbers[jobid]
+
+        return take_back
+
+    def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
+        number = self.promises[jobid].number
+        left = dict(self._room.amounts_of(number)) if number is not None else {}
+        for mask, units in chain.from_iterable(map(pairs, held)):
+            taken = self._inventory.counts_of(units)
+            for rank in members(mask):
+                rest = tuple(have - one for have, one in zip(left.get(rank, ()), taken))
+                if not rest or min(rest) < 0:
+                    return False
+                left[rank] = rest
+        return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
         amounts = self._soonest(request)

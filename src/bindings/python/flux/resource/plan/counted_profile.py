@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.count_timeline import Timeline
     from flux.resource.plan.promise import UnitKind
     from flux.resource.pool.contract import JobRecord
+    from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
 
 
@@ -115,7 +116,7 @@ class CountedProfile:
         self._released = inf
         gains = []
         for end, jobid in pool.jobs_by_end():
-            count = self._units(pool, jobid)
+            count = self.units(pool, pool.held(jobid))
             if count is None:
                 return None
             if not count:
@@ -158,10 +159,9 @@ class CountedProfile:
                     return None
         return popcount(ranks & index.idle)
 
-    def _units(self, pool: PoolWithView, jobid: int) -> int | None:
-        """Units that a running job holds; None if it holds parts of some."""
+    def units(self, pool: PoolWithView, held: Selection) -> int | None:
+        """Units in a selection, such as a running job holds; None if there are parts of some."""
         inventory = pool.inventory
-        held = pool.held(jobid)
         if self.whole and len(held) == 2:
             # The short way for most jobs where all nodes are of one kind: they have whole nodes.
             ranks, units = held
@@ -187,7 +187,7 @@ class CountedProfile:
 
     def started(self, pool: PoolWithView, jobid: int, now: float, end: float) -> bool:
         """Count in a job that has just started; False if it holds parts of units."""
-        count = self._units(pool, jobid)
+        count = self.units(pool, pool.held(jobid))
         if count is None:
             return False
         if count:
@@ -336,7 +336,7 @@ class CountedProfile:
         endless = None
         for jobid, end in pool.job_end_times():
             if not end:
-                units = self._units(pool, jobid)
+                units = self.units(pool, pool.held(jobid))
                 if units:
                     if endless is not None:
                         return count

@@ -16,12 +16,13 @@ from flux.resource.plan.counted_profile import CountedProfile
 from flux.resource.plan.promise import CountedDemand, CountedPromise, UnitKind, length_of
 from flux.resource.plan.promise_moves import PlainMoves
 from flux.resource.plan.strategy import Strategy
+from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount, take
 from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from typing_extensions import Self
 
@@ -163,11 +164,6 @@ class CountedStrategy(Strategy):
 
     # -- questions ----------------------------------------------------------
 
-    def units_of(self, request: ResourceRequest) -> tuple[UnitKind, int]:
-        """Which units a request that was accepted asks for, and how many at least. O(1)."""
-        demand = self._demand(request)
-        return demand.kind, demand.count
-
     def earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
@@ -259,6 +255,23 @@ class CountedStrategy(Strategy):
             return False
         self.restore(jobid, CountedPromise(now, inf, request, demand, is_open=True))
         return True
+
+    def pin(self, jobid: int, stays: bool = True) -> None:
+        pass
+
+    def trial(self) -> Callable[[], None]:
+        return lambda: None  # none has ranks
+
+    def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
+        demand = self.promises[jobid].demand
+        profile = self._profiles[demand.kind]
+        left = demand.count
+        for selection in held:
+            units = profile.units(self._pool, selection)
+            if units is None or selected_ranks(selection) & ~profile.ranks:
+                return False
+            left -= units
+        return left >= 0
 
     def keeps(self, jobid: int, now: float) -> bool:
         promise = self.promises[jobid]

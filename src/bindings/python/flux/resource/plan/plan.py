@@ -23,14 +23,14 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Container, Iterable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.bound_strategy import BoundStrategy
-from flux.resource.plan.claims import LAST
+from flux.resource.plan.claims import LAST, only_on
 from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.jobid import job_text
@@ -171,14 +171,6 @@ class Plan:
         return bound
 
     # -- questions ----------------------------------------------------------
-
-    def units_of(self, request: ResourceRequest) -> tuple[Hashable, int] | None:
-        """Of which units, of which any is as good as another, a request takes how many at least; None
-        where promises are bound to ranks, or would be if this one was made. O(1)."""
-        strategy = self._in_step()
-        if strategy is not self._counted or self._is_claimed(request):
-            return None
-        return self._counted.units_of(request) if strategy.accepts(request) else None
 
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Earliest time at which a request fits for its whole duration.
@@ -364,10 +356,12 @@ class Plan:
             change: makes the change
             undo: takes it back
         """
+        take_back = self._in_step().trial()
         before = self.stale()
         change()
         broken = not set(self.stale()).issubset(before)
         undo()
+        take_back()
         return broken
 
     # -- changes ------------------------------------------------------------
@@ -588,6 +582,59 @@ class Plan:
         strategy.started(jobid)
         self._forget_more(jobid)
         return answer
+
+    def alloc_within(
+        self, jobid: int, request: ResourceRequest, taker: int, beside: Iterable[int]
+    ) -> Any:
+        """Allocate to a job now, up to the start of another's promise (``taker``), if its units with those of some
+        running jobs are a part of those of the promise and all promises can still be kept. The caller tells the
+        pool that it ends then.
+
+        A promise that is bound to ranks stays on these (`pin`).
+
+        Returns:
+            As ``ResourcePool.alloc()``.
+
+        Raises:
+            InsufficientResources: it does not fit so.
+            KeyError: ``taker`` has no promise.
+        """
+        if self._is_claimed(request):
+            self._refuse(request)
+        strategy = self._strategy_for(request)
+        promise = strategy.promises[taker]
+        limited, now = request, self._pool.clock()
+        if promise.ranks is not None:
+            matching = self._pool.match_mask(request) & promise.ranks
+            if not matching or (self.claims is not None and taker in self.claims.promised):
+                self._refuse(request)
+            limited = only_on(request, matching)
+        before = strategy.withdraw(jobid)
+        placed = None
+        if strategy.may_start(limited):
+            placed = strategy.place(limited, now, promise.start)
+        held = [self._pool.held(one) for one in beside]
+        if placed is None or not strategy.contains(taker, [placed[0], *held]):
+            self._put_back(jobid, before)
+            self._refuse(request)
+        self._forget_more(jobid)
+        return self._pool.grant(jobid, request, *placed)
+
+    def contains(self, jobid: int, running: int) -> bool:
+        """Whether the units of a running job are a part of those of another's promise: of one kind that is
+        counted, or on the ranks that it is bound to.  O(ranks of the job).
+
+        Raises:
+            KeyError: the job has no promise.
+        """
+        return self._in_step().contains(jobid, [self._pool.held(running)])
+
+    def pin(self, jobid: int, stays: bool = True) -> None:
+        """Have the promise of a job, if it has one, stay on the ranks that it is bound to, or (``stays`` false)
+        no longer."""
+        strategy = self._in_step()
+        if jobid in strategy.promises:
+            strategy.pin(jobid, stays)
 
     def _keeps_nothing_from(self, jobid: int) -> bool:
         """Whether no other job has a promise."""

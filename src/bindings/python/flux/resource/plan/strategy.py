@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flux.resource.plan.promise import due_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from typing_extensions import Self
 
@@ -113,6 +113,20 @@ class Strategy(ABC):
     @abstractmethod
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
         """Make an open promise to a job, which has no promise; False if the job never fits."""
+
+    @abstractmethod
+    def trial(self) -> Callable[[], None]:
+        """Begin a trial, in which promises may be moved to other ranks; returns what takes the moves back, to
+        be called when the pool is as before."""
+
+    @abstractmethod
+    def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
+        """Whether some selections together are a part of the units of a job's promise."""
+
+    @abstractmethod
+    def pin(self, jobid: int, stays: bool = True) -> None:
+        """Have a promise stay on its ranks, or (``stays`` false) no longer. Nothing where ranks are not
+        chosen yet."""
 
     @abstractmethod
     def keeps(self, jobid: int, now: float) -> bool:

@@ -8,11 +8,11 @@ is kept; to its user it has the limit that it asked for. When the promised time 
 grace, ``exec.kill-timeout`` and the usual clean-up just fit in before, it is warned, and then ended; if
 the promise can be kept without that by then, it runs on to its limit.
 
-What others are promised must not depend on whether the borrower is ended, since the promise that it is
-ended for may be withdrawn. So what it holds has to be a part of what is promised: no more of the same
-units than that (those of all borrowers of a job together), which the plan must count, and if its limit
-is later than the end of that time, the rest has to be free, and is kept (an entry of the plan that
-belongs to no job). If then the promise goes, the borrower takes nothing that anybody was told.
+Promises to others must not depend on the end of the borrower, since the promise that it is ended for
+may be withdrawn. So its units have to be a part of the promised ones, with those of the other borrowers
+of that job (``Plan.alloc_within()``); a promise that is bound to ranks stays on these meanwhile. If its
+limit is later than the end of that time, its units have to be free then, and are kept (a promise in the
+plan under an id that is no job's). If the promise goes, the borrower takes nothing that was promised.
 
 What a borrower that was ended gives back is kept for the job that it was ended for: an allocation
 that belongs to no job holds it until that job starts, which it does there. Otherwise somebody else could
@@ -25,11 +25,12 @@ earlier time it would leave a part of the borrower's time to others.
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.plan.claims import only_on
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import part_of
@@ -105,9 +106,6 @@ class BorrowedTime:
             return None
         if not host.decision.keeps_times or getattr(request, "tokens", None):
             return None
-        units = plan.units_of(request)
-        if units is None:
-            return None  # promises are bound to ranks
         now = host.now()
         first = now + standing.after + self.margin(cls)
         promises = sorted(
@@ -120,43 +118,33 @@ class BorrowedTime:
         )
         tried = 0
         for start, end, taker in promises:
-            if not self._may_borrow(standing, units, taker, plan):
+            if not self._may_borrow(standing, taker):
                 continue
             tried += 1
             if plan.fits(request, duration=start - now):
-                alloc = self._start(job, cls, units, plan, taker, start, end)
+                alloc = self._start(job, cls, plan, taker, start, end)
                 if alloc is not None:
                     return alloc
             if tried >= MOST_TRIED:
                 break
         return None
 
-    def _may_borrow(
-        self, standing: Standing, units: tuple[Hashable, int], taker: int, plan: Plan
-    ) -> bool:
-        """Whether a job of some standing may run in the time of another, and be a part of it."""
+    def _may_borrow(self, standing: Standing, taker: int) -> bool:
+        """Whether a job of some standing may run in the time of another."""
         other, job = self._takers.standing_of(taker), self._host.pending(taker)
         if other is None or job is None or other.in_reservation or standing.of is None:
             return False
         if not standing.rank < other.rank or taker in self._gone:
             return False
-        promised = plan.units_of(job.resource_request)
-        together = units[1]
-        of_class = 1
-        for one in self.of(taker):
-            if one.units is None or one.state != RUNS:
-                return False
-            together += one.units[1]
-            of_class += one.victim.cls == standing.of.name
-        if promised is None or promised[0] != units[0] or together > promised[1]:
+        others = self.of(taker)
+        if any(one.request is None or one.state != RUNS for one in others):
             return False
-        return of_class <= standing.of.max_jobs
+        return sum(one.victim.cls == standing.of.name for one in others) < standing.of.max_jobs
 
     def _start(
         self,
         job: PendingJob,
         cls: PreemptionClass,
-        units: tuple[Hashable, int],
         plan: Plan,
         taker: int,
         start: float,
@@ -168,22 +156,20 @@ class BorrowedTime:
         if limit == inf and end != inf:
             return None  # the rest that would have to be kept has no end
         try:
-            alloc = pool.alloc(job.jobid, request)
+            others = [one.victim.jobid for one in self.of(taker)]
+            alloc: ResourcePool = plan.alloc_within(job.jobid, request, taker, others)
         except InsufficientResources:
             return None
-        plan.note_started(job.jobid)
         pool.update_expiration(job.jobid, start)
         nodes = popcount(pool.held_ranks(job.jobid))
         victim = Victim(job.jobid, cls.name, nodes, now, job.userid)
         standing = self._takers.standing_of(taker)
         queue = None if standing is None else standing.queue
-        borrower = Borrower(victim, taker, queue, start, limit, units, request)
-        lost = sum(
-            one.victim.node_hours(start)
-            for one in [*self.of(taker), borrower]
-            if one.victim.cls == cls.name
-        )
+        borrower = Borrower(victim, taker, queue, start, limit, request)
+        together = [*self.of(taker), borrower]
+        lost = sum(one.victim.node_hours(start) for one in together if one.victim.cls == cls.name)
         if lost <= cls.max_node_hours and self._keep_rest(borrower, plan, end):
+            plan.pin(taker)
             self._offered[job.jobid] = borrower
             return alloc
         pool.free(job.jobid)
@@ -196,6 +182,8 @@ class BorrowedTime:
             return True
         rest = copy.copy(borrower.request)
         rest.duration = borrower.limit - end if isfinite(borrower.limit) else 0.0
+        if not plan.is_counted:
+            rest = only_on(rest, self._host.resources.held_ranks(borrower.victim.jobid))
         return self._reserve_rest(borrower, plan, (self._placeholders.next_id(), rest, end))
 
     @staticmethod
@@ -204,6 +192,10 @@ class BorrowedTime:
             plan.reserve(*rest)
         except InsufficientResources:
             return False
+        if not plan.contains(rest[0], borrower.victim.jobid):
+            plan.cancel(rest[0])
+            return False
+        plan.pin(rest[0])
         borrower.rest = rest
         return True
 
@@ -342,6 +334,9 @@ class BorrowedTime:
         if borrower.state == ENDED or borrower.victim.jobid not in self.borrowers:
             return  # it ends, or is none any more
         self._over(borrower)
+        plan = self._host.planning.current()
+        if plan is not None and not self.of(borrower.taker) and borrower.taker not in self._gone:
+            plan.pin(borrower.taker, stays=False)
         pool = self._host.resources
         pool.update_expiration(borrower.victim.jobid, _as_end(borrower.limit))
         if borrower.state == WARNED:
@@ -454,10 +449,16 @@ class BorrowedTime:
     def _start_where(
         self, gone: list[Borrower], job: PendingJob, plan: Plan
     ) -> ResourcePool | None:
-        request = job.resource_request
-        if not plan.is_counted or not plan.fits(request, jobid=job.jobid):
+        pool, request = self._host.resources, job.resource_request
+        if not plan.is_counted:
+            # It stays on the ranks that it is bound to, since they had borrowers.
+            ranks = plan.ranks_of(job.jobid) if plan.has(job.jobid) else 0
+            try:
+                return plan.alloc(job.jobid, only_on(request, ranks)) if ranks else None
+            except InsufficientResources:
+                return None
+        if not plan.fits(request, jobid=job.jobid):
             return None
-        pool = self._host.resources
         there = 0
         for one in gone:
             there |= one.ranks

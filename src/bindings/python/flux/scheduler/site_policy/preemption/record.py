@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
@@ -216,9 +216,7 @@ class Borrower:
         queue (str or None): of the taker
         until (float): when the promised time begins
         limit (float): when the borrower ends by its own limit; infinite: it has none
-        units (Hashable and int, or None): what it holds, as the plan counts it; None: not known, since
-            it was started before a reload
-        request: what it asked for, likewise
+        request: its request; None: not known, since it was started before a reload
         rest (tuple or None): what the plan keeps of what it would hold after the promised time: the id
             there, the request, and from when on
         awaits (bool): whether the taker has to come back first, after a reload
@@ -238,7 +236,6 @@ class Borrower:
         queue: str | None,
         until: float,
         limit: float,
-        units: tuple[Hashable, int] | None = None,
         request: Any = None,
     ) -> None:
         self.victim = victim
@@ -246,7 +243,6 @@ class Borrower:
         self.queue = queue
         self.until = until
         self.limit = limit
-        self.units = units
         self.request = request
         self.rest: tuple[int, Any, float] | None = None
         self.awaits = False

@@ -141,7 +141,8 @@ class PreemptionsUnderWay:
             pool.update_expiration(jobid, end)
         for put_back in rests:
             put_back()
-        if promised is not None:
+        # If it is going to take, its promise is over: others may have been moved to its ranks.
+        if promised is not None and not kept:
             try:
                 if promised[1] == inf and promised[0] <= self._host.now():
                     plan.hold(job.jobid, job.resource_request)
