@@ -582,3 +582,30 @@ def test_of_a_job_that_is_not_submitted_whole_nodes_are_asked_for_as_well(policy
     rig.alloc(3, spec(2, queue="ci"))
     rig.settle()
     assert rig.started() == [1, 2]
+
+
+@pytest.mark.parametrize("args", [(), ("promise=unlimited",), ("profile=short-waits", "within=10")])
+def test_a_job_of_a_group_that_outlives_its_window_makes_promises_beside_its_claim_anew(args):
+    """Cores are left beside it, and nobody else may be there: a promise that counted on the node cannot be kept."""
+    rig = load(Backfill, args, USER, nodes=2)
+    window = {"name": "dat", "start": rig.now + 20, "duration": 30, "zone": "UTC", "nodes": 1}
+    entry = {**window, "users": [7], "at_end": "run"}
+    assert rig.ask("sched.reserve", {"reservation": entry})[0] == 0
+    rig.alloc(1, spec(4, duration=1000), userid=8)
+    rig.alloc(2, spec(1, duration=100), userid=9)
+    rig.settle()
+    assert rig.started() == [1]
+    begin = rig.now
+    rig.wait(3)
+    assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(begin + 50, abs=1)
+    rig.wait(20)
+    rig.alloc(3, spec(1, duration=300, reservation="dat"), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.wait(3)
+    end = rig.success(3)["R"]["execution"]["expiration"]
+    assert rig.annotations(2)["sched"]["t_estimate"] == pytest.approx(end, abs=1)
+    assert rig.sched.planning.current().stale() == []
+    rig.wait(40)
+    assert not [line for line in rig.logged() if "bug" in line]
+    check(rig)

@@ -211,6 +211,7 @@ class Planning:
         self._made = made
         self._void = void
         self._plan: Plan | None = None
+        self._in_doubt = False
         self._missing: set[str] = set()  # operations that the pool lacks
 
     def pool_can(self, operation: str) -> bool:
@@ -253,5 +254,17 @@ class Planning:
     def renew(self) -> None:
         """The plan, with all promises in it, is void: ranks were lost, or what an admission rule
         keeps from jobs cannot be kept beside the promises. The next pass makes a new one."""
-        self._plan = None
+        self._plan, self._in_doubt = None, False
         self._void()
+
+    def doubt(self) -> None:
+        """A job starts, and it may be in the way of promises: that is looked at when all rules have
+        been told (`started`)."""
+        self._in_doubt = True
+
+    def started(self) -> None:
+        """All rules have entered what a job that starts takes of what they keep."""
+        if self._in_doubt:
+            self._in_doubt = False
+            if self._plan is not None and self._plan.breaks_a_promise():
+                self.renew()

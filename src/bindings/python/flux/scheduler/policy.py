@@ -471,6 +471,7 @@ class PolicyScheduler(Scheduler):
         if admission.engaged:
             end = admission.latest_end(job, end)
             admission.tell(AdmissionRule.start, job, alloc)
+            self.planning.started()
             annotations.update(admission.annotations(job))
         predicted = None
         try:

@@ -290,6 +290,20 @@ class ClaimPlan:
                 ranks |= more & claimant.apart_from(request.claimant)
         return ranks
 
+    def broken(self, promises: Mapping[int, Promise], now: float) -> list[int]:
+        """The jobs with a promise on ranks that those who run now do not leave open for them by then.
+        O(promises) masks, and for each claimant as long as others keep it off."""
+        found = []
+        for jobid, request in self.promised.items():
+            promise, claimant = promises.get(jobid), request.claimant
+            assert claimant is not None, "the others are not kept here"
+            if promise is None or promise.is_open:
+                continue
+            start, on = max(promise.start, now), promise.ranks or 0
+            if any(until > start and ranks & on for until, ranks in self._leavings(claimant)):
+                found.append(jobid)
+        return found
+
     def reopens(
         self, claimant: Claimant, time: float, promises: Mapping[int, Promise]
     ) -> list[float]:

@@ -331,14 +331,19 @@ class Plan:
         """Jobs whose promise cannot be kept any more.
 
         The reason is that ranks went down or left, that a running job got more time, or that the
-        pool was allocated from without the plan.
+        pool was allocated from without the plan; or that somebody is on its ranks whom its job may not meet.
 
         O(promises), and for each the search that ``earliest()`` makes.
 
         Returns:
             list of job ids, in the order of their promises.
         """
-        return self._in_step().stale(self._pool.clock())
+        strategy, now, claims = self._in_step(), self._pool.clock(), self.claims
+        lost = strategy.stale(now)
+        if claims is None or not claims.promised:
+            return lost
+        lost += claims.broken(strategy.promises, now)
+        return [jobid for jobid in strategy.promises if jobid in lost] if lost else lost
 
     def breaks_a_promise(self) -> bool:
         """Whether some job's promise cannot be kept any more. Promises under ids below 0, which are

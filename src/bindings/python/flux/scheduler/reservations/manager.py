@@ -199,9 +199,9 @@ class ReservationManager:
 
     def started(self, jobid: int) -> None:
         """A job has started. Where it is one inside a window which it outlives, that may break
-        promises of what the window gives back: these are void."""
-        if self.active.outlives_window(jobid) and self.future.breaks_a_promise():
-            self._host.planning.renew()
+        promises of what the window gives back."""
+        if self.active.outlives_window(jobid):
+            self._host.planning.doubt()
 
     def extended(self, jobid: int, expiration: float) -> None:
         """A running job has a new end.

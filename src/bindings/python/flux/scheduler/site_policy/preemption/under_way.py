@@ -373,9 +373,7 @@ class PreemptionsUnderWay:
         self._counts.served(preemption)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
         # Where it started later than the plan was told, it ends later, too.
-        plan = self._host.planning.current() if self._host.decision.looks_past_heads else None
-        if plan is not None and plan.breaks_a_promise():
-            self._host.planning.renew()
+        self._host.planning.doubt()
 
     def taker_is_gone(self, preemption: Preemption) -> None:
         """The job for whom it is will not start."""
