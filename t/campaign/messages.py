@@ -221,7 +221,7 @@ class Campaign:
             raise Violation(f"{self.module} has ended: {rig.task.failure!r}; {rig.logged()[-3:]}")
         rig.sched.resources._check()
         rig.sched._requests._check()
-        rig.sched.admission._check()
+        rig.sched.admission.deferred._check()
         for line in rig.logged()[self.lines :]:
             # Of R in hello and of a policy's own code anything may be wrong, and is logged in full.
             if "\nTraceback" in line and line.split("\n")[0] in payloads.SCHEMAS:

@@ -602,7 +602,7 @@ def test_a_scheduler_that_does_not_count_is_caught(scheduler, defect, monkeypatc
     assert run_history(steps, scheduler, "rv1") is None
     rule = {"limit": LimitRule, "licence": LicenseRule, "sharing": SharingRule}[defect]
     monkeypatch.setattr(rule, "check", lambda self, job: None)
-    monkeypatch.setattr(rule, "second_look", lambda self, job, alloc: None)
+    monkeypatch.setattr(rule, "second_look", lambda self, job, pool, jobid: None)
     monkeypatch.setattr(rule, "enter_plan", lambda self, plan: None)
     found = run_history(steps, scheduler, "rv1")
     assert found is not None

@@ -58,7 +58,7 @@ def check(rig):
     """All tables of the scheduler agree, and have no entry of a job that is gone."""
     sched = rig.sched
     sched._requests._check()
-    sched.admission._check()
+    sched.admission.deferred._check()
 
 
 def in_use(rig):
@@ -319,7 +319,7 @@ class Idle(AdmissionRule):
     def check(self, job):
         raise AssertionError("it is not engaged")
 
-    allocate = why = does_not_fit = latest_end = check
+    allocate = why = second_look = end_of = kept_jobs = check
 
 
 @POLICIES
@@ -364,8 +364,8 @@ class Deadline(AdmissionRule):
             return Deferral("too early", until=self.opens)
         return None
 
-    def latest_end(self, job):
-        return self.opens + 50
+    def end_of(self, jobid, end):
+        return min(end, self.opens + 50)
 
     def extended(self, jobid, expiration):
         self.told.append((jobid, expiration))
@@ -383,7 +383,9 @@ def test_a_rule_denies(policy, args):
 
 @POLICIES
 def test_a_rule_that_waits_for_a_time(policy, args):
-    later = type("Later", (AdmissionRule,), {"latest_end": lambda self, job: begin + 170})
+    later = type(
+        "Later", (AdmissionRule,), {"end_of": lambda self, jobid, end: min(end, begin + 170)}
+    )
     rig = load(policy, args, Deadline, later)
     begin = rig.now
     rig.alloc(1, jobspec(1, duration=1000))

@@ -66,7 +66,7 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     assert not borrowed(instance)
     assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
     instance.scheduler.resources.check()
-    instance.scheduler.admission._check()
+    instance.scheduler.admission.deferred._check()
 
 
 def test_without_the_key_nobody_starts_in_promised_time():
@@ -139,7 +139,7 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
             chance.choice(waiting).cancel()
         instance.run_until_idle()
         instance.scheduler.resources.check()
-        instance.scheduler.admission._check()
+        instance.scheduler.admission.deferred._check()
     instance.advance(100000)
     assert lent, "nobody has borrowed: this shows nothing"
     late = {
@@ -377,7 +377,7 @@ def test_what_a_borrower_has_given_back_is_kept_for_whom_it_was_ended(early):
     assert IDset(borrower.ranks).intersect(IDset(taker.ranks))
     assert stats(instance)["standby"]["useless"] == 0
     instance.scheduler.resources.check()
-    instance.scheduler.admission._check()
+    instance.scheduler.admission.deferred._check()
 
 
 def test_what_is_kept_is_for_all_if_the_job_is_gone_or_waits_too_long():

@@ -43,7 +43,7 @@ def reason(rig, jobid):
 
 def check(rig, hours):
     rig.sched._requests._check()
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
     found = report(rig)
     assert found["used"]["node-hours"] + found["running"]["node-hours"] == pytest.approx(
         hours, abs=0.01
@@ -139,7 +139,7 @@ def test_all_come_back_with_the_next_period(policy, args):
     assert reason(rig, 2).endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
     rig.wait(14 * HOUR)
     assert rig.started() == [1, 2]
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
     assert not rig.logged(3)
 
 

@@ -256,7 +256,7 @@ def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
     rig.free(1)
     rig.settle()
     assert rig.started() == [1, 3]
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
 
 
 # -- over reloads ----------------------------------------------------------------------------------

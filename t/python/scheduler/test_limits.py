@@ -58,7 +58,7 @@ def reason(rig, jobid):
 
 def check(rig):
     rig.sched._requests._check()
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
     uses = rule(rig)._uses.values()
     assert not [
         use.key for use in uses if not use.limit.soft and use.over((0, 0, 0, 0)) is not None
@@ -395,7 +395,7 @@ def test_over_a_soft_limit_a_job_goes_behind_all_others(policy, args):
     rig.free(4)
     rig.settle()
     assert rig.started() == [1, 2, 4, 3]
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
 
 
 @POLICIES
@@ -422,8 +422,8 @@ def test_ten_thousand_that_wait_come_back_one_by_one(policy, args):
     rig.settle()
     assert rig.started() == [1]
     admitted = []
-    take = rig.sched.admission.take
-    rig.sched.admission.take = lambda job: (admitted.append(job), take(job))
+    take = rig.sched.admission.deferred.take
+    rig.sched.admission.deferred.take = lambda job: (admitted.append(job), take(job))
     for jobid in range(1, 30):
         rig.free(jobid)
         rig.settle()

@@ -61,7 +61,7 @@ def reason(rig, jobid):
 
 def check(rig):
     rig.sched._requests._check()
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
     rig.sched.resources.check()
 
 

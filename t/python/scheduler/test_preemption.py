@@ -105,7 +105,7 @@ def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
     assert counted["useless"] == 0
     assert counted["node_hours"] == pytest.approx(2 * 3721 / 3600, abs=0.02)
     instance.scheduler.resources.check()
-    instance.scheduler.admission._check()
+    instance.scheduler.admission.deferred._check()
 
 
 def test_nothing_is_asked_and_nothing_told_without_a_table():
@@ -328,7 +328,7 @@ def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
     assert taker.state == "running"
     assert stats(instance)["standby"]["useless"] == 0
     instance.scheduler.resources.check()
-    instance.scheduler.admission._check()
+    instance.scheduler.admission.deferred._check()
 
 
 def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
@@ -759,7 +759,7 @@ def test_a_reload_in_the_grace(policy, wait):
     assert [severity for severity, _ in exceptions(warned)] == [1, 0]
     assert stored(instance) == []
     instance.scheduler.resources.check()
-    instance.scheduler.admission._check()
+    instance.scheduler.admission.deferred._check()
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
@@ -942,7 +942,7 @@ def test_when_the_table_goes_nobody_is_ended():
     assert victim.state == "running" and taker.state == "pending"
     assert "the table was removed" in exceptions(victim)[1][1]
     assert stored(instance) == []
-    instance.scheduler.admission._check()
+    instance.scheduler.admission.deferred._check()
 
 
 def test_a_table_that_changes_leaves_what_is_under_way():
@@ -1073,7 +1073,7 @@ def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
     instance.advance(700)
     assert taker.state == "running" and victim.result == "failed"
     instance.scheduler.resources.check()
-    instance.scheduler.admission._check()
+    instance.scheduler.admission.deferred._check()
 
 
 @pytest.mark.parametrize("plan", [False, True], ids=["counted", "planned"])
@@ -1092,4 +1092,4 @@ def test_a_job_that_lacks_a_licence_takes_nothing_and_one_that_has_it_does(plan)
     assert has.state == "running"
     assert sum(job.result == "failed" for job in victims) == 1
     instance.scheduler.resources.check()
-    instance.scheduler.admission._check()
+    instance.scheduler.admission.deferred._check()

@@ -133,7 +133,7 @@ def test_random_and_mutated_messages(module, seed):
     sched = rig.sched
     sched.resources._check()
     sched._requests._check()
-    sched.admission._check()
+    sched.admission.deferred._check()
     for job in list(sched._queue):
         rig.cancel(job.jobid)
     rig.resource.update(up="0-3")

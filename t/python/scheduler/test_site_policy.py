@@ -384,7 +384,7 @@ class Toy(TableRule):
         self.banks = {}
         self.running = set()
 
-    def configured(self):
+    def ready(self):
         self.told_ready += 1
 
     def alloc(self, job, attributes):
@@ -491,7 +491,7 @@ def test_a_table_that_comes_later_counts_the_jobs_there_are(policy, args, toys):
         rig.free(jobid)
     rig.settle()
     rig.sched._requests._check()
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
     assert set(rig.started()) == {1, 2, 3, 4, 6}
 
 
@@ -525,7 +525,7 @@ def test_a_table_that_goes_lets_its_jobs_go(policy, args, toys):
     for jobid in (1, 2, 3):
         rig.free(jobid)
     rig.settle()
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
 
 
 # -- rules of a site's own -------------------------------------------------------------------------
@@ -626,7 +626,7 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
     rig.settle()
     assert sorted(rig.started()) == [1, 2, 3, 4]
     rig.sched._requests._check()
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
     assert not rig.logged(3)
 
 
@@ -714,9 +714,7 @@ def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    "method", ["needs", "elsewhere", "report", "parse", "configure", "configured"]
-)
+@pytest.mark.parametrize("method", ["needs", "elsewhere", "report", "parse", "configure", "ready"])
 def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
     curfew.write_text(
         f"{CURFEW}\nclass Wrong(Beds):\n    table, lists = 'wrong', 'wrong'\n"
@@ -767,7 +765,7 @@ def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_th
     rig.free(3)
     rig.settle()
     assert rig.started() == [1, 2, 3, 5]
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()
 
 
 PER_USER = {"per": "user", "max": {"jobs": 1}}
@@ -820,4 +818,4 @@ def test_the_place_of_a_job_that_another_rule_defers_goes_to_the_next(policy, ar
     rig.free(1)
     rig.settle()
     assert last in rig.started()
-    rig.sched.admission._check()
+    rig.sched.admission.deferred._check()

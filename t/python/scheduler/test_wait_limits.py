@@ -176,7 +176,7 @@ def test_the_sentence_of_a_deferred_job_says_what_it_was_deferred_for(policy, ar
     assert rig.denied(2) == f"max-wait: it could not start at once{why}"
     rig.wait(6)
     assert rig.denied(1) == f"max-wait: not started within 5s{why}"
-    assert not len(rig.sched.admission)
+    assert not rig.sched.admission.deferred
 
 
 def test_by_a_promise_that_is_too_late_it_is_denied_early():

@@ -26,10 +26,15 @@ class _QueueOrder(Protocol):
     def first_ahead_of(self, job: PendingJob) -> PendingJob | None: ...
 
 
-class _Admission(Protocol):
-    def is_deferred(self, jobid: int) -> bool: ...
+class _Deferred(Protocol):
+    def __contains__(self, jobid: int) -> bool: ...
 
     def come_back(self, job: PendingJob) -> None: ...
+
+
+class _Admission(Protocol):
+    @property
+    def deferred(self) -> _Deferred: ...
 
 
 class DecidedPolicy(Protocol):
@@ -136,7 +141,7 @@ class Decision:
         """A rule lets jobs in again that it has deferred, of which there can be room for `most` at most."""
         for job in group.head(most if self.asks_in_order else None):
             self._came_with[job] = group
-            self.policy.admission.come_back(job)
+            self.policy.admission.deferred.come_back(job)
 
     def deferred(self, job: PendingJob) -> bool:
         """A rule has deferred a job: if it was let in by another, the next one is. Return whether there is
@@ -155,7 +160,7 @@ class Decision:
 
     def ahead_of(self, job: PendingJob) -> PendingJob | None:
         """Return the job that a pending one waits for, or None."""
-        if self.policy.admission.is_deferred(job.jobid):
+        if job.jobid in self.policy.admission.deferred:
             return None
         return self.policy.queue_order.first_ahead_of(job)
 

@@ -21,7 +21,7 @@ from flux.scheduler.disclosure import JobOwner, Reason, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import AdmissionControl
+    from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.decision import Planning
     from flux.scheduler.host import Clock, ErrorReporter, InstanceConfig
     from flux.scheduler.pools import RequestFacts
@@ -421,7 +421,7 @@ class Forecasts:
         policy, depth = self._policy, self._policy.reason_depth
         if not policy.planning.pool_can("explain") or not self._annotator.wants_reasons():
             return
-        for job in heapq.nsmallest(depth, policy.admission.deferred()):
+        for job in heapq.nsmallest(depth, policy.admission.deferred.in_order()):
             cause = policy.admission.why(job)
             self.show_reason(job, None if cause is None else cause.reason)
             yield

@@ -11,7 +11,7 @@
 - `~PolicyScheduler.reasons`: annotate pending jobs with the reason of their wait;
 - the services that ``flux sched`` asks (`flux.scheduler.query`).
 
-Its collaborators: `admission.AdmissionControl` has the rules and the jobs that they have deferred,
+Its collaborators: `admission_control.AdmissionControl` has the rules and the jobs that they have deferred,
 `queue.QueueOrder` knows which jobs wait for which, `pools.RequestFacts` caches the pool's answers
 about requests, `forecasts.Forecasts` tells users.
 """
@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.brokermod import request_handler
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.admission import AdmissionControl, AdmissionRule, JobDeferred
+from flux.scheduler.admission import AdmissionRule, JobDeferred
+from flux.scheduler.admission_control import AdmissionControl
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import Decision, Planning
 from flux.scheduler.disclosure import behind, is_private
@@ -181,7 +182,7 @@ class PolicyScheduler(Scheduler):
         self.admission = AdmissionControl(self._requests, self._errors.report)
 
         def void() -> None:
-            self.admission.tell(AdmissionRule.plan_void)
+            self.admission.tell(AdmissionRule.enter_plan, None)
             self.decision.plan_void()
 
         made = partial(self.admission.tell, AdmissionRule.enter_plan)
@@ -339,7 +340,9 @@ class PolicyScheduler(Scheduler):
             key: only jobs that wait for this (`Deferral.key`); None: all of the rule
             most (int): the first so many in the order of the queue; None: all
         """
-        jobs = self.admission.readmit(rule, key, most if self.decision.asks_in_order else None)
+        jobs = self.admission.deferred.readmit(
+            rule, key, most if self.decision.asks_in_order else None
+        )
         for job in jobs:
             self._backlog.push(job)
         if jobs and not self._passes.pending:
@@ -360,7 +363,7 @@ class PolicyScheduler(Scheduler):
             why (JobDeferred): from `allocate`
         """
         self._backlog.remove(job)
-        self.admission.defer(job, why)
+        self.admission.deferred.defer(job, why)
         if self.decision.deferred(job):
             self._request_schedule()  # the pass under way may not come to it
         self._passes.forecast()  # there may be nothing left to make a pass for
@@ -422,7 +425,7 @@ class PolicyScheduler(Scheduler):
             deferred (bool): with those that an admission rule has deferred
             most (int): the first so many, at most; None: all
         """
-        apart = self.admission.deferred() if deferred else []
+        apart = self.admission.deferred.in_order() if deferred else []
         queued = self._backlog.in_order(most)
         jobs = heapq.merge(queued, apart) if apart else queued
         for job in islice(jobs, most):
@@ -469,10 +472,9 @@ class PolicyScheduler(Scheduler):
         end = now + duration if duration > 0 else self.resources.expiration
         admission = self.admission
         if admission.engaged:
-            end = admission.latest_end(job, end)
-            admission.tell(AdmissionRule.start, job, alloc)
+            end = admission.end_of(job.jobid, end) or end
+            annotations.update(admission.start(job, alloc))
             self.planning.started()
-            annotations.update(admission.annotations(job))
         predicted = None
         try:
             predicted = self.predicted(job)
@@ -600,14 +602,15 @@ class PolicyScheduler(Scheduler):
             job = self.pending(jobid)
             if job is not None:
                 self.decision.moves(job)
-        if len(self.admission):
-            is_deferred = self.admission.is_deferred
-            self.admission.move({jobid: priority for jobid, priority in jobs if is_deferred(jobid)})
-            jobs = [one for one in jobs if not is_deferred(one[0])]
+        deferred = self.admission.deferred
+        if deferred:
+            deferred.move({jobid: priority for jobid, priority in jobs if jobid in deferred})
+            jobs = [one for one in jobs if one[0] not in deferred]
         super().prioritize(jobs)
 
     def reorder(self) -> None:
-        self.admission.move({job.jobid: job.priority for job in self.admission.deferred()})
+        deferred = self.admission.deferred
+        deferred.move({job.jobid: job.priority for job in deferred.in_order()})
         super().reorder()
         self.decision.reordered()
 
@@ -630,7 +633,7 @@ class PolicyScheduler(Scheduler):
 
     def stats_get(self) -> dict[str, Any]:
         stats = super().stats_get()
-        stats["pending_jobs"] += len(self.admission)
+        stats["pending_jobs"] += len(self.admission.deferred)
         stats.update(self.decision.stats())
         return stats
 

@@ -306,6 +306,9 @@ class PendingJob:
         # Whether a rule has kept it apart since it got its priority: others were promised starts in the
         # meantime, which it respects.
         "was_deferred",
+        # What it waits for by the wish of its user, though it could do without, in a sentence, and until
+        # when, seconds since the epoch: no job is ended for that. None: for nothing.
+        "prefers",
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
     )
@@ -330,6 +333,7 @@ class PendingJob:
         self.tried = -1
         self.demoted = False
         self.was_deferred = False
+        self.prefers: tuple[str, float] | None = None
         self.t_submit = t_submit
         self.request = request
         self.resource_request = resource_request

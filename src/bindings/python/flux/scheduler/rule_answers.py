@@ -40,16 +40,16 @@ class Answer(NamedTuple):
     parts: bool = False
 
 
-def _is_time(value: Any) -> bool:
-    return type(value) in (int, float) and value == value
+def _is_end(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value)
 
 
 def _is_deferral(value: Any) -> bool:
     if value is None:
         return True
-    hash(value)
     return (
         isinstance(value, Deferral)
+        and hash(value.key) is not None
         and isinstance(value.reason, str)
         and (value.until is None or type(value.until) in (int, float))
     )
@@ -61,6 +61,10 @@ def _is_json(kind: type) -> Callable[[Any], bool]:
         return isinstance(value, kind)
 
     return right
+
+
+def _is_annotation(value: Any) -> bool:
+    return value is None or _is_json(dict)(value)
 
 
 def _is_pool(value: Any) -> bool:
@@ -104,22 +108,12 @@ ANSWERS: dict[str, Answer] = {
     "allocate": Answer("what the pool has allocated, or None", _is_pool),
     "kept_jobs": Answer("job ids", lambda one: type(one) is int, _none, parts=True),
     "second_look": Answer(_DEFERRAL, _is_deferral),
-    "objection": _JOB_TEXT,
-    "waits_by_choice": _JOB_TEXT,
-    "other_requests": Answer("requests", lambda one: hasattr(one, "duration"), _none, parts=True),
     "taken_back": _TOLD,
     "keeps_promise": _FLAG,
     "promise_stays": _FLAG,
-    "does_not_fit": Answer(_DEFERRAL, _is_deferral),
-    "latest_end": Answer(
-        "seconds since the epoch, or None",
-        lambda one: one is None or _is_time(one) and isfinite(one),
-        _nothing,
-    ),
     "why": _JOB_TEXT,
     "cancel": _TOLD,
-    "start": _TOLD,
-    "annotations": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
+    "start": Answer("a dict that JSON can have, or None", _is_annotation, _nothing),
     "wants_attributes": _FLAG,
     "hello": _TOLD,
     "free": _TOLD,
@@ -128,9 +122,7 @@ ANSWERS: dict[str, Answer] = {
     "config_changed": _TOLD,
     "ranks_changed": _TOLD,
     "enter_plan": _TOLD,
-    "request_changed": _TOLD,
-    "plan_void": _TOLD,
-    "end_of": Answer("seconds since the epoch", _is_time, lambda jobid, end: end),
+    "end_of": Answer("seconds since the epoch", _is_end, lambda jobid, end: end),
     "facts": Answer("a dict that JSON can have", _is_json(dict), lambda *args: {}),
     "stats": Answer("a dict of lists", lambda value: isinstance(value, dict), lambda *args: {}),
     # of a TableRule

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission import AdmissionControl, JobDeferred
+    from flux.scheduler.admission import JobDeferred
+    from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.decision import Decision, Planning
     from flux.scheduler.forecasts import Forecasts
@@ -188,7 +189,7 @@ class RuleHost:
             most (int): how many that ask for the same there can be room for: so many come back at once
                 where jobs start strictly in order
         """
-        groups = list(self.admission.groups(rule, key))
+        groups = list(self.admission.deferred.groups(rule, key))
         for group in groups:
             group.is_shut = False
             self.decision.let_in(group, most)
@@ -200,7 +201,7 @@ class RuleHost:
     ) -> None:
         """Start a job whatever its place in the queue: one that a rule has `set_apart` under its id
         as the key, or one that is in the queue. Arguments are those of `PolicyScheduler.start`."""
-        if not self.admission.readmit(rule, job.jobid):
+        if not self.admission.deferred.readmit(rule, job.jobid):
             self._queue.remove(job)
         self.start(job, alloc, **annotations)
 
@@ -234,18 +235,17 @@ class RuleHost:
         _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
         self._requeue(job, signature_of(request, marks), request)
         self.prioritize([[job.jobid, job.priority]])  # so that it gives up what it was promised
-        self.admission.tell(AdmissionRule.request_changed, job)
         self.look_again()
 
     def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:
         """Give a pending job another signature and request. Where jobs are queued by their signatures
         it is queued anew."""
-        queued = isinstance(self._queue, Backlog) and not self.admission.is_deferred(job.jobid)
+        queued = isinstance(self._queue, Backlog) and job.jobid not in self.admission.deferred
         if queued:
             self._queue.remove(job)
         job.signature, job.resource_request = signature, request
-        if self.admission.is_deferred(job.jobid):
-            self.admission.regroup(job)
+        if job.jobid in self.admission.deferred:
+            self.admission.deferred.regroup(job)
         if queued:
             self._queue.push(job)
 

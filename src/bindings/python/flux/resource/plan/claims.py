@@ -207,13 +207,13 @@ class ClaimPlan:
             self._seen, self._leaving, self._by_end = seen, {}, None
         found = self._leaving.get(claimant)
         if found is None:
-            apart: dict[Claimant, int] = {}
+            apart: dict[int, int] = {}  # by id: jobs of the same keys have one claimant, mostly
             found = self._leaving[claimant] = []
             known = 0
             for end, other, on in self._last_first():
-                closed = apart.get(other)
+                closed = apart.get(id(other))
                 if closed is None:
-                    closed = apart[other] = claimant.apart_from(other)
+                    closed = apart[id(other)] = claimant.apart_from(other)
                 ranks = on & closed & ~known
                 if ranks:
                     found.append((end, ranks))

@@ -48,7 +48,7 @@ class BackfillInOrder(Backfilling):
         self.plans_tokens = policy.promises_limit != 0
         self.made_anew = policy.guarantee == "none"
         self.keeps_times = self.plans_tokens and not self.made_anew
-        backlog.come_back = policy.admission.come_back
+        backlog.come_back = policy.admission.deferred.come_back
         self._timer: Timer | None = None
         self._updates = 0  # of ranks
 
@@ -85,7 +85,7 @@ class BackfillInOrder(Backfilling):
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that sets jobs apart which do not fit has to be asked about each.
         rooms = self.backlog.rooms
-        return None if rooms is None or self.policy.admission.parts_jobs else rooms.with_room()
+        return None if rooms is None or self.policy.admission.keeps_resources else rooms.with_room()
 
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether fewer jobs ahead than `Backfill.promises_limit` have a promise for ranks that this

@@ -109,7 +109,7 @@ class PendingReason:
         answer.update(policy.decision.facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False
-        if not policy.admission.is_deferred(job.jobid):
+        if job.jobid not in policy.admission.deferred:
             answer["behind"] = self._pending_before(head, caller)
             found, more = yield from self._running_before(job, caller)
             answer["behind"] += found

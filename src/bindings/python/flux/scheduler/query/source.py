@@ -12,7 +12,7 @@ from flux.scheduler.decision import PolicyView
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission import AdmissionControl
+    from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.decision import Planning
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService

@@ -95,18 +95,6 @@ class ReservationRule(AdmissionRule):
     def kept_jobs(self) -> Iterable[int]:
         return self._manager.group_jobs.jobids()
 
-    @property
-    def parts_jobs(self) -> bool:  # type: ignore[override]
-        return bool(self._manager.group_jobs)
-
-    def does_not_fit(self, job: PendingJob) -> Deferral | None:
-        if self._manager.group_jobs.reservation_of(job) is None:
-            return None
-        return Deferral(self._manager.answers.why(job) or "")
-
-    def latest_end(self, job: PendingJob) -> float | None:
-        return self._manager.active.end_of(job.jobid)
-
     def why(self, job: PendingJob) -> str | None:
         return self._manager.answers.why(job)
 
@@ -161,11 +149,8 @@ class ReservationRule(AdmissionRule):
         if self._manager.entries:
             self._manager.ranks_changed()
 
-    def enter_plan(self, plan: Plan) -> None:
+    def enter_plan(self, plan: Plan | None) -> None:
         self._manager.future.attach(plan)
-
-    def plan_void(self) -> None:
-        self._manager.future.forget()
 
     # -- answers -----------------------------------------------------------------------------------
 

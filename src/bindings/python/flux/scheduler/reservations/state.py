@@ -4,6 +4,7 @@ for, in the terms of the pool; and the jobs of its group that wait."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.hostlist import Hostlist
@@ -186,9 +187,9 @@ class GroupJobs:
     def __len__(self) -> int:
         return len(self._askers)
 
-    def jobids(self) -> list[int]:
+    def jobids(self) -> Collection[int]:
         """Their ids."""
-        return list(self._askers)
+        return self._askers.keys()
 
     def forget(self, jobid: int) -> bool:
         """A job does not wait any more; whether it named a reservation."""

@@ -55,18 +55,14 @@ class FutureWindows:
         self._selector = selector
         self._plan: Plan | None = None
 
-    def attach(self, plan: Plan) -> None:
-        """Enter all reservations into a plan that has no promises yet; it is kept up to date."""
+    def attach(self, plan: Plan | None) -> None:
+        """Enter all reservations into a plan that has no promises yet, which is kept up to date; None: the
+        one that there was is void."""
         self._plan = plan
         for entry in self._entries.values():
             entry.keys = []
-            self.enter(entry)
-
-    def forget(self) -> None:
-        """The plan is void: ranks were lost, or another one is made."""
-        self._plan = None
-        for entry in self._entries.values():
-            entry.keys = []
+            if plan is not None:
+                self.enter(entry)
 
     def enter(self, entry: ReservationState) -> bool:
         """Enter the windows to come into the plan; returns whether all of them could be had whole."""
@@ -550,13 +546,6 @@ class ActiveWindows:
             return False
         self._note_inside(jobid, name, expiration, entry.window)
         return True
-
-    def end_of(self, jobid: int) -> float | None:
-        """When a job that was started inside is ended by the end of the window; None: it is not."""
-        entry = self._entries.get(self._inside.get(jobid, ("", 0.0))[0])
-        if entry is None or entry.window is None or entry.reservation.at_end != "cancel":
-            return None
-        return entry.window.end
 
     def outlives_window(self, jobid: int) -> bool:
         """Whether a job was started inside a window, and runs on when it ends."""

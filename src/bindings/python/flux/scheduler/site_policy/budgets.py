@@ -27,7 +27,7 @@ from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import local_zone_name, zone_named
 from flux.scheduler.site_policy.counts import least_of
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
+from flux.scheduler.site_policy.holdings import NOTHING, Holding
 from flux.scheduler.site_policy.scope import Scope, read_scope
 from flux.scheduler.site_policy.table_rule import Over, TableRule
 from flux.scheduler.site_policy.usage import KeptUsage, Usage
@@ -339,22 +339,22 @@ class BudgetRule(TableRule):
     def _over(self, known: Known, rates: Amounts) -> tuple[Account, int] | None:
         """Of which account, and in which of `DIMENSIONS`, too little is left for a job that would hold so
         much; None: of none."""
-        now = self.host.now()
+        limit = known.limit
         for account in known.accounts:
             for at, most in account.bounds:
-                rate = rates[at]
-                if (
-                    rate
-                    and account.needs(rate, known.limit, now) > most - account.taken[at] + GRAIN
-                ):
-                    return account, at
+                rate, left = rates[at], most - account.taken[at] + GRAIN
+                # Most often there is enough for all of its limit, whenever the period ends.
+                if rate and rate * limit > left:
+                    if account.needs(rate, limit, self.host.now()) > left:
+                        return account, at
         return None
 
     def check(self, job: PendingJob) -> Deferral | None:
         known = self._jobs.get(job.jobid)
-        return None if known is None else self._deferral(job, known, known.least)
+        return None if known is None else self._look(job, known, known.least)
 
-    def _deferral(self, job: PendingJob, known: Known, rates: Amounts) -> Deferral | None:
+    def _look(self, job: PendingJob, known: Known, rates: Amounts) -> Deferral | None:
+        """Whether a job may start that would hold so much: None, or why not."""
         found = self._over(known, rates)
         if found is None:
             return None
@@ -381,19 +381,11 @@ class BudgetRule(TableRule):
         full, brief = (f"{one}; needs {needs:.1f}" for one in self._has_taken(account, at))
         return Reason(full, brief, userid=account.budget.scope.user_of(account.key))
 
-    def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:
+    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
         known = self._jobs.get(job.jobid)
         if known is None:
             return None
-        return self._deferral(job, known, amounts_of(self.host.holdings.of(job.jobid)))
-
-    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
-        known = self._jobs.get(job.jobid)
-        if known is None:
-            return None
-        rates = amounts_of(holding_of(pool, jobid))
-        found = self._over(known, rates)
-        return None if found is None else self._sentence(*found, known, rates)
+        return self._look(job, known, amounts_of(self.host.holdings.of(jobid, pool)))
 
     def keeps_promise(self, job: PendingJob) -> bool:
         # Nothing can keep it from starting if all that wait may start in this period.

@@ -134,8 +134,9 @@ class FairShareRule(TableRule):
         elif was_in_force:
             self.host.order_by_share(None)
 
-    def configured(self) -> None:
-        self.host.order_by_share(self._level_of_job)
+    def ready(self) -> None:
+        if self._pending:
+            self.host.order_by_share(self._level_of_job)
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         return ("jobspec",)

@@ -110,10 +110,12 @@ class Holdings:
         #: of the job that was asked about last, its id, the generation of the pool, and what it holds
         self._last: tuple[int, int, Holding] = (0, -1, NOTHING)
 
-    def of(self, jobid: int) -> Holding:
-        """What a job holds, in the pool and on ranks that have left.  O(kinds of what it holds on a
-        rank); several rules ask about the job that starts."""
+    def of(self, jobid: int, where: Any = None) -> Holding:
+        """What a job holds, in the pool and on ranks that have left; or what an id holds in a copy of the
+        pool.  O(kinds of what it holds on a rank); several rules ask about the job that starts."""
         pool = self._pool()
+        if where is not None and where is not pool:
+            return holding_of(where, jobid)
         last, generation, held = self._last
         if last != jobid or generation != pool.generation:
             held = holding_of(pool, jobid)

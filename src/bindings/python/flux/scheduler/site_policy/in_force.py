@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from flux.scheduler.admission import AdmissionRule, has_own
+from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.admission_control import has_own
 from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import misspelled
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
@@ -311,10 +312,7 @@ class RulesInForce:
             for job in jobs:
                 self._errors.guard(f"{rule.name}: hello", rule.hello, job)
             self._host.tell_pending(rule)
-            if isinstance(rule, TableRule):
-                rule.configured()
-            else:
-                rule.ready()
+            rule.ready()
         self._host.look_again()  # what was refused may have been so on account of the rule
 
     def _configure(self, rule: AdmissionRule) -> None:

@@ -310,8 +310,8 @@ class LicenseRule(TableRule):
                 )
         return None
 
-    def enter_plan(self, plan: Plan) -> None:
-        if self._planned:
+    def enter_plan(self, plan: Plan | None) -> None:
+        if plan is not None and self._planned:
             plan.tokens = TokenPlan(self._planned, self._running, self._end_of)
 
     def _end_of(self, jobid: int) -> float:
@@ -395,7 +395,7 @@ class LicenseRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        if not self.host.admission.is_deferred(job.jobid):
+        if job.jobid not in self.host.admission.deferred:
             return self._short_of(job)
         try:
             deferral = self.check(job)

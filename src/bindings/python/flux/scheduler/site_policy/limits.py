@@ -25,7 +25,7 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, least_of
-from flux.scheduler.site_policy.holdings import NOTHING, Holding, holding_of
+from flux.scheduler.site_policy.holdings import NOTHING, Holding
 from flux.scheduler.site_policy.limit import Limit, Use, read_limit
 from flux.scheduler.site_policy.table_rule import Over, TableRule
 
@@ -272,7 +272,7 @@ class LimitRule(TableRule):
 
     # -- what the pool offers ----------------------------------------------------------------------
 
-    def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:
+    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
         known = self._jobs.get(job.jobid)
         if known is None:
             return None
@@ -281,33 +281,22 @@ class LimitRule(TableRule):
             if use.limit.soft:
                 continue
             if offered is None:
-                offered = self.host.holdings.of(job.jobid)
+                offered = self.host.holdings.of(jobid, pool)
             ranks, cores, gpus = offered
             more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
             kept = None
             if use.head is not None or use.certain:
                 kept = self._kept(use, job)
             at = use.over(more, kept)
-            if at is not None:
-                asked = self._asked(job)
-                reason = self._sentence(use, at, more[at], " as nodes are free now")
-                self._too_much[use, asked] = reason
-                return self._wait_for_offer(use, asked, reason)
-        return None
-
-    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
-        known = self._jobs.get(job.jobid)
-        if known is None:
-            return None
-        offered = holding_of(pool, jobid)
-        for use in known.uses:
-            if use.limit.soft:
+            if at is None:
                 continue
-            ranks, cores, gpus = offered
-            more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
-            at = use.over(more, None)
-            if at is not None:
-                return self._sentence(use, at, more[at])
+            if pool is not self.host.resources:
+                return Deferral(self._sentence(use, at, more[at]))
+            asked = self._asked(job)
+            reason = self._sentence(use, at, more[at], " as nodes are free now")
+            self._too_much[use, asked] = reason
+            deferral = self._wait_for_offer(use, asked, reason)
+            return deferral._replace(instead=self._less(job, known))
         return None
 
     def _asked(self, job: PendingJob) -> tuple[Any, float]:
@@ -320,13 +309,12 @@ class LimitRule(TableRule):
         self._offers[key] = use
         return Deferral(reason, key=key)
 
-    def other_requests(self, job: PendingJob) -> Iterator[Any]:
+    def _less(self, job: PendingJob, known: Counted) -> Iterator[Any]:
         """No more than is left, where the job takes a range; and nodes on which jobs of the key are,
         where it need not have whole ones."""
-        known = self._jobs.get(job.jobid)
         request = job.resource_request
         shape = getattr(request, "shape", None)
-        if known is None or shape is None:
+        if shape is None:
             return
         left: list[int | None] = [None, None, None]
         own = -1
@@ -467,7 +455,7 @@ class LimitRule(TableRule):
         jobids, self._to_demote = self._to_demote, []
         for jobid in jobids:
             job = self.host.pending(jobid)
-            if job is not None and self.host.admission.is_deferred(jobid):
+            if job is not None and jobid in self.host.admission.deferred:
                 job.demoted = True
                 self.host.prioritize([[jobid, job.priority]])
         self.host.readmit(self, "soft")
@@ -493,7 +481,7 @@ class LimitRule(TableRule):
                 at = use.over(self._more(use, job, self._least(job.resource_request)))
                 if at is not None:
                     return self._reason(use, job, at)
-        if not self.host.admission.is_deferred(job.jobid):
+        if job.jobid not in self.host.admission.deferred:
             return None
         deferral = self.check(job)
         return None if deferral is None else deferral.reason

@@ -211,7 +211,7 @@ class PlacementRule(TableRule):
             placed.stop_waiting()
             job = self.host.pending(jobid)
             if job is not None:
-                job.resource_request = _anywhere(job.resource_request)
+                job.resource_request, job.prefers = _anywhere(job.resource_request), None
         self._jobs.clear()
         self._engage()
         if self.host.planning.pool_can("pack_by"):
@@ -269,6 +269,7 @@ class PlacementRule(TableRule):
         before = self._jobs.pop(job.jobid, None)
         if before is not None:
             before.stop_waiting()
+        job.prefers = None
         anywhere = _anywhere(job.resource_request)
         placed = self._placed(anywhere, attributes)
         self._jobs[job.jobid] = placed
@@ -283,7 +284,9 @@ class PlacementRule(TableRule):
                 self.host.resources.check_feasibility(together)
             except InfeasibleRequest:
                 return  # it cannot have what it prefers
-            placed.until = until
+            level = placed.within.groups.level
+            why = f"it waits for what it prefers (level {level}), and takes any nodes after that"
+            placed.until, job.prefers = until, (why, until)
             placed.timer = self.host.call_at(until, lambda: self._wait_over(job.jobid))
         job.resource_request = together
 
@@ -292,14 +295,8 @@ class PlacementRule(TableRule):
         placed, job = self._jobs.get(jobid), self.host.pending(jobid)
         if placed is not None and job is not None:
             placed.stop_waiting()
+            job.prefers = None
             self.host.ask_for(job, _anywhere(job.resource_request))
-
-    def waits_by_choice(self, job: PendingJob) -> str | None:
-        placed = self._jobs.get(job.jobid)
-        if placed is None or placed.until is None:
-            return None
-        level = placed.within.groups.level
-        return f"it waits for what it prefers (level {level}), and takes any nodes after that"
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         placed = self._jobs.get(job.jobid)
@@ -320,10 +317,10 @@ class PlacementRule(TableRule):
 
     # -- a job that runs ---------------------------------------------------------------------------
 
-    def annotations(self, job: PendingJob) -> dict[str, Any]:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
         placed = self._jobs.get(job.jobid)
         if placed is None:
-            return {}
+            return None
         self.cancel(job.jobid)
         groups = placed.within.groups
         names = ",".join(groups.names_of(self.host.resources.held_ranks(job.jobid)))

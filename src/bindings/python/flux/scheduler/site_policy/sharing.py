@@ -166,9 +166,6 @@ class SharingRule(TableRule):
         # The plan is made anew, with the claims that there are now.
         self.host.planning.renew()
 
-    def configured(self) -> None:
-        self.ready()
-
     def ready(self) -> None:
         mixed = 0
         for claimant, on in self._claims.by_claimant():
@@ -261,8 +258,8 @@ class SharingRule(TableRule):
             return None
         return sharer.queue, *sharer.claimant.keys
 
-    def enter_plan(self, plan: Plan) -> None:
-        if self._claiming:
+    def enter_plan(self, plan: Plan | None) -> None:
+        if plan is not None and self._claiming:
             plan.claims = ClaimPlan(self._claims, plan.pool)
 
     def _strange(self, sharer: Sharer) -> int:
@@ -288,35 +285,37 @@ class SharingRule(TableRule):
             return None  # not all of it is there
         return found
 
-    def second_look(self, job: PendingJob, alloc: ResourcePool) -> Deferral | None:
+    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
         sharer = self._jobs.get(job.jobid)
         if sharer is None:
             return None
         strange = self._strange(sharer)
-        if not strange or not self.host.resources.held_ranks(job.jobid) & strange:
+        held = pool.held_ranks(jobid) if strange else 0
+        if not held & strange:
             return None
+        if pool is not self.host.resources:
+            if not self._meets(sharer, pool, held):
+                return None
+            return Deferral("others have claimed nodes that it would be on")
         key = (*sharer.claimant.keys, job.resource_request.shape)
         self._waiting.add(key)
-        return Deferral(self._sentence(job, sharer), key=key)
+        return Deferral(self._sentence(job, sharer), key=key, instead=self._elsewhere(job, strange))
 
-    def objection(self, job: PendingJob, pool: Any, jobid: int) -> str | None:
-        sharer = self._jobs.get(job.jobid)
-        if sharer is None:
-            return None
-        held = pool.held_ranks(jobid)
-        there = {other for other, _ in pool.job_end_times()}
-        for other, (claimant, on) in self._claims.running.items():
-            if other in there and on & held & sharer.claimant.apart_from(claimant):
-                return "others have claimed nodes that it would be on"
-        return None
+    def _meets(self, sharer: Sharer, pool: Any, held: int) -> bool:
+        """Whether a job would meet strangers on some ranks (a mask) of a copy of the pool, in which some
+        have gone."""
+        there = {jobid for jobid, _ in pool.job_end_times()}
+        return any(
+            on & held & sharer.claimant.apart_from(claimant)
+            for jobid, (claimant, on) in self._claims.running.items()
+            if jobid in there
+        )
 
-    def other_requests(self, job: PendingJob) -> Iterator[Any]:
-        sharer = self._jobs.get(job.jobid)
-        if sharer is not None:
-            strange = self._strange(sharer)
-            usable = self.host.resources.ranks & ~strange
-            if strange and usable:
-                yield only_on(job.resource_request, usable)
+    def _elsewhere(self, job: PendingJob, strange: int) -> Iterator[Any]:
+        """The request of a job, for ranks on which it meets nobody strange."""
+        usable = self.host.resources.ranks & ~strange
+        if usable:
+            yield only_on(job.resource_request, usable)
 
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request
@@ -404,7 +403,7 @@ class SharingRule(TableRule):
         sharer = self._jobs.get(job.jobid)
         if sharer is None:
             return None
-        if not self.host.admission.is_deferred(job.jobid) and not self._is_kept_off(job, sharer):
+        if job.jobid not in self.host.admission.deferred and not self._is_kept_off(job, sharer):
             return None
         return self._sentence(job, sharer)
 

@@ -124,6 +124,3 @@ class TableRule(AdmissionRule):
             Over: what a site would be told; None now and then, where the answer may pause
         """
         return iter(())
-
-    def configured(self) -> None:
-        """All jobs were told anew after `configure`; not called at the start, where `ready` is."""

@@ -287,7 +287,7 @@ class BorrowedTime:
         cls = self._classes.entries.get(borrower.victim.cls)
         if job is None or cls is None or cls.log_only or not plan.has(borrower.taker):
             return False
-        if self._host.admission.is_deferred(borrower.taker):
+        if borrower.taker in self._host.admission.deferred:
             return False
         try:
             self._host.admission.check(job)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount
-from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.preemption.record import Victim, jobs_of_classes
 from flux.scheduler.site_policy.preemption.victims import Candidate, PoolTrial, choose, in_order
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import Cause
+    from flux.scheduler.admission import JobDeferred
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
@@ -106,16 +105,15 @@ class Chooser:
         host = self._host
         if not host.planning.pool_can("plan"):
             return nothing("the pool of this scheduler cannot plan")
-        if host.admission.is_deferred(job.jobid):
+        if job.jobid in host.admission.deferred:
             cause = host.admission.why(job)
             return nothing("an admission rule defers it" if cause is None else cause.reason)
         try:
             host.admission.check(job)
         except (InsufficientResources, InfeasibleRequest) as exc:  # the first, if it is deferred
             return nothing(str(exc))
-        choice = host.admission.first_reason(AdmissionRule.waits_by_choice, job)
-        if choice is not None:
-            return nothing(choice.reason)
+        if job.prefers is not None:
+            return nothing(job.prefers[0])
         if not host.decision.goes_first(job):
             return nothing("it is not the next to start")
         found = self.candidates(job, standing, waited)
@@ -166,15 +164,15 @@ class Chooser:
             victims.append(Victim(jobid, cls, candidate.nodes, candidate.start, userid))
         reason = self._beyond(victims, classes, now)
         lost = sum(one.node_hours(now) for one in victims)
-        objections: list[Cause | None] = []
+        objections: list[JobDeferred | None] = []
 
         def ask(*held: Any) -> None:
-            objections.append(host.admission.first_reason(AdmissionRule.objection, job, *held))
+            objections.append(host.admission.second_look(job, *held))
 
         offer = trial.offer(ask)
         assert offer is not None, "it was chosen so that it fits"
         if reason is None and objections[0] is not None:
-            reason = objections[0].reason
+            reason = str(objections[0].deferral.reason)
         others = tuple(one.jobid for one in in_order(found, now)[:MAX_OTHERS])
         return Choice(tuple(victims), offer, reason, lost, others)
 

@@ -106,6 +106,7 @@ class PreemptionRule(TableRule):
         self.borrowed = BorrowedTime(state, messenger, takers)
         self._under_way = PreemptionsUnderWay(state, self, messenger, takers, self.borrowed)
         self.answers = PreemptionAnswers(state, takers, chooser, self.borrowed)
+        self._restored = False
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -117,6 +118,8 @@ class PreemptionRule(TableRule):
 
     def configure(self, entries: dict[str, Any]) -> None:
         self.classes.entries = entries
+        #: whether jobs may start into promised time
+        self._lends = any(cls.into_promises for cls in entries.values())
         self.config_changed(self.host.configuration())
         if not entries:
             for preemption in list(self._record.active.values()):
@@ -124,11 +127,6 @@ class PreemptionRule(TableRule):
             self.borrowed.void("the table was removed")
             self._takers.waiting.clear()
             self._running.jobs.clear()
-
-    def configured(self) -> None:
-        for preemption in self._record.active.values():
-            self._under_way.set_apart(preemption)  # it is among those that wait again
-        self._takers.look_soon()
 
     def config_changed(self, config: dict[str, Any]) -> None:
         self._running.kill_timeout = kill_timeout_of(config)
@@ -141,12 +139,7 @@ class PreemptionRule(TableRule):
         preemption = self._record.active.get(job.jobid)
         if preemption is not None and preemption.request is None:
             self._under_way.came_back(preemption, waiting)
-        else:
-            self.request_changed(job)
-
-    def request_changed(self, job: PendingJob) -> None:
-        standing = self._takers.standing_of(job.jobid)
-        if standing is not None and self.classes.may_take(standing):
+        elif self.classes.may_take(waiting.standing):
             self._takers.look_soon()
 
     def signature(self, job: PendingJob) -> Hashable:
@@ -186,10 +179,7 @@ class PreemptionRule(TableRule):
 
     @property
     def adds(self) -> bool:  # type: ignore[override]
-        classes = self.classes.entries.values()
-        return bool(
-            self._record.active or self.borrowed or any(cls.into_promises for cls in classes)
-        )
+        return bool(self._lends or self._record.active or self.borrowed)
 
     def taken_back(self, jobid: int) -> None:
         self.borrowed.taken_back(jobid)
@@ -212,7 +202,7 @@ class PreemptionRule(TableRule):
 
     # -- a job that runs ---------------------------------------------------------------------------
 
-    def start(self, job: PendingJob, alloc: ResourcePool) -> None:
+    def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
         waited = self._takers.waiting.pop(job.jobid, None)
         if waited is not None:
             self._running.start(job, waited.standing)
@@ -222,10 +212,8 @@ class PreemptionRule(TableRule):
         if preemption is not None:
             self._under_way.taker_starts(preemption)
         self.borrowed.started(job.jobid)
-
-    def annotations(self, job: PendingJob) -> dict[str, Any]:
         borrower = self._record.borrowers.get(job.jobid)
-        return {} if borrower is None else {"t_preempt": self.borrowed.deadline(borrower)}
+        return None if borrower is None else {"t_preempt": self.borrowed.deadline(borrower)}
 
     def hello(self, job: RunningJob) -> None:
         self._running.hello(job, self.classes.standing(job.attributes))
@@ -246,7 +234,7 @@ class PreemptionRule(TableRule):
         for them is free to no pass."""
         for jobid in self.borrowed.waited_for():
             job = self.host.pending(jobid)
-            if job is not None and not self.host.admission.is_deferred(jobid):
+            if job is not None and jobid not in self.host.admission.deferred:
                 self._under_way.start_out_of_turn(job)
 
     def extended(self, jobid: int, expiration: float) -> bool:
@@ -262,10 +250,15 @@ class PreemptionRule(TableRule):
             self.errors.report(f"nobody is ended: {exc}")
 
     def ready(self) -> None:
-        if self._record.active or self._record.borrowers:
-            self.host.call_at(self.host.now() + COME_BACK_S, self._not_come_back)
-        self._under_way.restore()
-        self.borrowed.restore()
+        if self._restored:
+            for preemption in self._record.active.values():
+                self._under_way.set_apart(preemption)  # it is among those that wait again
+        else:
+            self._restored = True
+            if self._record.active or self._record.borrowers:
+                self.host.call_at(self.host.now() + COME_BACK_S, self._not_come_back)
+            self._under_way.restore()
+            self.borrowed.restore()
         self._takers.look_soon()
 
     def _not_come_back(self) -> None:
@@ -277,8 +270,9 @@ class PreemptionRule(TableRule):
         self._start_takers()
         self._takers.look_soon()
 
-    def plan_void(self) -> None:
-        self.borrowed.void("promises were made anew")
+    def enter_plan(self, plan: Plan | None) -> None:
+        if plan is None:
+            self.borrowed.void("promises were made anew")
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -108,6 +108,9 @@ class Takers:
         for one in self._who_could_start():
             if not self._is_free_to_take(one):
                 continue
+            if one.job.prefers is not None:
+                next_look = min(next_look, one.job.prefers[1] + LOOK_INTERVAL_S)
+                continue
             waits = [cls.wait for cls in classes.values() if cls.rank < one.standing.rank]
             if not waits:
                 continue
@@ -137,7 +140,7 @@ class Takers:
             and jobid not in self._record.active
             and not one.job.request.finalized
             and one.tries < MOST_TRIES
-            and not self._host.admission.is_deferred(jobid)
+            and jobid not in self._host.admission.deferred
         )
 
     def _consider_next(self) -> None:

@@ -470,7 +470,7 @@ class PreemptionsUnderWay:
         if (
             job is not None
             and host.decision.looks_past_heads
-            and not host.admission.is_deferred(job.jobid)
+            and job.jobid not in host.admission.deferred
         ):
             host.set_apart(job, JobDeferred(self._rule, self._deferral(preemption)))
 
@@ -498,7 +498,7 @@ class PreemptionsUnderWay:
         except InsufficientResources:
             pass  # it is tried again at the next event
         else:
-            if host.decision.keeps_times and not host.admission.is_deferred(job.jobid):
+            if host.decision.keeps_times and job.jobid not in host.admission.deferred:
                 # So that it gives up what it was promised.
                 host.set_apart(job, JobDeferred(rule, Deferral("it starts", key=job.jobid)))
             host.start_set_apart(rule, job, alloc, selection_type="reserved")

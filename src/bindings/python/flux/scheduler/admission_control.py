@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Asks the admission rules of a scheduler, and tells them what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable
+
+from flux.resource.errors import InsufficientResources
+from flux.scheduler.admission import AdmissionRule, Cause, Deferral, JobDeferred
+from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.deferred import DeferredJobs
+
+if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
+    from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.requests import PendingJob, Requests
+
+#: What events of a job were called in rules before they had the names that a policy has for them.
+OLDER_NAMES = {
+    "queued": "alloc",
+    "started": "start",
+    "freed": "free",
+    "found_running": "hello",
+    "forget": "cancel",
+}
+
+
+def take_older_names(rule: AdmissionRule) -> None:
+    """Have a rule's methods with older names called, which is logged."""
+    for older, name in OLDER_NAMES.items():
+        method = getattr(rule, older, None)
+        if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
+            setattr(rule, name, method)
+            rule.host.log.warning(f"rule {rule.name}: {older}() is called {name}() now")
+
+
+def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
+    """Whether a rule has a method of its own in place of that of a base, which does nothing."""
+    return getattr(getattr(rule, method.__name__), "__func__", None) is not method
+
+
+class AdmissionControl:
+    """The rules of a scheduler, and the jobs that they have deferred.
+
+    Args:
+        requests (Requests): where the states of jobs are kept
+        report: ``report(text, trace=True)`` logs and counts the exception that is being handled
+
+    Attributes:
+        rules (list): in the order in which they are asked
+        engaged (bool): whether any of them has something to be asked about
+        taking_away (set): names of those that only take away
+        deferred (DeferredJobs): the jobs that they keep from starting
+    """
+
+    def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
+        self._report = report
+        self.deferred = DeferredJobs(requests, self.family_of)
+        self.rules: list[AdmissionRule] = []
+        self.engaged = False
+        #: the system attributes for which a rule is told of a job, and whether one is told of every
+        #: job
+        self._names: set[str] = set()
+        self._asks_always = False
+        self.taking_away: set[str] = set()
+        #: ids of the pending jobs that a rule was told of
+        self._told: set[int] = set()
+        # The rules that do something of their own when they are asked, as of the last `update`: a
+        # rule costs nothing where it has nothing to say.
+        self._checking: list[AdmissionRule] = []
+        self._giving: list[AdmissionRule] = []
+        self._looking: list[AdmissionRule] = []
+        self._keeping: list[AdmissionRule] = []
+        self._timing: list[AdmissionRule] = []
+        self._starting: list[AdmissionRule] = []
+        self._doubting: list[AdmissionRule] = []
+        self._pinning: list[AdmissionRule] = []
+        #: by method of `AdmissionRule`, how the rules are told that have one of their own, and what
+        #: to report of it
+        self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
+
+    def add(self, rule: AdmissionRule) -> None:
+        """Ask one more rule, after the others."""
+        take_older_names(rule)
+        self.rules.append(rule)
+        self.update()
+
+    def insert(self, rule: AdmissionRule, after: Iterable[AdmissionRule]) -> None:
+        """Ask one more rule, after some others (that may be there or not) and before the rest.
+
+        Of jobs that wait already it is told by `tell_of_pending`.
+        """
+        take_older_names(rule)
+        ahead = [self.rules.index(other) for other in after if other in self.rules]
+        self.rules.insert(1 + max(ahead, default=-1), rule)
+        self.update()
+
+    def remove(self, rule: AdmissionRule) -> None:
+        """Do not ask a rule any more, if it was asked. It must have readmitted its jobs."""
+        if rule in self.rules:
+            self.rules.remove(rule)
+            self.update()
+
+    def update(self) -> None:
+        """Rules were added or removed, or the `AdmissionRule.engaged` or
+        `AdmissionRule.attributes` of one have changed."""
+        self.engaged = any(rule.engaged for rule in self.rules)
+        self._asks_always = any(rule.attributes is None for rule in self.rules)
+        self._names = {name for rule in self.rules for name in rule.attributes or ()}
+        self._checking = self._engaged_with(AdmissionRule.check)
+        self._giving = self._engaged_with(AdmissionRule.allocate)
+        self._looking = self._engaged_with(AdmissionRule.second_look)
+        self._keeping = self._engaged_with(AdmissionRule.kept_jobs)
+        self._timing = self._engaged_with(AdmissionRule.end_of)
+        self._starting = self._engaged_with(AdmissionRule.start)
+        self._doubting = self._engaged_with(AdmissionRule.keeps_promise)
+        self._pinning = self._engaged_with(AdmissionRule.promise_stays)
+        self._tellings = {}
+        self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
+
+    def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
+        """There is something to ask a rule about, or there is nothing; returns whether that is new."""
+        if engaged == rule.engaged:
+            return False
+        rule.engaged = engaged
+        self.update()
+        return True
+
+    def _engaged_with(self, method: Callable[..., Any]) -> list[AdmissionRule]:
+        """The engaged rules that have a method of their own."""
+        return [rule for rule in self.rules if rule.engaged and has_own(rule, method)]
+
+    # -- one job -----------------------------------------------------------------------------------
+
+    def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
+        """Tell the rules of a request that came, each if it looks at such a job.
+
+        Args:
+            job (PendingJob): the job
+            jobspec (dict): what it asks for (RFC 14)
+
+        Returns:
+            the part of the job's signature that is theirs; None if they do not tell it from others
+
+        Raises:
+            ValueError: the job can never run
+        """
+        try:
+            if self._names.isdisjoint(jobspec["attributes"]["system"]) and not self._asks_always:
+                return None
+        except (KeyError, TypeError):
+            pass  # a jobspec without system attributes
+        return self.tell_of_pending(job, SystemAttributes.of(jobspec), self.rules)
+
+    def as_queued(self, request: Any, jobspec: Any) -> Any:
+        """What the rules would make of the request of a job that is not submitted.
+
+        Raises:
+            ValueError: such a job can never run
+        """
+        attributes = SystemAttributes.of(jobspec)
+        for rule in self.rules:
+            if rule.attributes is None or attributes.names_any(rule.attributes):
+                request = rule.as_queued(request, attributes)
+        return request
+
+    def tell_of_pending(
+        self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
+    ) -> Hashable:
+        """Tell some rules, of those that are asked, of a job that they have not deferred; returns the
+        signatures of all rules, and raises as `queued`."""
+        self._told.add(job.jobid)
+        marks: tuple[tuple[str, Hashable], ...] = ()
+        for rule in self.rules:
+            if rule.attributes is not None and not attributes.names_any(rule.attributes):
+                continue
+            if rule in told:
+                rule.alloc(job, attributes)
+            mark = rule.signature(job)
+            if mark is not None:
+                marks += ((rule.name, mark),)
+        return marks or None
+
+    def family_of(self, signature: Any) -> Hashable:
+        """A signature without what rules tell that only take away (`AdmissionRule.only_takes_away`)."""
+        if isinstance(signature, tuple):
+            shape, marks = signature
+            rest = tuple(one for one in marks if one[0] not in self.taking_away)
+            signature = (shape, rest) if rest else shape
+        family: Hashable = signature
+        return family
+
+    def check(self, job: PendingJob) -> None:
+        """Ask whether `job` may start now.
+
+        Raises:
+            JobDeferred: a rule keeps it from starting
+            InfeasibleRequest: it may never start
+        """
+        for rule in self._checking:
+            deferral = rule.check(job)
+            if deferral is not None:
+                raise JobDeferred(rule, deferral)
+
+    @property
+    def asks_each(self) -> bool:
+        """Whether a job for which there is no room has to be examined all the same: a rule may find room
+        for it, set it apart, or have it end earlier."""
+        for rule in self._giving:
+            if rule.adds and not rule.only_takes_away:
+                return True
+        return bool(self._timing) or self.keeps_resources
+
+    @property
+    def keeps_resources(self) -> bool:
+        """Whether some rule keeps resources for a job (`AdmissionRule.kept_jobs`)."""
+        return any(True for rule in self._keeping for _ in rule.kept_jobs())
+
+    def kept_jobs(self) -> list[int]:
+        """The ids of the jobs that some rule keeps resources for."""
+        return [jobid for rule in self._keeping for jobid in rule.kept_jobs()]
+
+    def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
+        """Allocate to a job that may start now: what a rule keeps for it, else what is there.
+
+        Args:
+            job (PendingJob): the job
+            plan (Plan): the one through which jobs are started; None: the pool cannot plan
+            pool (ResourcePool): the scheduler's pool
+
+        Raises:
+            JobDeferred: it does not fit, and a rule lets it wait apart
+            InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
+        """
+        giver, alloc = self._offered(job, plan, pool)
+        refused = self.second_look(job, pool, job.jobid)
+        if refused is None:
+            return alloc
+        self._take_back(job, giver, pool)
+        source: Plan | ResourcePool = pool if plan is None else plan
+        for request in refused.deferral.instead:
+            try:
+                alloc = source.alloc(job.jobid, request)
+            except (OSError, ValueError):
+                continue  # this one cannot be had now; it was not what the user has asked for
+            if self.second_look(job, pool, job.jobid) is None:
+                return alloc
+            self._take_back(job, None, pool)
+        raise refused
+
+    def _offered(
+        self, job: PendingJob, plan: Plan | None, pool: ResourcePool
+    ) -> tuple[AdmissionRule | None, ResourcePool]:
+        """What a job would get, and which rule has given it (None: the pool). Raises as
+        `allocate`."""
+        if plan is not None:
+            for rule in self._giving:
+                alloc = rule.allocate(job, plan)
+                if alloc is not None:
+                    return rule, alloc
+        try:
+            source: Plan | ResourcePool = pool if plan is None else plan
+            got: ResourcePool = source.alloc(job.jobid, job.resource_request)
+            return None, got
+        except InsufficientResources:
+            self.part(job)
+            raise
+
+    def part(self, job: PendingJob) -> None:
+        """A job that may start does not fit.
+
+        Raises:
+            JobDeferred: a rule keeps resources for it elsewhere, and it waits apart from the queue
+        """
+        for rule in self._keeping:
+            if job.jobid in rule.kept_jobs():
+                raise JobDeferred(rule, Deferral(rule.why(job) or "")) from None
+
+    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
+        """What keeps a job from starting on what an id holds in a pool; None: nothing does."""
+        for rule in self._looking:
+            deferral = rule.second_look(job, pool, jobid)
+            if deferral is not None:
+                return JobDeferred(rule, deferral)
+        return None
+
+    def _take_back(self, job: PendingJob, giver: AdmissionRule | None, pool: ResourcePool) -> None:
+        """A job does not start on what it was offered."""
+        pool.free(job.jobid)
+        if giver is not None:
+            giver.taken_back(job.jobid)
+
+    def keeps_promise(self, job: PendingJob) -> bool:
+        """Whether no rule could keep a job from starting at its promised time."""
+        for rule in self._doubting:
+            if not rule.keeps_promise(job):
+                return False
+        return True
+
+    @property
+    def pins_promises(self) -> bool:
+        """Whether a rule may have promises stay at their times."""
+        for rule in self._pinning:
+            if rule.pins_promises:
+                return True
+        return False
+
+    def promise_stays(self, job: PendingJob) -> bool:
+        """Whether a rule has a promise to `job` stay at its time."""
+        return any(rule.pins_promises and rule.promise_stays(job) for rule in self._pinning)
+
+    def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any]:
+        """Tell the rules that a job starts; returns what they have it annotated with."""
+        found: dict[str, Any] = {}
+        for rule in self._starting:
+            try:
+                found.update(rule.start(job, alloc) or {})
+            except Exception:
+                self._report(f"admission rule {rule.name}: start", trace=True)
+        return found
+
+    def why(self, job: PendingJob) -> Cause | None:
+        """What `job` waits for because of a rule; None if no rule keeps it waiting."""
+        found = self.deferred.cause_of(job)
+        if found is not None:
+            return found
+        for rule in self.rules:
+            reason = rule.why(job) if rule.engaged else None
+            if reason is not None:
+                return Cause(rule.name, reason)
+        return None
+
+    def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
+        """All that keeps a job from starting on account of rules, in the order of checks."""
+        for rule in self._checking:
+            try:
+                deferral = rule.check(job)
+            except InsufficientResources as exc:
+                yield Cause(rule.name, str(exc))
+                continue
+            if deferral is not None:
+                yield Cause(rule.name, deferral.reason)
+
+    def tell(self, method: Callable[..., Any], *args: Any) -> None:
+        """Call a method of every rule; `AdmissionRule.free`, of those that are engaged: one that keeps count
+        of jobs is.
+
+        Args:
+            method: of `AdmissionRule`, such as ``AdmissionRule.free``
+        """
+        tellings = self._tellings.get(method)
+        if tellings is None:
+            name = method.__name__
+            tellings = self._tellings[method] = [
+                (f"admission rule {rule.name}: {name}", getattr(rule, name))
+                for rule in self.rules
+                if has_own(rule, method) and (rule.engaged or method is not AdmissionRule.free)
+            ]
+        for what, told in tellings:
+            try:
+                told(*args)
+            except Exception:
+                self._report(what, trace=True)
+
+    def end_of(self, jobid: int, end: float) -> float:
+        """When a running job ends, of which the pool says `end`."""
+        for rule in self._timing:
+            end = rule.end_of(jobid, end)
+        return end
+
+    @property
+    def sets_ends(self) -> bool:
+        """Whether a rule may say that a running job ends at another time than the pool says."""
+        return bool(self._timing)
+
+    # -- deferred jobs -----------------------------------------------------------------------------
+
+    def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
+        """How many jobs wait for something of a rule's."""
+        return sum([group.count for group in self.deferred.groups(rule, key)])
+
+    def answered(self, jobid: int, event: str) -> None:
+        """A request has its answer."""
+        self.deferred.discard(jobid)
+        if jobid in self._told:
+            self._told.discard(jobid)
+            if event != "success":
+                self.tell(AdmissionRule.cancel, jobid)
