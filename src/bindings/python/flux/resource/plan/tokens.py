@@ -66,7 +66,7 @@ class TokenPlan:
                 continue
             if free < count:
                 begin = until
-            elif until - begin >= length:
+            elif begin + length <= until:  # as promises end, rounded
                 return begin
         return inf if begin == inf else begin
 
