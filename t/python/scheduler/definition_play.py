@@ -292,7 +292,9 @@ class Player:
         limit = request.duration or inf
         takes = dict(system.get("licenses", {}))
         if "limits" in self.case.features:
-            cores = demand.count * (1 if self.state.lines else each[0])
+            cores = demand.count * (
+                1 if self.state.lines else CORES if demand.whole else each[0]
+            )
             least = 0 if self.state.lines else demand.count if demand.per_node else 0
             takes[f"nodes {arrival.userid}"] = demand.count if self.state.lines else least
             takes[f"jobs {arrival.userid}"] = 1

@@ -281,10 +281,10 @@ class Pass:
             if found is None:
                 continue
             where, moves = found
+            for use, elsewhere in moves:  # a proof as well, whether the job takes its offer or not
+                use.where = elsewhere
             job.is_aside = job.is_refused = self.is_over(job, where)
             if not job.is_aside:
-                for use, elsewhere in moves:
-                    use.where = elsewhere
                 self.drop(job)
                 late = own is not None and 0 <= now + job.limit - own.end <= LATE_START_S
                 if inside is None:
