@@ -565,7 +565,7 @@ double timeline_first (const struct timeline *line,
         double head = line->heads[at];
 
         if (inside) {
-            if (head >= limit || head - since >= length)
+            if (head >= limit || since + length <= head)
                 break;
         }
         else if (head >= limit || head >= until)
@@ -591,7 +591,7 @@ double timeline_first (const struct timeline *line,
             else if (inside) {
                 double time = block->starts[place];
 
-                if (time - since >= length || time >= limit)
+                if (since + length <= time || time >= limit)
                     return since < limit ? since : INFINITY;
                 inside = false;
             }

@@ -182,7 +182,7 @@ class CountTimeline:
             time = start if place == first else self.starts[place]
             if time >= limit or (since is None and time >= until):
                 break
-            if since is not None and time - since >= length:
+            if since is not None and since + length <= time:
                 break
             if self.values[place] < value:
                 since = None
