@@ -239,7 +239,9 @@ class AdmissionControl:
             return alloc
         self._take_back(job, giver, pool)
         source: Plan | ResourcePool = pool if plan is None else plan
-        for request in refused.deferral.instead:
+        # What is there for everybody may be on other ranks than what a rule keeps for the job.
+        own = [] if giver is None else [job.resource_request]
+        for request in [*own, *refused.deferral.instead]:
             try:
                 alloc = source.alloc(job.jobid, request)
             except (OSError, ValueError):
