@@ -216,7 +216,6 @@ class BackfillByLatestStart(BackfillByRank):
     """
 
     plans_tokens = False
-    asks_in_order = True
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
@@ -342,16 +341,18 @@ class BackfillByLatestStart(BackfillByRank):
         groups = yield from self.free_groups()
         if not groups:
             return False
-        if self.backlog.has_priorities:
-            return True
         free = {group.signature for group in groups}
-        count = sum(group.count for group in groups)
-        if count > TRIED_PER_TURN or 2 * count > self.backlog.jobs.count:
+        jobs = [job for job in self.backlog.jobs.to_list() if not job.request.finalized]
+        asked = [job for job in jobs if job.signature in free]
+        if not asked or jobs[0].order != jobs[-1].order:
+            return bool(asked)
+        is_long = len(asked) > TRIED_PER_TURN or 2 * len(asked) > len(jobs)
+        if is_long and not self.policy.admission.engaged:
             return True  # to ask them all would take longer than the walk that it may save
-        for number, job in enumerate(self.backlog.jobs.to_list(), 1):
+        for number, job in enumerate(asked, 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
-            if job.signature in free and self.keeps_promises(job):
+            if self.keeps_promises(job):
                 return True
         return False
 
@@ -559,6 +560,8 @@ class BackfillByLatestStart(BackfillByRank):
         if job in self.latest:
             latest = self.latest.when(job)
             self.forget(job)
+            self._kept.clear()
+            self.again = True  # jobs ahead of it may start as well
             self.take_back(job, latest, "deferred")
         else:
             self.forget(job)
