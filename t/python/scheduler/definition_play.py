@@ -243,11 +243,12 @@ class Player:
             )
         if "limits" in case.features:
             for user in (1001, 1002, 1003):
-                self.state.counters[f"nodes {user}"] = Counter(4, 0 if self.state.lines else RANKS)
-                self.state.counters[f"jobs {user}"] = Counter(5)
+                of = 0 if self.state.lines else RANKS
+                self.state.counters[f"nodes {user}"] = Counter(4, of, is_left=True)
+                self.state.counters[f"jobs {user}"] = Counter(5, is_left=True)
             for bank in "ab":
                 most = 20 // CORES if self.state.lines else 20
-                self.state.counters[f"cores {bank}"] = Counter(most, 0)
+                self.state.counters[f"cores {bank}"] = Counter(most, 0, is_left=True)
         self.window = None
         if "reservation" in case.features:
             start, duration, ranks, _ = WINDOW
@@ -292,9 +293,7 @@ class Player:
         limit = request.duration or inf
         takes = dict(system.get("licenses", {}))
         if "limits" in self.case.features:
-            cores = demand.count * (
-                1 if self.state.lines else CORES if demand.whole else each[0]
-            )
+            cores = demand.count * (1 if self.state.lines else CORES if demand.whole else each[0])
             least = 0 if self.state.lines else demand.count if demand.per_node else 0
             takes[f"nodes {arrival.userid}"] = demand.count if self.state.lines else least
             takes[f"jobs {arrival.userid}"] = 1

@@ -48,6 +48,7 @@ class Counter(NamedTuple):
     most: float
     of: Optional[int] = None  # place in amounts; `RANKS`: different ranks; None: what jobs say
     planned: bool = False  # a job waits for it as for ranks: it is promised both at a time
+    is_left: bool = False  # jobs behind a promised one leave it what it takes (`Pass.assure`)
 
 
 @dataclass(eq=False)
@@ -85,6 +86,7 @@ class State:
     pending: list[Job] = field(default_factory=list)
     promises: dict[Job, Use] = field(default_factory=dict)
     open: set[Job] = field(default_factory=set)  # jobs with a promise for a time that is not known
+    sure: set[Job] = field(default_factory=set)  # promised jobs that limits will let start
     ran: set[Job] = field(default_factory=set)  # after the last pass
     counters: dict[str, Counter] = field(default_factory=dict)
     policy: str = "promise"  # "strict" (sched-fifo), "promise", "all"
@@ -108,14 +110,16 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
     if not state.ran <= state.running.keys():
         for job in state.pending:
             job.is_refused = False
+    came_free = freed
     while True:
-        one = Pass(state, now, freed)
+        one = Pass(state, now, freed, came_free)
         policies = {"strict": one.strictly, "promise": one.in_turns, "all": one.by_latest_starts}
         policies[state.policy]()
         starts += one.starts
         late = [job for job in state.pending if job.latest <= now]
         state.pending = [job for job in state.pending if job.latest > now]
         freed = [job for job in late if one.drop(job) is not None] != [] or one.has_given_up
+        came_free = False  # only promises were taken back
         if not freed and not late:
             state.ran = set(state.running)
             return starts
@@ -150,9 +154,8 @@ def whom_to_end(state: State, job: Job, now: float) -> list[Job]:
 class Pass:
     """One pass over the queue."""
 
-    def __init__(self, state: State, now: float, freed: bool) -> None:
-        self.state, self.now, self.freed = state, now, freed
-        self.came_free = freed  # not only since promises were taken back
+    def __init__(self, state: State, now: float, freed: bool, came_free: bool = True) -> None:
+        self.state, self.now, self.freed, self.came_free = state, now, freed, came_free
         self.starts: list[Job] = []
         self.has_given_up = False  # a job gave up its promise, so that others may start
         self.queue = sorted(state.pending, key=lambda job: (job.order, job.rank(now), job.id))
@@ -186,7 +189,7 @@ class Pass:
         """Whether the planned licences of a job are there for it, if it started at a time."""
         beside = self.beside(job, start)
         for name in job.takes:
-            most, _, planned = self.state.counters[name]
+            most, _, planned, _ = self.state.counters[name]
             for time in {start, *(use.start for _, use in beside if use.start > start)}:
                 there = [o for o, use in beside if use.start <= time < use.end]
                 if planned and sum(one.takes.get(name, 0) for one in [job, *there]) > most:
@@ -233,17 +236,43 @@ class Pass:
         return sum(amounts[of] for _, use in uses for amounts in use.where.values())
 
     def is_over(self, job: Job, where: Where | None = None) -> bool:
-        """Whether a job would exceed a counter, on certain ranks or (None) wherever it starts."""
+        """Whether a job would exceed a counter, on certain ranks or (None) wherever it starts, or take
+        of it what jobs ahead were promised that start before it would end."""
+        end = self.now + job.limit
+
+        def left(other: Job) -> bool:
+            is_ahead = (other.order, other.id) < (job.order, job.id)
+            return is_ahead and self.state.promises[other].start < end
+
         for name, least in job.takes.items():
-            most, of, planned = self.state.counters[name]
+            most, of, planned, is_left = self.state.counters[name]
             used = self.used(name, {} if where is None else {job: Use(self.now, inf, None, where)})
             if where is None and of == RANKS and not job.demands[0].whole:
                 used = max(used, least)  # it may be beside others
             elif where is None:
                 used += least
+            if is_left:
+                used += sum(one.takes.get(name, 0) for one in self.state.sure if left(one))
             if used > most and not planned:
                 return True
         return False
+
+    def assure(self, job: Job) -> None:
+        """Have jobs behind a promised one leave it what it takes of limits, if these would not be
+        exceeded by all that wait. On how many ranks a job will be is known of whole ones; for a latest
+        start nobody does."""
+        counters = {name: self.state.counters[name] for name in job.takes}
+        counters = {name: one for name, one in counters.items() if one.is_left}
+        waiting = {
+            name: sum(other.takes.get(name, 0) for other in self.state.pending) for name in counters
+        }
+        is_known = job.demands[0].whole or all(one.of != RANKS for one in counters.values())
+        if (
+            self.state.policy != "all"
+            and is_known
+            and all(self.used(name) + waiting[name] <= one.most for name, one in counters.items())
+        ):
+            self.state.sure.add(job)
 
     def earliest(self, job: Job, after: float) -> float:
         """The first time from one on at which a job fits beside all promises but its own. Ranks and
@@ -321,12 +350,18 @@ class Pass:
     def drop(self, job: Job) -> Use | None:
         """Take a job's promise back."""
         self.state.open.discard(job)
+        self.state.sure.discard(job)
         return self.state.promises.pop(job, None)
 
     def promise(self, job: Job, when: float) -> bool:
         """Promise a job a time (infinity: it is not known, and what it will need is kept from now on);
         False: it does not fit then, and is promised nothing."""
+        was_sure = job in self.state.sure
         self.drop(job)
+        if was_sure:
+            self.state.sure.add(job)
+        else:
+            self.assure(job)
         if when == inf:
             self.state.open.add(job)
             self.state.promises[job] = Use(self.now, inf, None, self.kept_for(job))
@@ -341,6 +376,7 @@ class Pass:
                     promise.demand = None  # on other ranks others might be, or it has them all
                 self.state.promises[job] = promise
                 return True
+        self.drop(job)
         return False
 
     def kept_for(self, job: Job) -> Where:
@@ -403,7 +439,10 @@ class Pass:
                 if when < use.start:
                     self.promise(job, when)
         self.put_back(unknown)
-        return job in state.open or state.promises[job].start <= now
+        if job in state.open or state.promises[job].start <= now:
+            return True
+        self.assure(job)
+        return False
 
     def promise_first(self, job: Job) -> None:
         """Promise a job another time, if it has to be at the expense of jobs behind it."""
@@ -464,7 +503,7 @@ class Pass:
         state, rest = self.state, []
         if not state.is_kept:
             fixed = {job: use for job, use in state.promises.items() if job.id < 0}
-            state.promises, state.open, self.freed = fixed, set(), True
+            state.promises, state.open, state.sure, self.freed = fixed, set(), set(), True
         for job in self.queue:
             if job in state.promises and state.promises[job].start <= self.now:
                 self.examine(job)
@@ -506,16 +545,13 @@ class Pass:
     def by_latest_starts(self) -> None:
         """Promise newcomers their latest starts, start jobs whose has come, then others by rank."""
         state, now = self.state, self.now
-        rest: list[Job] = []
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
         for job in by_order:
             if job in state.promises or job.window is not None:
                 continue
-            if job.is_possible and not job.is_refused and not self.is_over(job):
-                wanted = max(now, job.submit + state.within)
-                when = self.earliest(job, wanted)
-                if when < inf:
-                    self.promise(job, when)
+            job.is_aside = job.is_refused or self.is_over(job)
+            if job.is_possible and not job.is_aside:
+                self.promise_latest(job, max(now, job.submit + state.within))
         for job in by_order:
             if job in state.promises and state.promises[job].start <= now and not self.start(job):
                 if all(use.end > now for use in state.running.values()):  # nobody ends late
@@ -523,19 +559,34 @@ class Pass:
         # What running jobs leave by their limits, and what the first jobs that do not fit keep of it.
         fixed = {job: use for job, use in state.promises.items() if job.id < 0}
         alone = Pass(replace(state, promises=fixed, open=set()), now, True)
-        heads = []
-        for job in [job for job in self.queue if job in state.pending]:
+        rest: list[Job] = []
+        heads: list[Job] = []
+        queue = [
+            job
+            for job in self.queue
+            if job in state.pending
+            and not (job.is_aside and (job.window is None or not self.came_free))
+        ]
+        soon = nextafter(now, inf)
+        free = [job for job in queue if alone.place(job, soon) is not None]
+        could_start = (free and len({job.order for job in queue}) > 1) or any(
+            self.place(job, now + job.limit) is not None for job in free
+        )
+        for job in queue:
             if job.window is not None:
                 self.start(job)
                 continue
+            if not could_start:
+                continue  # it is not looked at
             job.is_aside = job.is_refused or self.is_over(job)
             if self.is_set_aside(job):
                 continue
-            is_free = alone.place(job, nextafter(now, inf)) is not None
+            is_free = alone.place(job, soon) is not None
             if self.waiting & job.wants:
                 rest += [job] if is_free else []
             elif is_free:
-                rest += [] if self.start(job) else [job]
+                if not self.start(job) and not self.goes_before(job):
+                    rest.append(job)
             elif job.is_possible:
                 heads.append(job)
                 self.waiting |= job.wants
@@ -544,6 +595,42 @@ class Pass:
         for job in sorted(rest, key=lambda job: (job.candidate_rank(now), self.places[job])):
             if alone.place(job, now + job.limit) is not None:
                 self.start(job)
+
+    def promise_latest(self, job: Job, wanted: float) -> None:
+        """Promise a job its latest start, before jobs of lower priority."""
+        behind = self.earliest(job, wanted)
+        lower = self.take_out_lower(job, wanted, behind + job.limit) if behind > wanted else {}
+        when = self.earliest(job, wanted)
+        if when < inf:
+            self.promise(job, when)
+        self.put_back_lower(lower)
+
+    def goes_before(self, job: Job) -> bool:
+        """Start a job at the expense of the promises to jobs of lower priority, if that helps."""
+        lower = self.take_out_lower(job, self.now, self.now + job.limit)
+        has_started = lower != {} and self.start(job)
+        self.put_back_lower(lower)
+        return has_started
+
+    def take_out_lower(self, job: Job, start: float, end: float) -> dict[Job, Use]:
+        """Take out the promises in a span to jobs of lower priority that could want the same ranks."""
+        lower = {
+            other: use
+            for other, use in self.state.promises.items()
+            if other.id >= 0 and job.order < other.order and use.start < end and start < use.end
+            and other.wants & job.wants
+        }  # fmt: skip
+        for other in lower:
+            self.drop(other)
+        return lower
+
+    def put_back_lower(self, lower: dict[Job, Use]) -> None:
+        """Promise jobs the times that they had; then others to those for which there is no room."""
+        jobs = sorted(lower, key=lambda job: (job.order, job.id))
+        for job in [job for job in jobs if not self.promise(job, lower[job].start)]:
+            when = self.earliest(job, max(lower[job].start, self.now))
+            if when < inf:
+                self.promise(job, when)
 
 
 def mask(ranks: Iterable[int]) -> int:
