@@ -215,13 +215,6 @@ def test_promises_move_alike(built, monkeypatch, seed):
         assert answer == expected
 
 
-def test_a_row_is_longer_than_a_call(built, monkeypatch):
-    """Parts of a row are as one."""
-    whole = a_history(99)
-    monkeypatch.setattr(compiled, "MOVES_PER_CALL", 3)
-    assert a_history(99) == whole
-
-
 def test_jobs_without_a_promise(way):
     """A row ends before the first of them."""
     queue = Rows(4)

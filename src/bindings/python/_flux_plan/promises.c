@@ -401,8 +401,9 @@ static double earlier (struct promises *promises, const struct promise *promise,
             const struct opening *one = &size->openings[place];
             double start = last_of (one->start, now);
 
-            if (one->before < count && count <= one->most && start < found
-                && start + length <= latest && one->end - start >= length) {
+            /* Without branches: most are of no use, each for another reason. */
+            if ((one->before < count) & (count <= one->most) & (start < found)
+                & (start + length <= latest) & (one->end - start >= length)) {
                 if (many < MAX_LOOKS)
                     looks[many] = one;
                 many++;

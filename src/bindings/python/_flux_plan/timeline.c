@@ -38,34 +38,34 @@ struct timeline {
     struct block **blocks;
 };
 
-/* How many of some ascending times are not later than a time. */
-static size_t until_time (const double *times, size_t count, double time)
-{
-    size_t low = 0;
+/* Times that are counted one by one: without a branch, which would rarely be foreseen. */
+#define FEW_TIMES 16
 
-    while (low < count) {
-        size_t middle = (low + count) / 2;
-        if (times[middle] <= time)
-            low = middle + 1;
-        else
-            count = middle;
+/* How many of some ascending times are earlier than a time, or not later. */
+static size_t count_times (const double *times, size_t count, double time, bool or_equal)
+{
+    size_t first = 0, found = 0;
+
+    while (count > FEW_TIMES) {
+        size_t half = count / 2;
+
+        if (times[first + half - 1] < time)
+            first += half;
+        count -= half;
     }
-    return low;
+    for (size_t i = first; i < first + count; i++)
+        found += (times[i] < time) | (or_equal & (times[i] == time));
+    return first + found;
 }
 
-/* How many of some ascending times are earlier than a time. */
+static size_t until_time (const double *times, size_t count, double time)
+{
+    return count_times (times, count, time, true);
+}
+
 static size_t before_time (const double *times, size_t count, double time)
 {
-    size_t low = 0;
-
-    while (low < count) {
-        size_t middle = (low + count) / 2;
-        if (times[middle] < time)
-            low = middle + 1;
-        else
-            count = middle;
-    }
-    return low;
+    return count_times (times, count, time, false);
 }
 
 /* The place of the block that a time is in; the first, if it is before all. */

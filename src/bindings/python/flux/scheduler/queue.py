@@ -490,9 +490,12 @@ class Backlog(PendingQueue):
             return islice(self.settle()[:], most)
         return iter(self.jobs if most is None else self.jobs.head(most))
 
-    def behind(self, job: PendingJob) -> Iterator[PendingJob]:
-        """The jobs to examine behind one of them, in order; none may come or leave meanwhile."""
-        return islice(self.jobs.since((job.order, job.jobid)), 1, None)
+    def first_behind(self, job: PendingJob) -> PendingJob | None:
+        """The first job without a promise behind one that has one, of `lines`; None: there is none.
+        O(masks of `lines`)."""
+        place = (job.order, job.jobid)
+        found = [line.first_since(place) for line in self.lines.values()]
+        return min([other for other in found if other is not None], default=None)
 
     @property
     def has_priorities(self) -> bool:

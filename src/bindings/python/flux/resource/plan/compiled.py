@@ -30,8 +30,8 @@ try:
 except ImportError:  # not built, or for another Python
     ffi = lib = None
 
-#: How many promises are moved by one call in C.
-MOVES_PER_CALL = 512
+#: How many promises may be moved in a turn of a reactor.
+MOVES_PER_TURN = 512
 
 
 def is_built() -> bool:
@@ -150,7 +150,7 @@ class CompiledMoves(PromiseMoves):
     """In C: a look at each promise of a row, one after another."""
 
     timeline = CompiledTimeline
-    per_turn = MOVES_PER_CALL
+    per_turn = MOVES_PER_TURN
 
     def __init__(
         self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, CountedProfile]
@@ -160,7 +160,7 @@ class CompiledMoves(PromiseMoves):
         # Whether it has been told of all promises. It is when the first is to move: in most copies of
         # a plan none ever does.
         self._is_told = False
-        self._places = ffi.new("int64_t[]", MOVES_PER_CALL)
+        self._places = ffi.new("int64_t[]", MOVES_PER_TURN)
         self._first = ffi.new("double *")
         self._told: dict[int, Any] = {}  # the spans of promises that C writes to, by job id
         self._moved = ffi.new("size_t *")
@@ -196,17 +196,7 @@ class CompiledMoves(PromiseMoves):
         return self._promises[jobid].start
 
     def advance_in_turn(self, jobids: Iterable[int], now: float) -> tuple[int, list[int], float]:
-        row = array("q", jobids)
-        count, moved, first = 0, [], inf
-        while count < len(row) and first > now:
-            part = row[count : count + MOVES_PER_CALL]
-            done, found, earliest = self._advance(part, now, True)
-            moved += [count + place for place in found] if count else found
-            first = min(first, earliest)
-            count += done
-            if done < len(part):
-                break
-        return count, moved, first
+        return self._advance(array("q", jobids), now, True)
 
     def _advance(
         self, row: array[int], now: float, overdrawn: bool
@@ -224,6 +214,8 @@ class CompiledMoves(PromiseMoves):
             lib.promises_set_line(cdata, profile.watch.number, profile.kept, overdrawn_here)
         released = ffi.new("double[]", 1 + max([one.watch.number for one in profiles], default=0))
         jobids = ffi.from_buffer("int64_t[]", row)
+        if len(self._places) < len(row):
+            self._places = ffi.new("int64_t[]", len(row))
         done = lib.promises_advance(
             cdata, jobids, len(row), now, self._places, self._moved, self._first, released
         )

@@ -5,9 +5,9 @@ have promises, in the order of the queue."""
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from collections.abc import Iterator
 from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -173,7 +173,7 @@ class PromiseBook:
     ) -> None:
         self._changed = changed
         self._jobs: list[PendingJob] = []  # in the order of the queue
-        self._ids: list[int] = []  # of these
+        self._ids = array("q")  # of these
         self._by_id: dict[int, PendingJob] = {}
         # Mask of ranks to the jobs that could want these, in order; None: it is to be made.
         self._by_ranks: dict[int, list[PendingJob]] | None = None
@@ -268,7 +268,7 @@ class PromiseBook:
         return when
 
     def advance_following(
-        self, job: PendingJob, pending: Iterable[PendingJob] | None = None
+        self, job: PendingJob, stop: PendingJob | None
     ) -> tuple[list[PendingJob], list[PendingJob], float]:
         """Let the promises of the jobs right behind `job`, which has one, move as `advance` does, as
         long as they can surely be kept (`Plan.advance_in_turn`), of as many jobs as may be moved in
@@ -276,21 +276,19 @@ class PromiseBook:
 
         Args:
             job (PendingJob): the job
-            pending (iterable): the pending jobs behind `job`, in order: none is moved that is behind
-                one without a promise; None: that does not matter
+            stop (PendingJob): none is moved that is behind this one; None: there is none such
 
         Returns:
             the jobs that were looked at; of these those whose promises moved; and the first start of
             these, seconds since the epoch, or infinity. If that has come, it is that of the last of both.
         """
         first = bisect_left(self._jobs, job) + 1
-        behind = self._jobs[first : first + self.plan.moves_per_turn]
-        if pending is not None:
-            pairs = takewhile(lambda pair: pair[0] is pair[1], zip(behind, pending))
-            behind = [other for other, _ in pairs]
-        count, places, when = self.plan.advance_in_turn(self._ids[first : first + len(behind)])
+        last = len(self._jobs) if stop is None else bisect_left(self._jobs, stop, first)
+        last = min(last, first + self.plan.moves_per_turn)
+        count, places, when = self.plan.advance_in_turn(self._ids[first:last])
         self._first = min(self._first, when)
-        return behind[:count], [behind[place] for place in places], when
+        looked = self._jobs[first : first + count]
+        return looked, [looked[place] for place in places], when
 
     def drop(self, job: PendingJob) -> None:
         """A job has no promise any more: it has started, or the promise is revoked."""
@@ -308,7 +306,7 @@ class PromiseBook:
     def reorder(self) -> None:
         """The order of the jobs has changed: sort them again."""
         self._jobs.sort()
-        self._ids = [job.jobid for job in self._jobs]
+        self._ids = array("q", [job.jobid for job in self._jobs])
         self._by_ranks = None
 
     def ranks_changed(self) -> None:

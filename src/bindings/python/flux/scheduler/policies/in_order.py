@@ -180,11 +180,9 @@ class BackfillInOrder(Backfilling):
             return
         if admission.engaged and admission.pins_promises:
             return  # each is asked about when its turn comes
-        counted = self.plan.is_counted
-        behind = None if counted and not backlog.groups else backlog.behind(job)
-        looked, moved, first = promises.advance_following(job, behind)
+        looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
         # On ranks it takes a look to see that one stays.
-        staying = (len(looked) - len(moved)) * (STAYING_PART if counted else 1)
+        staying = (len(looked) - len(moved)) * (STAYING_PART if self.plan.is_counted else 1)
         backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
         if first <= self.policy.now():
             looked.pop()
