@@ -3,6 +3,9 @@
 
 ======================  =========================================================================
 ``cli.py``              the command line: a class for each subcommand, and their table `COMMANDS`
+``subcommand.py``       what they derive from
+``explain.py``          ``flux sched explain``
+``reserve.py``          ``flux sched reserve``, ``unreserve`` and ``reservations``
 ``top.py``              the live view of ``flux sched top``
 ``plan_chart.py``       the chart of ``flux sched plan``, as text and as SVG
 ``prometheus.py``       the metrics of ``flux sched stats --prometheus``

@@ -75,7 +75,7 @@ _METRICS_OF_STATS: dict[str, tuple[str, str, str]] = {
     "errors": (
         "flux_sched_errors_total",
         "counter",
-        "ErrorReporter that were logged and survived.",
+        "Errors that were logged and survived.",
     ),
     "sched_delay": (
         "flux_sched_delay_seconds",

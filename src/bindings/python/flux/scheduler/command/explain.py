@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux sched explain``: why a job waits, in a sentence a line."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import time
+from typing import Any
+
+from flux.job import JobID
+from flux.scheduler.attributes import printable
+from flux.scheduler.command import job_status
+from flux.scheduler.command.context import CommandError, Context
+from flux.scheduler.command.formatting import format_duration
+from flux.scheduler.command.subcommand import Subcommand, read_jobid, until_text
+from flux.scheduler.host import counted
+
+
+class Explain(Subcommand):
+    help = "say why a pending job waits, or list all pending jobs with the reasons"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("jobid", nargs="?", metavar="JOBID", help="a pending job")
+        parser.add_argument("-a", "--all", action="store_true", help="all pending jobs")
+
+    def ask(self, context: Context) -> dict[str, Any]:
+        options = context.options
+        if options.all == (options.jobid is not None):
+            raise CommandError("give either a job id or --all")
+        if options.all:
+            return context.ask("explain", {"all": True})
+        return self.explain_job(read_jobid(options.jobid), context)
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
+        if context.options.all:
+            self._print_table(answer, context)
+        else:
+            for job in answer["jobs"]:
+                print("\n".join(map(printable, self.lines(job, answer, context))))
+
+    def _print_table(self, answer: dict[str, Any], context: Context) -> None:
+        rows = []
+        for job in answer["jobs"]:
+            estimate = job["t_estimate"] and context.time(job["t_estimate"], answer["now"])
+            rows.append((job["name"], job.get("queue"), estimate, job["reason"]))
+        self.print_table(context, ("JOBID", "QUEUE", "ESTIMATE", "REASON"), rows)
+        more = job_status.count_pending(context.handle) - len(rows) - answer.get("others", 0)
+        if more > 0:
+            print(
+                f"{counted(more, 'pending job')} not sent to the scheduler yet: "
+                "flux sched explain JOBID says why"
+            )
+
+    def explain_job(self, jobid: int, context: Context) -> dict[str, Any]:
+        """Why one job waits: the scheduler's answer or, in the same form, why the job manager has
+        not sent the job to the scheduler yet.
+
+        Raises:
+            CommandError: it is not pending, or nothing is known about it
+        """
+        handle = context.handle
+        name = JobID(jobid).f58
+        job = job_status.look_up_job(handle, jobid)
+        if job is None:
+            return context.ask("explain", {"id": jobid})
+        state = job_status.state_or_result(job)
+        if state not in ("DEPEND", "PRIORITY", "SCHED"):
+            raise CommandError(f"{name} is not a pending job: its state is {state}")
+        reason = job_status.reason_in_job_manager(job)
+        if reason is None:
+            try:
+                return context.ask("explain", {"id": jobid})
+            except CommandError as refusal:
+                # The scheduler refuses what it has no request for.
+                if refusal.errno != errno.EINVAL:
+                    raise
+            try:
+                reason = job_status.reason_of_queue(handle, job)
+            except OSError as exc:
+                raise CommandError.from_refusal(
+                    f"{name} has not been sent to the scheduler: {exc.strerror}", exc
+                ) from None
+        now = time.time()
+        found = {
+            "id": jobid,
+            "name": name,
+            "queue": job.get("queue"),
+            "priority": job.get("priority"),
+            "verdict": "waits",
+            "reason": reason,
+            "t_estimate": None,
+            "t_estimate_kind": None,
+        }
+        return {"now": now, "made": now, "jobs": [found], "others": 0}
+
+    def lines(self, job: dict[str, Any], answer: dict[str, Any], context: Context) -> list[str]:
+        """Everything that the scheduler has said about one job, one sentence on each line."""
+        now = answer["now"]
+        verdict = {"waits": "waits", "never": "can never run as things are", "starts": "can start"}
+        lines = [
+            f"{job['name']} {verdict[job['verdict']]}: "
+            f"{job['reason'] or 'nothing keeps it from starting'}"
+        ]
+        if job.get("total") is not None:
+            unit = job["unit"]
+            lines.append(
+                f"  needs {counted(job['needed'], unit[:-1])}; of {counted(job['total'], 'node')} "
+                f"{job['matching']} match, {job['up']} of them are up, {job['large_enough']} are "
+                f"large enough; {counted(job['available'], unit[:-1])} free now"
+                + (f" on {counted(job['free'], 'node')}" if unit == "slots" else "")
+            )
+        for one in job.get("excluded") or ():
+            lines.append(
+                f"  {one['constraint']} excludes {counted(one['nodes'], 'node')}: "
+                f"rank {one['ranks']}"
+            )
+        for one in job.get("behind") or ():
+            until = until_text(one["end"], now, context)
+            lines.append(f"  behind {one['name']}, {one['state']}, {until}")
+        if job.get("behind_more"):
+            lines.append("  and other jobs that end earlier")
+        if job.get("reservation"):
+            one = job["reservation"]
+            lines.append(
+                f"  reservation {one['name']}: {context.time(one['start'], now)} to "
+                f"{context.time(one['end'], now)}"
+            )
+        for one in (job.get("rules") or ())[1:]:
+            lines.append(f"  and {one['reason']}")
+        if (job.get("limit") or {}).get("t_again"):
+            one = job["limit"]
+            when = context.time(one["t_again"], now)
+            after = f", when {one['job']} ends" if one.get("job") else ""
+            lines.append(f"  limit {one['name']}: again about {when}{after}")
+        if (job.get("budget") or {}).get("t_again"):
+            one = job["budget"]
+            lines.append(
+                f"  budget {one['name']}: begins anew at {context.time(one['t_again'], now)}"
+            )
+        if job.get("preemption"):
+            lines.append(f"  could start now by ending {job['preemption']['text']}")
+        if job.get("borrowers"):
+            one = job["borrowers"]
+            lines.append(f"  {one['text']}; ended at {context.time(one['end'], now)}")
+        fits = job.get("fits") or {}
+        if fits.get("limit"):
+            lines.append(
+                f"  it could start now with a time limit of {format_duration(fits['limit'])} or less"
+            )
+        if fits.get("count"):
+            unit = job["unit"]
+            lines.append(f"  it could start now with {counted(fits['count'], unit[:-1])}")
+        if job.get("rank") is not None:
+            lines.append(
+                f"  rank {job['rank']:.6g} among jobs of its priority; expected to run for "
+                f"{format_duration(job['expected_run'])}"
+            )
+        if (job.get("fairshare") or {}).get("place"):
+            one = job["fairshare"]
+            whose = (
+                f"{one['user']}{' in bank ' + one['bank'] if one['bank'] else ''}"
+                if "user" in one
+                else "its user"
+            )
+            lines.append(
+                f"  fair share: {whose} is number {one['place']} of {one['of']} whose jobs wait"
+            )
+        if job.get("t_latest"):
+            lines.append(f"  starts by {context.time(job['t_latest'], now)} at the latest")
+        if job.get("latest_start"):
+            lines.append(f"  given up at {context.time(job['latest_start'], now)} if it waits then")
+        if job.get("t_estimate"):
+            kind = job.get("t_estimate_kind") or "planned"
+            lines.append(f"  starts about {context.time(job['t_estimate'], now)} ({kind})")
+        if job.get("t_likely"):
+            lines.append(f"  {likely_text(job, now, context)}")
+        age = now - answer["made"]
+        if age >= 1:
+            lines.append(f"  (as of {format_duration(age)} ago)")
+        return lines
+
+
+def likely_text(said: dict[str, Any], now: float, context: Context) -> str:
+    """Its ``t_likely`` and ``t_p90`` for a reader."""
+    return (
+        f"likely about {context.time(said['t_likely'], now)}, by {context.time(said['t_p90'], now)} "
+        "in nine cases of ten"
+    )

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""``flux sched reserve``, ``unreserve`` and ``reservations``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from flux.scheduler.attributes import printable
+from flux.scheduler.command import jobspec_options
+from flux.scheduler.command.context import Context
+from flux.scheduler.command.formatting import format_duration
+from flux.scheduler.command.subcommand import Subcommand, until_text
+from flux.scheduler.host import counted
+from flux.scheduler.reservations.times import iso_time, local_zone_name
+
+#: How many of the jobs that are in the way of a reservation are named in the list of reservations.
+MAX_CONFLICTS_SHOWN = 3
+
+
+class Reserve(Subcommand):
+    help = "reserve resources for a group of jobs, or for nobody, during a period of time"
+    topic = "reserve"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        add("name", metavar="NAME", help="name of the reservation")
+        add(
+            "--start",
+            required=True,
+            metavar="TIME",
+            help="when it begins: +2h, 'tuesday 08:00', 2026-12-01T08:00",
+        )
+        add("--duration", required=True, metavar="FSD", help="how long it lasts: 90m, 4h, 1d")
+        add("--nodes", type=int, metavar="N", help="number of nodes, chosen as late as possible")
+        add("--hosts", metavar="HOSTLIST", help="exactly these nodes")
+        add(
+            "--requires",
+            metavar="CONSTRAINT",
+            help="all nodes that meet a constraint or, with --nodes, only such nodes",
+        )
+        add("--users", metavar="LIST", help="users who may use it, separated by commas")
+        add("--queues", metavar="LIST", help="queues whose jobs may use it, separated by commas")
+        add(
+            "--bank",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="bank whose jobs may use it; the option can be repeated",
+        )
+        add(
+            "--every",
+            metavar="FSD",
+            help="repeat it: 1d and 1w keep the time of day when the clocks change; hours do not",
+        )
+        add("--zone", metavar="NAME", help="time zone of the times (default: this machine's)")
+        add(
+            "--at-end",
+            choices=("cancel", "run"),
+            default="cancel",
+            help="end jobs that still run inside at the end, or let them run on (default: cancel)",
+        )
+        add("--pin", action="store_true", help="choose the nodes now, not as late as possible")
+        add(
+            "--dry-run",
+            action="store_true",
+            help="reserve nothing; list the running jobs that are in the way",
+        )
+
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "name": options.name,
+            "start": options.start,
+            "duration": options.duration,
+            "zone": options.zone or local_zone_name(),
+            "at_end": options.at_end,
+            "pin": options.pin,
+        }
+        for key in ("nodes", "hosts", "every"):
+            if getattr(options, key) is not None:
+                entry[key] = getattr(options, key)
+        if options.requires:
+            entry["requires"] = jobspec_options.parse_constraint(options.requires)
+        if options.users:
+            entry["users"] = options.users.split(",")
+        if options.queues:
+            entry["queues"] = options.queues.split(",")
+        if options.bank:
+            entry["banks"] = options.bank
+        return {"reservation": entry, "dry_run": options.dry_run}
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
+        options, now = context.options, answer["now"]
+        zone = options.zone or local_zone_name()
+        one = answer["reservation"]
+        verb = "would be" if options.dry_run else "is"
+        print(
+            f"{one['name']} {verb} reserved: {counted(one['nodes'], 'node')}, "
+            f"{iso_time(one['start'], zone)} to {iso_time(one['end'], zone)}"
+            + (f", every {one['every']}" if one.get("every") else "")
+        )
+        if not one["group"]:
+            print("  for nobody: no job runs on these nodes then")
+        elif options.at_end == "cancel":
+            print("  jobs of the group that still run at the end are ended then")
+        else:
+            print("  jobs of the group that still run at the end go on as ordinary jobs")
+        for job in answer["conflicts"]:
+            until = until_text(job["end"], now, context)
+            print(f"  in the way: {job['name']} on {counted(job['nodes'], 'node')}, {until}")
+        for text in answer.get("warnings") or ():
+            print(f"  warning: {printable(text)}")
+
+
+class Unreserve(Subcommand):
+    help = "remove a reservation"
+    topic = "unreserve"
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", metavar="NAME", help="name of the reservation")
+
+    def payload(self, options: argparse.Namespace) -> dict[str, Any]:
+        return {"name": options.name}
+
+
+class Reservations(Subcommand):
+    help = "list the reservations"
+    topic = "reservations"
+    has_head = True
+
+    def show(self, answer: dict[str, Any], context: Context) -> None:
+        now = answer["now"]
+        rows = []
+        for one in answer["reservations"]:
+            rows.append(
+                (
+                    one["name"],
+                    one["state"],
+                    context.time(one["start"], now),
+                    format_duration(one["end"] - one["start"]),
+                    one["nodes"],
+                    one["ranks"] or "",
+                    one.get("every") or "",
+                    one["group"] or "nobody",
+                    self.note(one, now, context),
+                )
+            )
+        head = ("NAME", "STATE", "START", "FOR", "NODES", "RANKS", "EVERY", "GROUP", "NOTE")
+        self.print_table(context, head, rows, ("NODES",))
+
+    def note(self, one: dict[str, Any], now: float, context: Context) -> str:
+        """What is wrong with a reservation, and which running jobs are in its way."""
+        parts = [one["note"]] if one.get("note") else []
+        jobs = one.get("in_the_way") or []
+        parts += [
+            f"{job['name']} {until_text(job['end'], now, context)}"
+            for job in jobs[:MAX_CONFLICTS_SHOWN]
+        ]
+        if len(jobs) > MAX_CONFLICTS_SHOWN:
+            parts.append(f"{counted(len(jobs) - MAX_CONFLICTS_SHOWN, 'more job')}")
+        return "; ".join(parts)
