@@ -107,7 +107,7 @@ def test_what_is_checked(limit, found):
         job("3", 8.0, 9.0, "3", user="8", queue="batch", bank="red"),
         job("4", 20.0, 30.0, "0-2", user="9", bank="blue"),  # when job 2 ends
     ]
-    text = exceeded(jobs, {"one": limit}, "node", {"expedite": "batch"})
+    text = exceeded(jobs, {"one": limit}, "node", {"expedite": "batch"}, 0)
     assert text is None if found is None else text is not None and text.startswith(found)
 
 

@@ -27,13 +27,12 @@ import os
 from flux.simulate.placement_check import misplaced
 from flux.simulate.results import reading
 from flux.simulate.results.files import busy_changes
+from flux.simulate.results.outcome import units_of
+from flux.simulate.results.reading import GRAIN
 from flux.simulate.site_check import broken
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 from flux_engine.formats import eventlog, idset, rset, states
-
-#: Rounding of what is written.
-GRAIN = 1e-5
 
 #: Rules that follow from the module alone.
 ORDERLY = ("sched-fifo", "sched-simple")
@@ -106,11 +105,8 @@ def check_result(result):
         for row in rows
         if row.start is not None
     ]
-    held += [
-        (id, start, end, idset.decode(units.replace(" ", ",")), 0)
-        for id, (start, end, units) in others.items()
-    ]
-    check_units(held, result.units, result.name)
+    held += [(id, start, end, units_of(units), 0) for id, (start, end, units) in others.items()]
+    _check_units(held, result.units, result.name)
     if result.summary.get("available"):
         _check_available(result, rows)
     module = result.name.split()[0]
@@ -160,7 +156,7 @@ def _check_placement(result, rows):
 
 def _units(result, row):
     try:
-        return idset.decode(row.allocated.replace(" ", ","))
+        return units_of(row.allocated)
     except ValueError as exc:
         raise Violation(f"{result.name}: job {row.id}: allocated_resources: {exc}") from None
 
@@ -328,7 +324,7 @@ def _is_sent_all(name):
     return depth[-1] == "unlimited"
 
 
-def check_units(held, units, name=""):
+def _check_units(held, units, name):
     """Check that no unit is held twice.
 
     Args:
@@ -339,7 +335,6 @@ def check_units(held, units, name=""):
     Raises:
         Violation: a unit is, or is not there
     """
-    prefix = f"{name}: " if name else ""
     busy = {}
     ends = []
     for job, start, end, bounds, size in sorted(
@@ -350,13 +345,13 @@ def check_units(held, units, name=""):
             for unit in idset.members(gone):
                 busy.pop(unit, None)
         if size and idset.count(bounds) != size:
-            raise Violation(f"{prefix}job {job} of size {size} has {idset.count(bounds)} units")
+            raise Violation(f"{name}: job {job} of size {size} has {idset.count(bounds)} units")
         for unit in idset.members(bounds):
             if unit >= units:
-                raise Violation(f"{prefix}job {job} is on unit {unit}, of a machine with {units}")
+                raise Violation(f"{name}: job {job} is on unit {unit}, of a machine with {units}")
             if unit in busy:
                 raise Violation(
-                    f"{prefix}unit {unit} is held by job {busy[unit]} and given to job {job} at {start:g} s"
+                    f"{name}: unit {unit} is held by job {busy[unit]} and given to job {job} at {start:g} s"
                 )
             if end is None or end > start + GRAIN:
                 busy[unit] = job
@@ -366,9 +361,7 @@ def check_units(held, units, name=""):
 
 def _check_available(result, rows):
     """No job starts on a unit that was down or drained, or had left, then."""
-    changes = [
-        (when, idset.decode(text.replace(" ", ","))) for when, text in result.summary["available"]
-    ]
+    changes = [(when, units_of(text)) for when, text in result.summary["available"]]
     times = [when for when, _ in changes]
     for row in rows:
         if row.start is None:
@@ -404,20 +397,18 @@ def _check_preempted(result, rows):
 
 
 def _check_order(result, rows):
-    latest = {}
+    before = None
     for row in sorted(rows, key=lambda row: row.submit):
         if row.state == "REJECTED" or row.start is None:
             continue
-        before = latest.get(None)
         if before is not None and row.start < before.start - GRAIN:
             raise Violation(
                 f"{result.name}: job {row.id} started at {row.start:g} s, ahead of job {before.id}, which came before it and started at {before.start:g} s"
             )
-        latest[None] = row
+        before = row
 
 
 def _check_eventlogs(directory):
-    inventory = None
     for name in sorted(os.listdir(directory), key=lambda text: (len(text), text)):
         own = os.path.join(directory, name)
         with open(os.path.join(own, "eventlog"), encoding="utf-8") as stream:
@@ -429,10 +420,10 @@ def _check_eventlogs(directory):
         path = os.path.join(own, "R")
         if os.path.exists(path):
             with open(path, encoding="utf-8") as stream:
-                check_R(name, json.load(stream), inventory)
+                check_R(name, json.load(stream))
 
 
-def check_eventlog(job, events, now_state=None):
+def check_eventlog(job, events):
     """Check a job's events (dicts) against RFC 18 and 21.
 
     Returns:

@@ -198,14 +198,11 @@ def first_difference(one, other, numbers=(1, 2)):
     if when == never:
         return lines
     lines.append(f"at {moment_text(when)} ({when:g} s), before anything starts:")
-    for name, some, result in zip(names, rows, results):
-        lines += _state(name, some, result.units, when)
-        # Until then both went the same way.
-        break
-    return lines
+    # Until then both went the same way.
+    return lines + _state(rows[0], results[0].units, when)
 
 
-def _state(name, rows, units, when):
+def _state(rows, units, when):
     running = [
         row
         for row in rows
@@ -234,8 +231,3 @@ def _state(name, rows, units, when):
     if len(waiting) > SHOWN:
         lines.append(f"    and {len(waiting) - SHOWN} more")
     return lines
-
-
-def directories_of(base):
-    """The results below a directory, as paths."""
-    return [result.directory for result in reading.find([os.fspath(base)])]

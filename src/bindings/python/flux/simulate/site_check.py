@@ -14,10 +14,9 @@ checked: which node has which is not written.
 import zoneinfo
 from datetime import date, datetime, time, timedelta, timezone
 
+from flux.simulate.results.outcome import units_of
+from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import idset
-
-#: Rounding of what is written.
-GRAIN = 1e-5
 
 #: Per what it can be checked.
 KEYS = {
@@ -146,7 +145,7 @@ def changes_of(rows):
 
 
 def _members(row):
-    return idset.members(idset.decode(row.allocated.replace(" ", ",")))
+    return idset.members(units_of(row.allocated))
 
 
 def _is_for(table, row, parents):
@@ -155,7 +154,7 @@ def _is_for(table, row, parents):
     return not queues or row.queue in queues or parents.get(row.queue) in queues
 
 
-def exceeded(rows, limits, unit, parents, cores=0):
+def exceeded(rows, limits, unit, parents, cores):
     """Find the first limit that was exceeded; arguments as for `broken`."""
     for name, limit in limits.items():
         for whose, its in _by_key(rows, limit, parents):

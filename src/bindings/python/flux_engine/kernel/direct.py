@@ -69,6 +69,14 @@ class Peer(Endpoint):
         except OSError as exc:
             self.respond_error(msg, exc.errno or errno.EINVAL, exc.strerror)
 
+    def serve(self, functions):
+        """Answer methods by functions (a dict): each takes the payload of a request, None for none, and returns that of
+        the response."""
+        self.methods.update({method: self._serving(one) for method, one in functions.items()})
+
+    def _serving(self, function):
+        return lambda msg: self.respond(msg, function(msg.payload if msg.has_payload else None))
+
     def answered(self, msg):
         """A response came."""
 

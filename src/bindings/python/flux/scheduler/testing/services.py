@@ -60,15 +60,7 @@ class FunctionService(FakeService):
         self, instance: InstanceView, name: str, functions: dict[str, Callable[[Any], Any]]
     ) -> None:
         super().__init__(instance, name, {})
-        for method, function in functions.items():
-            self.methods[method] = self._serving(function)
-
-    def _serving(self, function: Callable[[Any], Any]) -> Callable[[Message], None]:
-        def serve(msg: Message) -> None:
-            payload = None if msg.payload_str is None else msg.payload
-            self.respond(msg, function(payload))
-
-        return serve
+        self.serve(functions)
 
 
 class BrokerServices(FakeService):

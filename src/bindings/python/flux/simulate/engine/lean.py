@@ -122,7 +122,7 @@ class LeanEngine:
         self._instant = None
         self.kernel = Loop(epoch, self._advance)
         self.log = peers.Log(self.kernel, log_level)
-        self.names = peers.Names(self.kernel)
+        peers.Names(self.kernel)
         self.resource = peers.Resource(self.kernel, machine.R, config)
         users = userids([*jobs, *(job for job, _, _, _ in running)])
         self.manager = Manager(
@@ -133,12 +133,9 @@ class LeanEngine:
             default_queue(config),
             users,
         )
-        self.info = peers.JobInfo(self.kernel, self.manager)
-        self.kvs = peers.Kvs(self.kernel)
+        peers.JobInfo(self.kernel, self.manager)
         values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
-        peers.Broker(self.kernel, "attr", peers.attributes(values))
-        peers.Broker(self.kernel, "config", peers.configuration(config))
-        peers.Broker(self.kernel, "event", peers.events())
+        peers.make_broker(self.kernel, values, config)
         self.task = None
         self._adopted = len(running)
         if down:
@@ -306,17 +303,9 @@ class LeanEngine:
         self._next_time = self.jobs[self._next].submit + self.epoch if found else math.inf
 
     def _all_of(self, when):
-        ends, actions = self._ends, self._actions
-        while ends and ends[0][0] <= when:
-            entry = heapq.heappop(ends)
-            if entry[2].end_entry is entry:
-                self._finish(entry[2])
-        while actions and actions[0][0] <= when:
-            heapq.heappop(actions)[2](self)
-        while self._next_time <= when:
-            index = self._next
-            self._take_next()
-            self._arrive(index)
+        for step in (self._end, self._act, self._submit):
+            while step(when):
+                pass
 
     def _one_of(self, when):
         steps = [self._end, self._act, self._submit]

@@ -2,6 +2,7 @@
 """The other services a scheduler talks to: resource, KVS, job-info, and the broker's own."""
 
 import errno
+import itertools
 import marshal
 
 from flux.simulate.engine.loop import Peer
@@ -103,24 +104,6 @@ class Names(Peer):
         self.respond(msg)
 
 
-class Kvs(Peer):
-    """``kvs``: takes what it is given. R comes back from `JobInfo`."""
-
-    name = "kvs"
-
-    def __init__(self, kernel):
-        super().__init__(kernel)
-        self.methods = {"commit": self._commit, "lookup": self._lookup}
-        self._version = 0
-
-    def _commit(self, msg):
-        self._version += 1
-        self.respond(msg, {"rootseq": self._version, "rootref": ""})
-
-    def _lookup(self, msg):
-        raise OSError(errno.ENOENT, f"{msg.body.get('key')}: a simulation keeps no KVS")
-
-
 class JobInfo(Peer):
     """``job-info``: R and jobspec of active jobs."""
 
@@ -171,41 +154,30 @@ class Log(Peer):
 
 
 class Broker(Peer):
-    """``attr`` and ``config``: what a module may ask its broker."""
+    """A service whose answers do not depend on what happens; arguments as for `Peer.serve`, after its name."""
 
-    def __init__(self, kernel, name, methods):
+    def __init__(self, kernel, name, functions):
         self.name = name
         super().__init__(kernel)
-        self.methods = methods(self)
+        self.serve(functions)
 
 
-def attributes(values):
-    """The methods of ``attr`` for a dict of attributes."""
+def make_broker(kernel, attributes, config):
+    """Make ``attr``, of a dict of attributes; ``config``, of a configuration; ``event``, in which nobody publishes any; and ``kvs``,
+    which keeps nothing: R comes back from `JobInfo`."""
 
-    def methods(peer):
-        def get(msg):
-            name = msg.body["name"]
-            if name not in values:
-                raise OSError(errno.ENOENT, f"attribute {name} is not set")
-            peer.respond(msg, {"value": values[name], "flags": 0})
+    def attribute(body):
+        name = body["name"]
+        if name not in attributes:
+            raise OSError(errno.ENOENT, f"attribute {name} is not set")
+        return {"value": attributes[name], "flags": 0}
 
-        return {"get": get}
+    def lookup(body):
+        raise OSError(errno.ENOENT, f"{body.get('key')}: a simulation keeps no KVS")
 
-    return methods
-
-
-def configuration(config):
-    """The methods of ``config`` for a configuration."""
-    return lambda peer: {"get": lambda msg: peer.respond(msg, config)}
-
-
-def events():
-    """The methods of ``event``: nobody publishes any."""
-
-    def methods(peer):
-        def quiet(msg):
-            peer.respond(msg, {})
-
-        return {"subscribe": quiet, "unsubscribe": quiet, "publish": quiet}
-
-    return methods
+    version = itertools.count(1)
+    Broker(kernel, "attr", {"get": attribute})
+    Broker(kernel, "config", {"get": lambda body: config})
+    Broker(kernel, "event", dict.fromkeys(("subscribe", "unsubscribe", "publish"), lambda body: {}))
+    commit = lambda body: {"rootseq": next(version), "rootref": ""}
+    Broker(kernel, "kvs", {"commit": commit, "lookup": lookup})

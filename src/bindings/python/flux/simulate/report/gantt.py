@@ -4,7 +4,7 @@
 from html import escape
 
 from flux.simulate.report import svg
-from flux_engine.formats import idset
+from flux.simulate.results.outcome import units_of
 
 HEIGHT = 360
 #: Shades of a cell, 1 (little of it in use) to 9 (all).
@@ -96,7 +96,7 @@ def _bar(place, row, x, y):
     width = max(right - left, 0.3)
     path = []
     widest = (0, 0)
-    bounds = idset.decode((allocated or "").replace(" ", ","))
+    bounds = units_of(allocated)
     for low, high in zip(bounds[::2], bounds[1::2]):
         above, below = y(low), y(high)
         path.append(

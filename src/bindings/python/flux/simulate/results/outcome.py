@@ -170,9 +170,14 @@ class Outcome:
         return max(times)
 
 
+def units_of(text):
+    """Bounds of an interval set, as results have it: ``0-3 7``; None and ``""`` are the empty set."""
+    return idset.decode((text or "").replace(" ", ","))
+
+
 def count_units(text):
     """How many units an interval set has."""
-    return idset.count(idset.decode((text or "").replace(" ", ",")))
+    return idset.count(units_of(text))
 
 
 class _RankUnits:
