@@ -29,18 +29,14 @@ class TestRSet:
             and again["execution"]["properties"] == R2["execution"]["properties"]
         )
 
-    def test_short_and_counts(self):
-        rset = RSet(R2)
-        assert rset.short() == "rank[0-2]/core[0-3],gpu1 rank3/core[0,2]"
-        assert [rset.count(kind) for kind in ("node", "core", "gpu", "socket")] == [4, 14, 3, 0]
-
     def test_set_operations(self):
         rset = RSet(R2)
         part = rset.select({1, 3})
-        assert part.encode_hosts() == "n1,m" and part.properties == {"big": {1}, "odd": {1, 3}}
+        assert part.host_names() == ["n1", "m"] and part.properties == {"big": {1}, "odd": {1, 3}}
         rest = rset.select({0, 2})
         assert sorted(rest.have) == [0, 2]
-        assert rest.union(part).to_dict() == rset.to_dict()
+        rest.add(part)
+        assert rest.to_dict() == rset.to_dict()
 
     @pytest.mark.parametrize(
         "robj, text",

@@ -33,12 +33,12 @@ def encode(args):
     for text in args.property or ():
         name, colon, some = text.partition(":")
         rset.set_property(name, set(idset.ids(some)) if colon else None)
-    if xml is None:
-        print(rset.encode())
-        return
-    from flux.resource.TreePool import amend
+    R = rset.to_dict()
+    if xml is not None:
+        from flux.resource.TreePool import amend
 
-    print(json.dumps(amend(rset.to_dict(), xml), ensure_ascii=False))
+        R = amend(R, xml)
+    print(json.dumps(R, ensure_ascii=False))
 
 
 def _children(xml):

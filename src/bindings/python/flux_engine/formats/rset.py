@@ -6,8 +6,6 @@ hand, and wants to know one thing of it: they ask the object that the JSON gave,
 it would cost more than the answer.
 """
 
-import json
-
 from flux_engine.formats import constraint, hostlist, idset
 
 MAX_RANKS = 1 << 20
@@ -131,72 +129,36 @@ class RSet:
 
     # -- R out -----------------------------------------------------------------------------------
 
-    def groups(self):
-        """Ranks that have the same, [(bounds of ranks, what they have)] by lowest rank."""
+    def to_dict(self):
+        """R as an object, with keys in the order in which the host's library writes them."""
         groups = {}
         for rank in sorted(self.have):
             groups.setdefault(self.have[rank], []).append(rank)
-        return [(idset.from_ids(ranks), have) for have, ranks in groups.items()]
-
-    def to_dict(self):
-        """R as an object, with keys in the order in which the host's library writes them."""
         lite = []
-        for ranks, have in self.groups():
+        for have, ranks in groups.items():
             children = {kind: idset.encode(bounds) for kind, bounds in reversed(have)}
-            lite.append({"rank": idset.encode(ranks), "children": children})
+            lite.append({"rank": idset.text(ranks), "children": children})
         execution = {"R_lite": lite}
         if self.nslots is not None:
             execution["nslots"] = self.nslots
         execution["starttime"] = float(self.starttime)
         execution["expiration"] = float(self.expiration)
         if self.hosts or not self.have:
-            execution["nodelist"] = [self.encode_hosts()]
+            execution["nodelist"] = [hostlist.encode(self.host_names())]
         if self.properties:
-            execution["properties"] = self.get_properties()
+            execution["properties"] = {
+                name: idset.text(ranks) for name, ranks in self.properties.items()
+            }
         result = {"version": 1, "execution": execution}
         if self.scheduling is not None:
             result["scheduling"] = self.scheduling
         return result
-
-    def encode(self):
-        """R as text."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
-
-    def short(self):
-        """``rank[0-1]/core[0-3],gpu0``, ranks that have the same put together."""
-        parts = []
-        for ranks, have in self.groups():
-            have = sorted({"core": (), **dict(have)}.items())
-            what = ",".join(kind + idset.encode(bounds, brackets=True) for kind, bounds in have)
-            parts.append(f"rank{idset.encode(ranks, brackets=True)}/{what}")
-        return " ".join(parts)
 
     # -- what it holds ---------------------------------------------------------------------------
 
     def host_names(self):
         """The hosts in rank order."""
         return [self.hosts.get(rank, f"rank{rank}") for rank in sorted(self.have)]
-
-    def encode_hosts(self):
-        """The hosts in rank order as a hostlist string."""
-        return hostlist.encode(self.host_names())
-
-    def count(self, kind):
-        """How many resources of a type (core, gpu, node) there are; 0 for other types."""
-        if kind == "node":
-            return len(self.have)
-        total = 0
-        sizes = {}
-        for have in self.have.values():
-            size = sizes.get(have)
-            if size is None:
-                size = sizes[have] = idset.count(dict(have).get(kind, ()))
-            total += size
-        return total
-
-    def get_properties(self):
-        """The ranks of each property, {name: idset string}."""
-        return {name: idset.text(ranks) for name, ranks in self.properties.items()}
 
     def members(self, bounds):
         """The ranks of this set among `bounds`, as a set."""
@@ -258,11 +220,6 @@ class RSet:
         """The part on these ranks (a set)."""
         result = self.copy()
         result.keep(ranks)
-        return result
-
-    def union(self, other):
-        result = self.copy()
-        result.add(other)
         return result
 
     def renumber(self):
