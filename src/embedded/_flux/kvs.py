@@ -86,8 +86,6 @@ functions(
         "flux_kvs_txn_t *flux_kvs_txn_create (void)": Transaction,
         # What was committed has gone along as it is.
         "int flux_kvs_txn_clear (flux_kvs_txn_t *txn)": lambda txn: setattr(txn, "ops", []),
-        "int flux_kvs_txn_mkdir (flux_kvs_txn_t *txn, int flags, const char *key)":
-            lambda txn, flags, key: _change(txn, flags, "mkdir", _key(key)),
         "int flux_kvs_txn_unlink (flux_kvs_txn_t *txn, int flags, const char *key)":
             lambda txn, flags, key: _change(txn, flags, "unlink", _key(key)),
     }
