@@ -9,7 +9,7 @@ import pytest
 import shared
 from shared import SRCDIR
 
-from flux.resource.hwloc.amend import amend, r_from_hwloc, topology_from_xml
+from flux.resource.hwloc.amend import amend, topology_from_xml
 from flux.resource.pool.masks import idset_text
 
 OWN = SRCDIR / "t" / "hwloc"
@@ -48,9 +48,6 @@ def test_a_machine_has_its_expected_answer(hwloc, where, name):
         del plain["scheduling"]
         assert amend(plain, xml) is plain
         assert plain == expected["R"]
-        assert r_from_hwloc(xml, "0-1", "node[0-1]", amended=True) == expected["R"]
-        del plain["scheduling"]
-        assert r_from_hwloc(xml, "0-1", "node[0-1]") == plain
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,16 @@ from test_amend import machines
 from tree_help import alloc
 
 from flux.resource.draw.text import render_text
-from flux.resource.hwloc.amend import r_from_hwloc, topology_from_xml
+from flux.resource.hwloc.amend import amend, topology_from_xml
 from flux.resource.TreePool import TreePool
+from flux_engine.formats import rset
 
 
 @pytest.mark.parametrize("where, name", machines(), ids=lambda value: getattr(value, "name", value))
 def test_pool_of_a_machine(hwloc, where, name):
     xml = (where / f"{name}.xml").read_text(encoding="utf-8")
     _, ncores, ngpus = topology_from_xml(xml)
-    R = r_from_hwloc(xml, "0-1", "node[0-1]", amended=True)
+    R = amend(rset.uniform(["node0", "node1"], ncores, ngpus), xml)
     pool = TreePool(R)
     if ngpus:
         # One slot a GPU, or more GPUs a slot where there are fewer cores.

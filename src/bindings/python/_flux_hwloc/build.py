@@ -30,15 +30,8 @@ import extension  # noqa: E402
 NAME = "_flux_hwloc"
 
 CDEF = """
-#define HWLOC_API_VERSION ...
-#define HWLOC_TYPE_DEPTH_NUMANODE ...
-#define HWLOC_TYPE_DEPTH_PCI_DEVICE ...
-#define HWLOC_TYPE_DEPTH_OS_DEVICE ...
-
 typedef enum {
-    HWLOC_OBJ_MACHINE, HWLOC_OBJ_PACKAGE, HWLOC_OBJ_CORE, HWLOC_OBJ_PU, HWLOC_OBJ_GROUP,
-    HWLOC_OBJ_NUMANODE, HWLOC_OBJ_BRIDGE, HWLOC_OBJ_PCI_DEVICE, HWLOC_OBJ_OS_DEVICE,
-    HWLOC_OBJ_MISC, ...
+    HWLOC_OBJ_PU, HWLOC_OBJ_PCI_DEVICE, HWLOC_OBJ_OS_DEVICE, ...
 } hwloc_obj_type_t;
 
 enum hwloc_type_filter_e {
@@ -62,9 +55,7 @@ struct hwloc_obj {
 };
 typedef struct hwloc_obj *hwloc_obj_t;
 
-unsigned hwloc_get_api_version(void);
 int hwloc_topology_init(hwloc_topology_t *topology);
-int hwloc_topology_set_flags(hwloc_topology_t topology, unsigned long flags);
 int hwloc_topology_set_xmlbuffer(hwloc_topology_t topology, const char *buffer, int size);
 int hwloc_topology_set_io_types_filter(hwloc_topology_t topology,
                                        enum hwloc_type_filter_e filter);
@@ -77,8 +68,6 @@ int hwloc_topology_export_xmlbuffer(hwloc_topology_t topology, char **buffer, in
 void hwloc_free_xmlbuffer(hwloc_topology_t topology, char *buffer);
 int hwloc_topology_set_synthetic(hwloc_topology_t topology, const char *description);
 hwloc_obj_t hwloc_get_root_obj(hwloc_topology_t topology);
-int hwloc_get_nbobjs_by_depth(hwloc_topology_t topology, int depth);
-hwloc_obj_t hwloc_get_obj_by_depth(hwloc_topology_t topology, int depth, unsigned index);
 const char *hwloc_obj_type_string(hwloc_obj_type_t type);
 const char *hwloc_obj_get_info_by_name(hwloc_obj_t obj, const char *name);
 int hwloc_bitmap_taskset_asprintf(char **text, hwloc_bitmap_t set);

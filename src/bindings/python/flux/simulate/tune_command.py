@@ -6,7 +6,7 @@ import shlex
 import sys
 
 from flux.simulate import arguments, run, tuning
-from flux.simulate.report.svg import span_text
+from flux.simulate.results.metrics import span_text
 from flux.simulate.workload.record import OptionError
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser

@@ -6,7 +6,7 @@
 - ``amend.py`` has the rules by which hwloc objects become levels, cores and GPUs.
 
 Interface: ``amend()`` is named in the configuration of instances
-(``fake-resources.amend-r=flux.resource.TreePool:amend``), and ``r_from_hwloc()`` and
-``topology_from_xml()`` are used by ``flux R encode`` and by the resource service of the embedded
-instance. The rules have to agree with the expected results in ``t/hwloc``.
+(``fake-resources.amend-r=flux.resource.TreePool:amend``); ``flux R encode`` and the resource service of
+the embedded instance use it and ``topology_from_xml()``. The rules have to agree with the expected
+results in ``t/hwloc``.
 """

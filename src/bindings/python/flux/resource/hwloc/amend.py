@@ -9,7 +9,7 @@ called and which devices are GPUs is described at the functions below.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux.resource.hwloc.xml import Machine, Object, load_xml
 from flux.resource.pool.masks import idset_text, to_mask
@@ -23,15 +23,12 @@ GPU_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI")
 LEVEL_NAMES = {"Package": "socket", "NUMANode": "numa"}
 
 
-class Gpu:
+class Gpu(NamedTuple):
     """A GPU: its number, the CPU set it is attached to (None: nowhere), the objects above it."""
 
-    __slots__ = ("number", "cpuset", "above")
-
-    def __init__(self, number: int, cpuset: int | None, above: tuple[Object, ...]) -> None:
-        self.number = number
-        self.cpuset = cpuset
-        self.above = above
+    number: int
+    cpuset: int | None
+    above: tuple[Object, ...]
 
     def belongs_to(self, obj: Object) -> bool:
         """Whether ``obj`` holds this GPU: it is above it, or its CPU set includes the GPU's."""
@@ -235,36 +232,4 @@ def amend(R: dict[str, Any], hwloc_xml: str | None = None) -> dict[str, Any]:
         "writer": "TreePool",
         "children": [{"ranks": idset_text(ranks), "topo": topo}],
     }
-    return R
-
-
-def r_from_hwloc(hwloc_xml: str, ranks: str, hosts: str, amended: bool = False) -> dict[str, Any]:
-    """R (version 1) for nodes that all look like an XML document: ``flux R encode --hwloc-xml``.
-
-    Cores are numbered 0 to n-1 and GPUs 0 to m-1 by the rules of the topology.
-
-    Args:
-        hwloc_xml (str): the XML document.
-        ranks (str): an idset.
-        hosts (str): a hostlist with a name for each rank, in rank order.
-        amended (bool): add the TreePool key, as ``amend()`` does.
-
-    Raises:
-        RuntimeError: as ``amend()``.
-    """
-    topo, ncores, ngpus = topology_from_xml(hwloc_xml)
-    children = {"core": idset_text((1 << ncores) - 1)}
-    if ngpus:
-        children["gpu"] = idset_text((1 << ngpus) - 1)
-    R: dict[str, Any] = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": ranks, "children": children}],
-            "starttime": 0.0,
-            "expiration": 0.0,
-            "nodelist": [hosts],
-        },
-    }
-    if amended:
-        R["scheduling"] = {"writer": "TreePool", "children": [{"ranks": ranks, "topo": topo}]}
     return R

@@ -21,6 +21,7 @@ import resource
 import signal
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
@@ -34,12 +35,10 @@ MAX_XML_BYTES = 256 << 20
 # HWLOC_THISSYSTEM, for one, it would mix this machine into the one that is described.
 KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
-NORMAL, MEMORY, IO = 0, 1, 2
-
 if TYPE_CHECKING:
-    #: ``(type, index, row of the parent, NORMAL or MEMORY or IO, CPU set as text, memory,
+    #: ``(type, index, row of the parent, neither memory nor I/O, CPU set as text, memory,
     #: backend)``
-    Row = tuple[str, int, int | None, int, str | None, int, str | None]
+    Row = tuple[str, int, int | None, bool, str | None, int, str | None]
 
 OBJECT_TYPES = frozenset(
     "System Machine Package Socket Die Core PU Group NUMANode Node Cache Bridge PCIDev OSDev Misc"
@@ -47,6 +46,7 @@ OBJECT_TYPES = frozenset(
 )
 
 
+@dataclass(eq=False, repr=False)
 class Object:
     """One hwloc object.
 
@@ -57,40 +57,17 @@ class Object:
             is a negative number.
         memory (int): local bytes of a NUMA node.
         backend (str or None): ``Backend`` info of an OS device.
-        children, memory_children, io_children (list): Objects below.
         parent (Object or None): the one above.
+        children (list): Objects below, but for memory and I/O.
     """
 
-    __slots__ = (
-        "type",
-        "index",
-        "cpuset",
-        "memory",
-        "backend",
-        "parent",
-        "children",
-        "memory_children",
-        "io_children",
-    )
-
-    def __init__(
-        self,
-        type_: str,
-        index: int,
-        cpuset: int | None = None,
-        memory: int = 0,
-        backend: str | None = None,
-        parent: Object | None = None,
-    ) -> None:
-        self.type = type_
-        self.index = index
-        self.cpuset = cpuset
-        self.memory = memory
-        self.backend = backend
-        self.parent = parent
-        self.children: list[Object] = []
-        self.memory_children: list[Object] = []
-        self.io_children: list[Object] = []
+    type: str
+    index: int
+    cpuset: int | None = None
+    memory: int = 0
+    backend: str | None = None
+    parent: Object | None = None
+    children: list[Object] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"{self.type}[{self.index}]"
@@ -108,12 +85,12 @@ class Machine:
     def __init__(self, rows: Iterable[Row]) -> None:
         self.objects: list[Object] = []
         by_type: dict[str, list[Object]] = {}
-        for type_, index, parent, kind, cpuset, memory, backend in rows:
+        for type_, index, parent, is_child, cpuset, memory, backend in rows:
             up = None if parent is None else self.objects[parent]
             mask = None if cpuset is None else parse_taskset(cpuset)
             obj = Object(type_, index, mask, memory, backend, up)
-            if up is not None:
-                (up.children, up.memory_children, up.io_children)[kind].append(obj)
+            if up is not None and is_child:
+                up.children.append(obj)
             self.objects.append(obj)
             by_type.setdefault(type_, []).append(obj)
         for group in by_type.values():
@@ -258,21 +235,18 @@ def walk(binding: Any, topology: Any) -> dict[str, Any]:
     if not root.cpuset:
         return {"error": "the machine has no CPU set"}
     rows: list[Row] = []
-    todo: list[tuple[Any, int | None, int]] = [(root, None, NORMAL)]
+    todo: list[tuple[Any, int | None, bool]] = [(root, None, True)]
     processors = 0
     while todo:
-        obj, parent, kind = todo.pop()
+        obj, parent, is_child = todo.pop()
         position = len(rows)
-        rows.append(_row(ffi, lib, obj, parent, kind))
+        rows.append(_row(ffi, lib, obj, parent, is_child))
         processors += obj.type == lib.HWLOC_OBJ_PU
-        below: list[tuple[Any, int | None, int]] = []
-        for first, kind_below in (
-            (obj.memory_first_child, MEMORY),
-            (obj.first_child, NORMAL),
-            (obj.io_first_child, IO),
-        ):
+        below: list[tuple[Any, int | None, bool]] = []
+        for first in (obj.memory_first_child, obj.first_child, obj.io_first_child):
+            are_children = first == obj.first_child
             while first:
-                below.append((first, position, kind_below))
+                below.append((first, position, are_children))
                 first = first.next_sibling
         todo.extend(reversed(below))
     if not processors:
@@ -280,7 +254,7 @@ def walk(binding: Any, topology: Any) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def _row(ffi: Any, lib: Any, obj: Any, parent: int | None, kind: int) -> Row:
+def _row(ffi: Any, lib: Any, obj: Any, parent: int | None, is_child: bool) -> Row:
     cpuset = None
     if obj.cpuset:
         text = ffi.new("char **")
@@ -295,7 +269,7 @@ def _row(ffi: Any, lib: Any, obj: Any, parent: int | None, kind: int) -> Row:
     if name is None:
         name = ffi.string(lib.hwloc_obj_type_string(obj.type)).decode()
     memory = lib.flux_hwloc_local_memory(obj)
-    return (name, obj.logical_index, parent, kind, cpuset, memory, backend)
+    return (name, obj.logical_index, parent, is_child, cpuset, memory, backend)
 
 
 def _diagnose(data: bytes) -> str | None:

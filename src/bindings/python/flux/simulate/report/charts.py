@@ -7,6 +7,7 @@ from html import escape
 from flux.simulate.report import svg
 from flux.simulate.report.gantt import gantt, whole_run  # noqa: F401  drawn with the others
 from flux.simulate.report.style import style
+from flux.simulate.results import metrics
 from flux.simulate.results.metrics import LATE, QUANTILES
 from flux.simulate.results.statistics import interval
 
@@ -36,7 +37,9 @@ def waits(pictures, bands=None):
     """
     longest = max((picture["waits"][-1] for picture in pictures if picture["waits"]), default=10.0)
     x = svg.Log(1.0, max(longest, 10.0) * 1.1, svg.LEFT, svg.WIDTH - svg.RIGHT)
-    ticks = [(value, "1 s or none" if value == 1 else svg.span_text(value)) for value in x.ticks()]
+    ticks = [
+        (value, "1 s or none" if value == 1 else metrics.span_text(value)) for value in x.ticks()
+    ]
     return _distribution(
         [picture["waits"] for picture in pictures], bands, x, ticks, "Distribution of waits",
         "wait, logarithmic", "share of jobs that waited no longer",

@@ -4,6 +4,7 @@
 from html import escape
 
 from flux.simulate.report import svg
+from flux.simulate.results import metrics
 from flux.simulate.results.outcome import units_of
 
 HEIGHT = 360
@@ -104,11 +105,11 @@ def _bar(place, row, x, y):
         )
         if high - low > widest[1] - widest[0]:
             widest = (low, high)
-    limit_text = svg.span_text(limit) if limit else "no limit"
+    limit_text = metrics.span_text(limit) if limit else "no limit"
     details = [
         f"job {id}, size {size}",
-        f"submitted {svg.moment_text(submit)}, started {svg.moment_text(start)} after {svg.span_text(start - submit)}",
-        f"ran {svg.span_text(end - start)} of {limit_text}"
+        f"submitted {svg.moment_text(submit)}, started {svg.moment_text(start)} after {metrics.span_text(start - submit)}",
+        f"ran {metrics.span_text(end - start)} of {limit_text}"
         + (", ended at its limit" if how == 8 else ""),
         f"on {allocated}" if allocated and len(allocated) < 60 else "",
         ", ".join(

@@ -20,16 +20,6 @@ def short(value):
     return "0" if text == "-0" else text
 
 
-def span_text(seconds):
-    """A number of seconds for an axis."""
-    if seconds == 0:
-        return "0"
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if abs(seconds) >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds:.3g} s"
-
-
 def moment_text(seconds):
     """A time since the workload began: day and time of day."""
     sign = "-" if seconds < 0 else ""

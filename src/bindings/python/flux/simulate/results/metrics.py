@@ -43,6 +43,16 @@ def quantile(ordered, share):
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+def span_text(seconds):
+    """A number of seconds for people: ``3.5 h``."""
+    if seconds == 0:
+        return "0"
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if abs(seconds) >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
 def mean(values):
     return math.fsum(values) / len(values) if values else math.nan
 
@@ -326,15 +336,9 @@ def classes(outcome):
     }
 
 
-def distribution(outcome):
-    """Waits at evenly spread shares of the jobs, ascending."""
-    waits = _ascending(_Columns(outcome).wait, outcome.started())
-    return [quantile(waits, i / QUANTILES) for i in range(QUANTILES + 1)] if waits else []
-
-
-def slowdown_distribution(outcome):
-    """Bounded slowdowns at evenly spread shares of the jobs, ascending."""
-    values = _ascending(_Columns(outcome).slowdown, outcome.started())
+def distribution(outcome, name):
+    """Values of a column of `_Columns`, by its name, at evenly spread shares of the jobs, ascending."""
+    values = _ascending(getattr(_Columns(outcome), name), outcome.started())
     return [quantile(values, i / QUANTILES) for i in range(QUANTILES + 1)] if values else []
 
 
@@ -371,7 +375,7 @@ def groups(outcome):
     size_bounds = parts(job.size for job in work.jobs)
     run_bounds = parts(job.seconds for job in work.jobs)
     sizes = part_names(size_bounds, str)
-    runs = part_names(run_bounds, _span_text)
+    runs = part_names(run_bounds, span_text)
     users = _largest_users(work)
     found = {"size and run time": {}, "size": {}, "user": {}, "queue": {}}
     for size in sizes:
@@ -422,13 +426,6 @@ def _by_user(outcome, indices):
         if user is not None:
             found.setdefault(user, []).append(index)
     return found
-
-
-def _span_text(seconds):
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds:.3g} s"
 
 
 def _largest_users(work):

@@ -21,8 +21,8 @@ def picture_data(outcome):
     """Series and samples of an outcome, as JSON can hold them."""
     sweep = metrics.Sweep(outcome)
     return {
-        "waits": _rounded(metrics.distribution(outcome)),
-        "slowdowns": _rounded(metrics.slowdown_distribution(outcome)),
+        "waits": _rounded(metrics.distribution(outcome, "wait")),
+        "slowdowns": _rounded(metrics.distribution(outcome, "slowdown")),
         "times": [round(when, 1) for when in sweep.times],
         "busy": _rounded(sweep.busy),
         "queued": [round(area, 1) for area in sweep.queued],

@@ -121,7 +121,7 @@ def number_of(summaries):
     return numbers
 
 
-def lines(rows, align="<"):
+def lines(rows):
     """Rows of texts as columns; the first column is aligned left, the others right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
@@ -175,17 +175,16 @@ def class_names(summaries):
     return [name for name in order if name in known] + sorted(known.difference(order))
 
 
-def class_table(summaries, figure="bsld"):
-    """The matrix class x policy of a mean."""
+def class_table(summaries):
+    """The matrix class x policy of mean bounded slowdowns."""
     summaries = [summary for summary in summaries if not summary.get("failed")]
     names = class_names(summaries)
-    write = plain if figure == "bsld" else duration
     rows = [["class", "jobs", *(summary["policy"] for summary in summaries)]]
     for name in names:
         row = [name]
         entries = [summary["classes"].get(name) for summary in summaries]
         row.append(f"{next(entry['jobs'] for entry in entries if entry):,}")
-        row += [write(entry[figure]) if entry else "-" for entry in entries]
+        row += [plain(entry["bsld"]) if entry else "-" for entry in entries]
         rows.append(row)
     return lines(rows)
 
