@@ -92,3 +92,29 @@ class Peer(Endpoint):
         """Send a request."""
         msg.sender = self
         self.kernel.request(msg)
+
+
+class Names(Peer):
+    """``service``: who answers for a name.
+
+    Attributes:
+        taken (tuple): names that somebody else has
+    """
+
+    name = "service"
+
+    def __init__(self, kernel):
+        super().__init__(kernel)
+        self.taken = ()
+        self.methods = {"add": self._add, "remove": self._remove}
+
+    def _add(self, msg):
+        name = msg.body["service"]
+        if name in self.taken or name in self.kernel.services:
+            raise OSError(errno.EEXIST, f"could not register service {name}: File exists")
+        self.kernel.add_service(name, msg.sender)
+        self.respond(msg)
+
+    def _remove(self, msg):
+        self.kernel.remove_service(msg.body["service"], msg.sender)
+        self.respond(msg)

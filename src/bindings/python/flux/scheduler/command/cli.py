@@ -7,8 +7,6 @@ A new subcommand is a class derived from `Subcommand`, and a line in `COMMANDS`.
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
 import os
 import sys
@@ -339,7 +337,11 @@ class CheckConfig(Subcommand):
         parser.add_argument("file", metavar="FILE", help="a TOML file, or a directory of them")
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
-        return {"config": read_toml(options.file)}
+        try:
+            from flux_engine.formats.config import load_path
+        except ImportError:
+            raise CommandError("reading TOML needs Python 3.11, or the package tomli") from None
+        return {"config": load_path(options.file)}
 
     def show(self, answer: dict[str, Any], context: Context) -> None:
         for text in (*answer["faults"], *answer["doubts"]):
@@ -359,37 +361,6 @@ class CheckConfig(Subcommand):
         answer = super().run(context)
         if answer["faults"]:
             raise CommandError(counted(len(answer["faults"]), "fault"))
-
-
-def read_toml(path: str) -> dict[str, Any]:
-    """The configuration in a TOML file, or in all of a directory.
-
-    Raises:
-        CommandError: it cannot be read
-    """
-    for name in ("tomllib", "tomli"):  # the first is there since Python 3.11
-        if importlib.util.find_spec(name) is not None:
-            toml = importlib.import_module(name)
-            break
-    else:
-        raise CommandError("reading TOML needs Python 3.11, or the package tomli")
-    paths = [path]
-    if os.path.isdir(path):
-        paths = sorted(os.path.join(path, name) for name in os.listdir(path))
-        paths = [one for one in paths if one.endswith(".toml")]
-    config: dict[str, Any] = {}
-    for one in paths:
-        try:
-            with open(one, "rb") as stream:
-                read = toml.load(stream)
-            json.dumps(read, allow_nan=False)
-        except (OSError, ValueError, TypeError, RecursionError) as exc:
-            raise CommandError(f"{one}: {exc}") from None
-        for key, value in read.items():
-            if isinstance(value, dict) and isinstance(config.get(key), dict):
-                value = {**config[key], **value}
-            config[key] = value
-    return config
 
 
 class Top(Subcommand):

@@ -29,13 +29,13 @@ from flux.scheduler.testing.handle import (
 from flux.scheduler.testing.job_manager import FakeJob, JobManager
 from flux.scheduler.testing.reactor import START_TIME, Reactor, VirtualClock
 from flux.scheduler.testing.services import (
-    BrokerServices,
     FunctionService,
     JobInfo,
     KeyValueStore,
     ResourceService,
 )
 from flux_engine.job_manager.sched import ANNOTATE
+from flux_engine.kernel.direct import Names
 from flux_engine.kernel.watchdog import Watchdog, place
 
 #: Where the schedulers of flux-scheduler are, in the source tree and where it is installed.
@@ -121,7 +121,7 @@ class FakeInstance:
         self.job_manager = self.job_manager_class(self)
         self.job_info = JobInfo(self)
         self.kvs = KeyValueStore(self)
-        self.broker = BrokerServices(self)
+        self.broker = Names(self.reactor)
         #: the handle of the scheduler, also when that has ended
         self.handle: FakeHandle | None = None
         #: the exception that left the scheduler's code, and ended it

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.job import JobID
-from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.testing.services import FakeService, ranks_of
+from flux_engine.formats.rset import fragment
 from flux_engine.job_manager.job import Jobs, SchedulableJob
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
@@ -218,7 +218,7 @@ class FakeJob(SchedulableJob):
         if missing:
             raise ValueError(f"job {self.id} does not have rank {min(missing)}")
         self.freed = {*(self.freed or ()), *leaving}
-        self._manager.sched.give_back(self.id, _part(held, set(leaving)), final=False)
+        self._manager.sched.give_back(self.id, fragment(held, set(leaving)), final=False)
 
     def set_expiration(self, expiration: float) -> None:
         """Move the end of its resources, and have the instance run until the scheduler has
@@ -243,7 +243,7 @@ class FakeJob(SchedulableJob):
         if self.state != "running" or self.R is None:
             raise ValueError(f"job {self.id} is {self.state}: only a running job has resources")
         R: dict[str, Any] = self.R
-        return _part(R, set(ranks_of(R)) - self.freed) if self.freed else R
+        return fragment(R, set(ranks_of(R)) - self.freed) if self.freed else R
 
     # -- the job manager's side --------------------------------------------------------------------
 
@@ -439,16 +439,6 @@ class JobManager(FakeService):
             raise OSError(errno.ENOENT, "unknown job id")
         self.sched.annotate(job, {"user": msg.payload["memo"]})
         self.respond(msg)
-
-
-def _part(R: dict[str, Any], ranks: set[int]) -> dict[str, Any]:
-    """R of some of its ranks."""
-    pool = ResourcePool(R)
-    others = sorted(set(ranks_of(R)) - ranks)
-    if others:
-        pool.remove_ranks(IDset(others).encode())
-    part: dict[str, Any] = pool.to_dict()
-    return part
 
 
 def _seconds(seconds: float) -> str:

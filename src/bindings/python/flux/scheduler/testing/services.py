@@ -63,29 +63,6 @@ class FunctionService(FakeService):
         self.serve(functions)
 
 
-class BrokerServices(FakeService):
-    """``service``: the owners of service names.
-
-    Attributes:
-        taken (tuple): names of other owners
-    """
-
-    def __init__(self, instance: InstanceView) -> None:
-        super().__init__(instance, "service", {"add": self._add, "remove": self._remove})
-        self.taken: tuple[str, ...] = ()
-
-    def _add(self, msg: Message) -> None:
-        name = msg.payload["service"]
-        if name in self.taken or name in self.instance.services:
-            raise OSError(errno.EEXIST, f"could not register service {name}: File exists")
-        self.kernel.add_service(name, msg.sender)
-        self.respond(msg)
-
-    def _remove(self, msg: Message) -> None:
-        self.kernel.remove_service(msg.payload["service"], msg.sender)
-        self.respond(msg)
-
-
 class ResourceService(FakeService):
     """``resource``: tells the scheduler its resources, and every change (RFC 28).
 

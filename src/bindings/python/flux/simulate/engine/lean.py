@@ -17,6 +17,7 @@ from flux.simulate.engine.loop import Loop, Scheduler
 from flux.simulate.engine.manager import Manager
 from flux.simulate.job import followers, userids
 from flux_engine.formats import idset, rset, states
+from flux_engine.kernel.direct import Names
 from flux_engine.kernel.watchdog import Watchdog, place
 
 #: When a workload begins if nothing says when: that of the embedded instance's clock.
@@ -122,7 +123,7 @@ class LeanEngine:
         self._instant = None
         self.kernel = Loop(epoch, self._advance)
         self.log = peers.Log(self.kernel, log_level)
-        peers.Names(self.kernel)
+        Names(self.kernel)
         self.resource = peers.Resource(self.kernel, machine.R, config)
         users = userids([*jobs, *(job for job, _, _, _ in running)])
         self.manager = Manager(

@@ -86,24 +86,6 @@ class Resource(Peer):
         return idset.encode(self.state.up)
 
 
-class Names(Peer):
-    """``service``: who answers for a name."""
-
-    name = "service"
-
-    def __init__(self, kernel):
-        super().__init__(kernel)
-        self.methods = {"add": self._add, "remove": self._remove}
-
-    def _add(self, msg):
-        self.kernel.add_service(msg.body["service"], msg.sender)
-        self.respond(msg)
-
-    def _remove(self, msg):
-        self.kernel.remove_service(msg.body["service"], msg.sender)
-        self.respond(msg)
-
-
 class JobInfo(Peer):
     """``job-info``: R and jobspec of active jobs."""
 
