@@ -4,6 +4,7 @@
 from pathlib import Path
 
 from flux.simulate.engine.lean import LeanEngine
+from flux.simulate.engine.observer import Observer
 from flux.simulate.job import Job, Shape
 from flux.simulate.machine import uniform
 
@@ -51,7 +52,7 @@ UNITS = {
 }
 
 
-class Starts:
+class Starts(Observer):
     """An observer that notes when jobs start; None: refused."""
 
     def __init__(self):
@@ -67,12 +68,6 @@ class Starts:
 
     def rejected(self, active, note):
         self.start[active.job.id] = None
-
-    def ended(self, active, how):
-        pass
-
-    def annotated(self, active):
-        pass
 
 
 def play(

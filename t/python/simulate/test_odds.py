@@ -8,7 +8,7 @@ import pytest
 from command_runner import first_scheduler, flux, rows
 
 from flux.simulate.odds import comparison
-from flux.simulate.study import settings_of
+from flux.simulate.run import Settings
 from flux.simulate.workload.record import OptionError
 
 CALL = ("--jobs=220", "--odds=12", "sample", "-q")
@@ -67,4 +67,4 @@ def test_its_figures_by_hand():
 
 def test_a_whole_instance_is_not_asked():
     with pytest.raises(OptionError, match="odds needs the lean engine"):
-        settings_of("instance", odds=5)
+        Settings(engine="instance", odds=5)

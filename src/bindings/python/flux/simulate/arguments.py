@@ -8,6 +8,12 @@ from flux.simulate.workload.record import OptionError
 #: Options that make a machine of equal nodes.
 ABOUT_NODES = ("nodes", "cores_per_node", "gpus_per_node")
 
+#: Options that a `Trace` takes as they are.
+TRACE_OPTIONS = (
+    "model", "format", "R", "nodes", "cores_per_node", "gpus_per_node", "memory_per_node", "unit", "limits", "estimates", "window",
+    "jobs", "scale_arrivals", "seed", "shake", "dependencies", "status",
+)  # fmt: skip
+
 
 def refuse(options, names, why):
     """Refuse those of some options that were given.
@@ -102,32 +108,12 @@ def add_parallel(group):
 
 def trace_of(options):
     """The `Trace` that these options describe."""
-    return Trace(
-        *options.traces,
-        model=options.model,
-        format=options.format or "auto",
-        R=options.R,
-        config=options.conf,
-        nodes=options.nodes,
-        cores_per_node=options.cores_per_node,
-        gpus_per_node=options.gpus_per_node,
-        memory_per_node=options.memory_per_node,
-        unit=options.unit,
-        limits=_several(options.limits) or "trace",
-        estimates=options.estimates or "none",
-        window=options.window,
-        jobs=options.jobs,
-        scale_arrivals=1.0 if options.scale_arrivals is None else options.scale_arrivals,
-        seed=options.seed,
-        shake=options.shake,
-        dependencies=options.dependencies,
-        status=options.status or (),
-    )
-
-
-def _several(text):
-    """``A,B`` as a list, one value as it is."""
-    return text.split(",") if text and "," in text else text
+    given = {
+        name: getattr(options, name) for name in TRACE_OPTIONS if getattr(options, name) is not None
+    }
+    if "," in given.get("limits", ""):
+        given["limits"] = given["limits"].split(",")
+    return Trace(*options.traces, config=options.conf, **given)
 
 
 def positive(text):

@@ -248,25 +248,22 @@ class Call:
         return trace.cases(options.seeds), trace.config
 
     def _settings(self, config):
-        from flux.simulate.study import settings_of
+        from flux.simulate.run import Settings
+        from flux.simulate.script import Script
 
         options = self.options
-        script = None
-        if options.script:
-            from flux.simulate.script import Script
-
-            script = Script.read(options.script)
-            if options.live:
-                script.by_the_clock(self.now)
-        return settings_of(
-            options.engine,
-            options.grain or "batch",
-            options.forecast,
-            script,
-            options.jobtap,
-            options.live,
-            options.failures,
-            options.odds,
+        script = Script.read(options.script) if options.script else None
+        if script is not None and options.live:
+            script.by_the_clock(self.now)
+        return Settings(
+            engine=options.engine,
+            grain=options.grain or "batch",
+            forecast=options.forecast,
+            script=script,
+            jobtap=options.jobtap,
+            live=options.live,
+            failures=options.failures,
+            odds=options.odds,
             config=config,
             eventlogs=options.eventlogs,
             swf=options.swf,

@@ -14,7 +14,8 @@ import gymnasium
 import numpy as np
 from greenlet import getcurrent, greenlet
 
-from flux.simulate.engine.lean import EPOCH, LeanEngine
+from flux.simulate.engine.lean import LeanEngine
+from flux.simulate.engine.observer import Observer
 from flux.simulate.results.metrics import bounded_slowdown
 from flux.simulate.trace import Trace
 from flux_engine.formats.levels import LOG_ERR
@@ -43,7 +44,7 @@ def scaled(seconds):
     return min(math.log1p(max(seconds, 0.0)) / math.log1p(LONG), 1.0)
 
 
-class SchedulingEnv(gymnasium.Env):
+class SchedulingEnv(gymnasium.Env, Observer):
     """Which of the first K pending jobs starts next?
 
     An episode is a run of some jobs that follow each other in the trace, on an empty machine, and a step a decision. The agent is asked
@@ -114,9 +115,7 @@ class SchedulingEnv(gymnasium.Env):
             np.float32,
         )
         self._busy, self._gain, self._window = 0.0, 0.0, []
-        self._engine = LeanEngine(
-            self._workload.machine, jobs, _POLICY, [self._number], self, epoch=EPOCH
-        )
+        self._engine = LeanEngine(self._workload.machine, jobs, _POLICY, [self._number], self)
         self._engine.is_watched = False  # it waits for an agent
         self._runs = greenlet(self._run)
         self._continue(None)
@@ -181,12 +180,6 @@ class SchedulingEnv(gymnasium.Env):
     def ended(self, active, how):
         if active.start is not None:
             self._busy -= active.job.size
-
-    def rejected(self, active, note):
-        """It is no job of this machine."""
-
-    def annotated(self, active):
-        """Nothing here depends on what a policy says of its jobs."""
 
     # -- what an agent sees -------------------------------------------------------------------------------------------
 

@@ -3,8 +3,7 @@
 
 from flux.resource import InfeasibleRequest
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.simulate.engine.lean import default_queue
-from flux.simulate.job import jobspec
+from flux.simulate.engine.manager import default_queue, request_of
 from flux.simulate.results.outcome import REJECTED
 from flux.simulate.site_check import tables_of
 from flux_engine.job_manager.queues import Queues
@@ -54,10 +53,8 @@ def refused(outcome, settings):
 
 
 def _has_room(pool, job, queue, queues):
-    requires = queues.constraints_of(queue) if queue is not None else None
-    spec = jobspec(job, queue, {"properties": requires} if requires else None)
     try:
-        pool.check_feasibility(pool.parse_resource_request(spec))
+        pool.check_feasibility(pool.parse_resource_request(request_of(job, queue, queues)))
     except (InfeasibleRequest, ValueError):
         return False
     return True

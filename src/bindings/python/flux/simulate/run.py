@@ -3,6 +3,7 @@
 
 import collections
 import contextlib
+import importlib.util
 import json
 import math
 import multiprocessing
@@ -13,19 +14,28 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Optional
 
 from flux.simulate import failure, refusals
 from flux.simulate.as_jobs.runs import run_as_jobs
-from flux.simulate.engine.lean import EPOCH, LeanEngine, default_queue
+from flux.simulate.engine.lean import EPOCH, LeanEngine
+from flux.simulate.engine.manager import default_queue
 from flux.simulate.odds import OddsSampler
 from flux.simulate.outages import Outages
+from flux.simulate.policy import plugin_of
 from flux.simulate.results import files, metrics
 from flux.simulate.results.outcome import Outcome
 from flux.simulate.results.picture import picture_data
+from flux.simulate.script import Script
 from flux.simulate.signals import ending
+from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.kernel import collector
 
+#: What only the lean engine can do.
+LEAN_ONLY = ("grain", "odds", "script", "failures", "live")
 #: Jobs of an instance whose starts are listed.
 LISTED = 200
 #: What ends a command. Held back while a run is forked: what a handler raises in the callbacks
@@ -35,11 +45,12 @@ ENDING = {signal.SIGINT, signal.SIGTERM}
 REPORT_EVERY = 0.25
 
 
+@dataclass
 class Settings:
     """How to run a workload, the same for all policies; see ``flux simulate --help``.
 
     Attributes:
-        engine (str): "lean" or "instance"
+        engine (str): "lean" or "instance"; default: an instance where there are plugins
         grain (str): see `LeanEngine`
         forecast (bool): let the schedulers estimate and explain
         odds (int or None): ask about each of so many jobs that have to wait, see `simulate.odds`
@@ -50,22 +61,45 @@ class Settings:
         failures (str or None): how nodes fail, see `simulate.outages`
         provenance (dict): what results are made of, but for the scheduler
         live (bool): the jobs are those of the running instance
+
+    Raises:
+        OptionError: they do not go together
+        ValueError: a plugin is not there
     """
 
-    def __init__(self, **keys):
-        self.engine = "lean"
-        self.grain = "batch"
-        self.forecast = False
-        self.odds = None
-        self.config = {}
-        self.script = None
-        self.jobtap = ()
-        self.eventlogs = False
-        self.swf = False
-        self.provenance = {}
-        self.live = False
-        self.failures = None
-        self.__dict__.update(keys)
+    engine: Optional[str] = None
+    grain: str = "batch"
+    forecast: bool = False
+    odds: Optional[int] = None
+    config: dict = field(default_factory=dict)
+    script: Optional[Script] = None
+    jobtap: Sequence = ()
+    eventlogs: bool = False
+    swf: bool = False
+    failures: Optional[str] = None
+    provenance: dict = field(default_factory=dict)
+    live: bool = False
+
+    def __post_init__(self):
+        self.engine = self.engine or ("instance" if self.jobtap else "lean")
+        if self.engine not in ("lean", "instance"):
+            raise OptionError(f"engine {self.engine!r}: expected lean or instance")
+        if self.engine == "lean" and self.jobtap:
+            raise OptionError("jobtap plugins need a whole instance: leave engine=lean out")
+        if self.engine == "instance":
+            if importlib.util.find_spec("flux_embedded") is None:
+                raise OptionError(
+                    "engine instance: the embedded instance is not installed here; a source tree and 'make install' have it"
+                )
+            for one in fields(self):
+                if one.name in LEAN_ONLY and getattr(self, one.name) != one.default:
+                    raise OptionError(f"{one.name} needs the lean engine")
+        if self.failures is not None:
+            Outages.parse(self.failures)
+        for text in self.jobtap:
+            path, _ = plugin_of(text)
+            if os.path.isabs(path) and not os.path.exists(path):
+                raise ValueError(f"{path}: there is no such file")
 
 
 def make_engine(workload, policy, settings, outcome):

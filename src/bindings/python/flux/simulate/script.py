@@ -237,8 +237,7 @@ def _submit(engine, words):
         shape = Shape(0, size)
     run = _duration(values.get("run", "60"))
     limit = _duration(values["limit"]) if "limit" in values else 0
-    id = values.get("id", f"script-{engine.manager.count_extra()}")
-    job = Job(id, engine.now, run, limit, shape, size, None, values.get("queue"))
+    job = Job(values.get("id"), engine.now, run, limit, shape, size, None, values.get("queue"))
     job.urgency = int(values.get("urgency", 16))
     engine.submit_extra(job)
 

@@ -2,18 +2,17 @@
 """Policies on the workloads of a trace: `simulate`, and what it gives back."""
 
 import copy
-import importlib.util
 import math
 import os
 import warnings
 
 from flux.simulate import __version__, policy, run
 from flux.simulate.engine.lean import EPOCH
-from flux.simulate.outages import Outages
 from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
 from flux.simulate.results import losses, metrics, statistics
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
+from flux.simulate.script import Script
 from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Trace, variant_text
 from flux.simulate.workload.record import OptionError
@@ -39,61 +38,6 @@ def as_table(rows):
     except ImportError:
         return rows
     return pandas.DataFrame(rows)
-
-
-def settings_of(
-    engine=None,
-    grain="batch",
-    forecast=False,
-    script=None,
-    jobtap=(),
-    live=False,
-    failures=None,
-    odds=None,
-    **more,
-):
-    """The `Settings` of a study.
-
-    Raises:
-        OptionError: they do not go together
-    """
-    engine = engine or ("instance" if jobtap else "lean")
-    if engine not in ("lean", "instance"):
-        raise OptionError(f"engine {engine!r}: expected lean or instance")
-    if engine == "lean" and jobtap:
-        raise OptionError("jobtap plugins need a whole instance: leave engine=lean out")
-    if engine == "instance":
-        if importlib.util.find_spec("flux_embedded") is None:
-            raise OptionError(
-                "engine instance: the embedded instance is not installed here; a source tree and 'make install' have it"
-            )
-        ours = (
-            ("script", script),
-            ("grain", grain != "batch"),
-            ("live", live),
-            ("failures", failures),
-            ("odds", odds is not None),
-        )
-        for name, given in ours:
-            if given:
-                raise OptionError(f"{name} needs the lean engine")
-    if failures is not None:
-        Outages.parse(failures)
-    for text in jobtap:
-        path, _ = plugin_of(text)
-        if os.path.isabs(path) and not os.path.exists(path):
-            raise ValueError(f"{path}: there is no such file")
-    return run.Settings(
-        engine=engine,
-        grain=grain,
-        forecast=forecast,
-        script=script,
-        jobtap=list(jobtap),
-        failures=failures,
-        live=live,
-        odds=odds,
-        **more,
-    )
 
 
 def provenance(case, settings, files=(), options=None, command=None):
@@ -406,13 +350,15 @@ def simulate(
     """
     trace = trace if isinstance(trace, Trace) else Trace(trace)
     policies = policy.parse([schedulers] if isinstance(schedulers, (str, type)) else schedulers)
-    steps = None
-    if script is not None:
-        from flux.simulate.script import Script
-
-        steps = Script.read(script)
-    settings = settings_of(
-        engine, grain, forecast, steps, jobtap, failures=failures, odds=odds, config=trace.config
+    settings = run.Settings(
+        engine=engine,
+        grain=grain,
+        forecast=forecast,
+        script=None if script is None else Script.read(script),
+        jobtap=jobtap,
+        failures=failures,
+        odds=odds,
+        config=trace.config,
     )
     classes = [one.name for one in policies if one.entry is not None]
     if classes and settings.engine == "instance":

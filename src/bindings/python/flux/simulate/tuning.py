@@ -13,12 +13,14 @@ first. A model needs no cutting: each split is a workload of its own seed.
 import copy
 import math
 from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Optional
 
 from flux.simulate import policy, run
 from flux.simulate.results import losses, metrics, statistics
 from flux.simulate.results.outcome import REJECTED, Outcome
-from flux.simulate.study import settings_of, tasks_of
-from flux.simulate.trace import SHAKE, Case
+from flux.simulate.study import tasks_of
+from flux.simulate.trace import SHAKE, Case, Trace
 from flux.simulate.workload.record import OptionError
 
 #: What is compared with the candidates, and what candidates there are, if nobody says. All of them promise somebody a
@@ -45,6 +47,7 @@ MIN_SPLITS = 6
 MIN_JOBS = 50
 
 
+@dataclass
 class Tuning:
     """What came out.
 
@@ -63,20 +66,19 @@ class Tuning:
         classes (dict): by class of size, ``jobs`` and the mean waits ``against`` and ``chosen``
     """
 
-    def __init__(self, figure, against, tried, splits, jobs, versions, unit):
-        self.figure = figure
-        self.against = against
-        self.tried = tried
-        self.dropped = {}
-        self.chosen = None
-        self.splits = splits
-        self.jobs = jobs
-        self.versions = versions
-        self.unit = unit
-        self.rows = {}
-        self.better = False
-        self.losses = {}
-        self.classes = {}
+    figure: str
+    against: str
+    tried: list
+    splits: int
+    jobs: int
+    versions: int
+    unit: str
+    dropped: dict = field(default_factory=dict)
+    chosen: Optional[str] = None
+    rows: dict = field(default_factory=dict)
+    better: bool = False
+    losses: dict = field(default_factory=dict)
+    classes: dict = field(default_factory=dict)
 
     def as_dict(self):
         """All of it, for JSON."""
@@ -115,8 +117,6 @@ def tune(
         RuntimeError: what is compared with fails
         KeyboardInterrupt: it was interrupted
     """
-    from flux.simulate.trace import Trace
-
     trace = trace if isinstance(trace, Trace) else Trace(trace)
     if figure not in FIGURES:
         raise OptionError(f"figure {figure!r}: expected one of {', '.join(FIGURES)}")
@@ -126,7 +126,7 @@ def tune(
     if len(policy.parse([against])) != 1:
         raise OptionError(f"against {against!r}: expected one policy")
     parts = _Splits(trace, splits, versions)
-    settings = settings_of(config=trace.config)
+    settings = run.Settings(config=trace.config)
     found = Tuning(
         figure,
         policies[0].name,

@@ -17,7 +17,6 @@ from flux.simulate.engine.loop import Loop, Scheduler
 from flux.simulate.engine.manager import Manager
 from flux.simulate.job import followers, userids
 from flux_engine.formats import idset, rset, states
-from flux_engine.kernel.direct import Names
 from flux_engine.kernel.watchdog import Watchdog, place
 
 #: When a workload begins if nothing says when: that of the embedded instance's clock.
@@ -29,14 +28,6 @@ PATIENCE = 10000
 GRAINS = ("batch", "event-end", "event-submit")
 
 
-def default_queue(config):
-    """The queue of jobs that name none (``policy.jobspec.defaults.system.queue``), or None."""
-    table = config
-    for key in ("policy", "jobspec", "defaults", "system", "queue"):
-        table = table.get(key) if isinstance(table, dict) else None
-    return table
-
-
 class LeanEngine:
     """Runs one scheduler on one workload.
 
@@ -45,10 +36,7 @@ class LeanEngine:
         jobs (list of Job): by time of submission
         path (str): the scheduler's file
         args (list of str): its arguments
-        observer: is told what happens: ``began(active)``, ``ended(active, how)``,
-            ``rejected(active, note)``, ``annotated(active)``; perhaps ``other_began(active)`` and
-            ``other_ended(active)``, of jobs that are in no trace, and ``arrives(index, when)``, of one that follows another
-        name (str): the module's name; default: the file's
+        observer (Observer): is told what happens
         epoch (float): seconds since the epoch at which the workload begins
         grain (str): "batch": one pass after all events of an instant; "event-end" and
             "event-submit": one after each event, ends or submissions first, and ends at limits with the first
@@ -65,15 +53,13 @@ class LeanEngine:
         machine,
         jobs,
         path,
-        args=(),
-        observer=None,
-        name=None,
+        args,
+        observer,
         epoch=EPOCH,
         grain="batch",
         forecast=False,
         config=None,
         actions=(),
-        log_level=4,
         running=(),
         down="",
         entry=None,
@@ -86,7 +72,7 @@ class LeanEngine:
         self.path = path
         self.entry = entry
         self.args = list(args)
-        self.name = name or os.path.basename(path).removesuffix(".py")
+        self.name = os.path.basename(path).removesuffix(".py")
         self.epoch = epoch
         self.grain = grain
         self.forecast = forecast
@@ -122,29 +108,23 @@ class LeanEngine:
         #: the latest instant of which something has happened, where there is a pass for each event
         self._instant = None
         self.kernel = Loop(epoch, self._advance)
-        self.log = peers.Log(self.kernel, log_level)
-        Names(self.kernel)
+        self.log = peers.Log(self.kernel)
         self.resource = peers.Resource(self.kernel, machine.R, config)
         users = userids([*jobs, *(job for job, _, _, _ in running)])
-        self.manager = Manager(
-            self.kernel,
-            self,
-            lambda: self.resource.acquired,
-            config.get("queues"),
-            default_queue(config),
-            users,
-        )
-        peers.JobInfo(self.kernel, self.manager)
+        self.manager = Manager(self.kernel, self, self.resource, config, users)
         values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
-        peers.make_broker(self.kernel, values, config)
+        peers.start_broker(self.kernel, values, config)
+        peers.start_job_info(self.kernel, self.manager)
         self.task = None
-        self._adopted = len(running)
+        #: id of the latest job that is in no trace
+        self._other = len(jobs) + len(running)
+        self._scripted = 0
         if down:
             self.resource.down(self.resource.ranks_of(down))
         for number, (job, R, start, end) in enumerate(running, len(jobs) + 1):
             active = self.manager.adopt(number, job, R, start)
             self.end_at(active, end)
-            self._tell_of_other("other_began", active)
+            observer.other_began(active)
 
     @property
     def now(self):
@@ -239,8 +219,10 @@ class LeanEngine:
                 self.manager.cancel(active, states.FAILED)
 
     def submit_extra(self, job):
-        """Submit a job that is in no trace."""
-        self.manager.submit(len(self.jobs) + self._adopted + self.manager.extra, -1, job)
+        """Submit a job that is in no trace. Without an id it gets one."""
+        self._scripted += 1
+        job.id = job.id or f"script-{self._scripted}"
+        self.manager.submit(self._other + self._scripted, -1, job)
 
     def extend(self, active, seconds):
         """Change the limit of a running job by so many seconds.
@@ -279,10 +261,20 @@ class LeanEngine:
             return True
         self._idle_rounds = 0
         self.kernel.set_time(when)
+        steps = [self._end, self._act, self._submit]
         if self.grain == "batch":
-            self._all_of(when)
-        else:
-            self._one_of(when)
+            for step in steps:
+                while step(when):
+                    pass
+            return True
+        if self.grain == "event-submit":
+            steps.reverse()
+        any(step(when) for step in steps)
+        if when != self._instant:
+            # Who plans by limits counts what must end at this instant as free from its first pass on
+            # (golden/schedules/README.md, convention 2).
+            self._instant = when
+            self._end_at_limits(when)
         return True
 
     def _next_event(self):
@@ -303,24 +295,6 @@ class LeanEngine:
         found = self._next is not None
         self._next_time = self.jobs[self._next].submit + self.epoch if found else math.inf
 
-    def _all_of(self, when):
-        for step in (self._end, self._act, self._submit):
-            while step(when):
-                pass
-
-    def _one_of(self, when):
-        steps = [self._end, self._act, self._submit]
-        if self.grain == "event-submit":
-            steps.reverse()
-        for step in steps:
-            if step(when):
-                break
-        if when != self._instant:
-            # Who plans by limits counts what must end at this instant as free from its first pass on
-            # (golden/schedules/README.md, convention 2).
-            self._instant = when
-            self._end_at_limits(when)
-
     def _end_at_limits(self, when):
         """End the jobs whose limits are over; what ends before its limit waits for its turn."""
         due = []
@@ -335,6 +309,8 @@ class LeanEngine:
                 self._finish(active)
             else:
                 heapq.heappush(self._ends, entry)
+
+    # Each step brings one event that is due, and returns whether there was one.
 
     def _end(self, when):
         ends = self._ends
@@ -378,18 +354,13 @@ class LeanEngine:
             job = self.jobs[follower]
             _, think = job.after
             when = self.now + think if think is not None else max(self.now, job.submit)
-            tell = getattr(self.observer, "arrives", None)
-            if tell is not None:
-                tell(follower, when)
+            self.observer.arrives(follower, when)
             self._thinking += 1
-            self.at(when, self._arriving(follower))
+            self.at(when, lambda engine, index=follower: self._arrive_thinking(index))
 
-    def _arriving(self, index):
-        def arrive(engine):
-            self._thinking -= 1
-            self._arrive(index)
-
-        return arrive
+    def _arrive_thinking(self, index):
+        self._thinking -= 1
+        self._arrive(index)
 
     # -- what the manager tells ------------------------------------------------------------------------------
 
@@ -398,8 +369,8 @@ class LeanEngine:
         if self._hooks:
             self._happened("start", active)
         if active.index < 0:
-            self._tell_of_other("other_began", active)
-        elif self.observer is not None:
+            self.observer.other_began(active)
+        else:
             self.observer.began(active)
 
     def end_at(self, active, when):
@@ -413,24 +384,18 @@ class LeanEngine:
         if self._hooks:
             self._happened("end", active)
         if active.index < 0:
-            self._tell_of_other("other_ended", active)
-        elif self.observer is not None:
+            self.observer.other_ended(active)
+        else:
             self.observer.ended(active, how)
         if self._followers:
             self._follow(active.index)
 
-    def _tell_of_other(self, what, active):
-        """A job that is in no trace has begun or ended, for observers that want to know."""
-        tell = getattr(self.observer, what, None)
-        if tell is not None:
-            tell(active)
-
     def rejected(self, active, note):
-        if self.observer is not None and active.index >= 0:
+        if active.index >= 0:
             self.observer.rejected(active, note)
         if self._followers:
             self._follow(active.index)
 
     def annotated(self, active):
-        if self.observer is not None and active.index >= 0:
+        if active.index >= 0:
             self.observer.annotated(active)

@@ -23,6 +23,20 @@ from flux_engine.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
 _PRIORITIES = {states.URGENCY_EXPEDITE: states.PRIORITY_MAX}
 
 
+def default_queue(config):
+    """The queue of jobs that name none (``policy.jobspec.defaults.system.queue``), or None."""
+    table = config
+    for key in ("policy", "jobspec", "defaults", "system", "queue"):
+        table = table.get(key) if isinstance(table, dict) else None
+    return table
+
+
+def request_of(job, queue, queues):
+    """The jobspec of a job in a queue (None: there are none), with the constraints of that; `queues` is a `Queues`."""
+    requires = None if queue is None else queues.constraints_of(queue)
+    return jobspec(job, queue, {"properties": requires} if requires else None)
+
+
 def priority_of(urgency):
     """The priority that a job manager gives a job of this urgency."""
     return _PRIORITIES.get(urgency, urgency)
@@ -71,7 +85,7 @@ class ActiveJob(SchedulableJob):
         "preempted",
     )  # fmt: skip
 
-    def __init__(self, id, index, job, t_submit, queue, userid=OWNER):
+    def __init__(self, id, index, job, t_submit, queue, userid):
         super().__init__(id, userid, None, 0, t_submit)
         self.index = index
         self.job = job
@@ -103,9 +117,8 @@ class Manager(Peer):
         kernel (Loop): the kernel
         observer: is told of ``began(job)``, ``rejected(job, note)``, ``ended(job, how)`` with how a `states`
             result, and ``annotated(job)``
-        acquired: see `Sched`
-        queues (dict): the configuration's ``queues`` table
-        default_queue (str): of jobs that name none, where there are queues
+        resource (Resource): the resource service
+        config (dict): the configuration
         userids (dict): user of a job -> user id
 
     Attributes:
@@ -116,20 +129,19 @@ class Manager(Peer):
 
     name = "job-manager"
 
-    def __init__(self, kernel, observer, acquired, queues=None, default_queue=None, userids=None):
+    def __init__(self, kernel, observer, resource, config, userids):
         super().__init__(kernel)
         self.h = self
         self.observer = observer
         self.jobs = {}
-        self.default_queue = default_queue
-        self.userids = userids or {}
+        self.default_queue = default_queue(config)
+        self.userids = userids
         self.waiting = 0
         self.running = 0
-        self.extra = 0
         self._specs = {}
         self.queues = Queues()
-        if queues:
-            self.queues.configure({"queues": queues})
+        if config.get("queues"):
+            self.queues.configure({"queues": config["queues"]})
             for queue in self.queues.table.values():
                 queue.started = True
         self.table = Jobs()
@@ -141,7 +153,7 @@ class Manager(Peer):
             self.queues,
             holders=self.holders,
             ended=self.alloc_ended,
-            acquired=acquired,
+            acquired=lambda: resource.acquired,
         )
         self.methods = {
             "sched-hello": self.sched.hello,
@@ -190,11 +202,7 @@ class Manager(Peer):
         special = job.extra is not None and ("jobspec" in job.extra or "constraints" in job.extra)
         packed = None if special else self._specs.get(key)
         if packed is None:
-            constraints = None
-            if queue is not None:
-                requires = self.queues.constraints_of(queue)
-                constraints = {"properties": requires} if requires else None
-            packed = marshal.dumps(jobspec(job, queue, constraints))
+            packed = marshal.dumps(request_of(job, queue, self.queues))
             if not special:
                 if len(self._specs) == MOST_SPECS:
                     self._specs.clear()
@@ -300,11 +308,6 @@ class Manager(Peer):
     def holders(self, partial_ok=True):
         return [active for active in self.jobs.values() if active.state == states.RUN]
 
-    def count_extra(self):
-        """A number for the next job that is in no trace."""
-        self.extra += 1
-        return self.extra
-
     def log(self, level, text):
         self.tell("log.append", {"level": level, "text": f"{COMPLAINT}{text}"}, FLAG_NORESPONSE)
 
@@ -334,9 +337,13 @@ class Manager(Peer):
 
     def _getattr(self, msg):
         """What is known of an active job; of its events, none that a scheduler would ask for."""
-        active = self._find(msg.body["id"])
-        known = {"jobspec": marshal.loads(active.jobspec), "R": active.R, "eventlog": ""}
+        known = {**self.known_of(self._find(msg.body["id"])), "eventlog": ""}
         self.respond(msg, {name: known[name] for name in msg.body["attrs"]})
+
+    @staticmethod
+    def known_of(active):
+        """The jobspec and R (None: it has none) of a job."""
+        return {"jobspec": marshal.loads(active.jobspec), "R": active.R}
 
     def _find(self, id):
         active = self.jobs.get(id)
@@ -352,7 +359,3 @@ class Manager(Peer):
             "pending": self.waiting,
         }
         self.respond(msg, body)
-
-    def allocated(self):
-        """The union of what running jobs hold, an R."""
-        return rset.union([(active.R, ()) for active in self.holders()])

@@ -3,10 +3,10 @@
 
 import errno
 import itertools
-import marshal
 
 from flux.simulate.engine.loop import Peer
 from flux_engine.formats import idset
+from flux_engine.formats.levels import LOG_WARNING
 from flux_engine.kernel import message
 from flux_engine.resource.acquire import AcquireStream
 from flux_engine.resource.inventory import Inventory
@@ -80,86 +80,92 @@ class Resource(Peer):
         self.state.replace(self.state.base.without(ranks))
         self._update(ranks)
 
-    @property
-    def available(self):
-        """Text of the ranks that may be used, an idset."""
-        return idset.encode(self.state.up)
 
+class Lookup(Peer):
+    """A service whose answers are what functions return.
 
-class JobInfo(Peer):
-    """``job-info``: R and jobspec of active jobs."""
+    Args:
+        kernel (Loop): the kernel
+        name (str): of the service
+        answers (dict): what follows the name in a topic -> function of the message, giving the answer; OSError: it is refused
+    """
 
-    name = "job-info"
-
-    def __init__(self, kernel, manager):
+    def __init__(self, kernel, name, answers):
+        self.name = name
         super().__init__(kernel)
-        self.manager = manager
-        self.methods = {"lookup": self._lookup}
+        self.methods = {method: self._answering(find) for method, find in answers.items()}
 
-    def _lookup(self, msg):
+    def _answering(self, find):
+        return lambda msg: self.respond(msg, find(msg))
+
+
+def start_broker(kernel, attributes, config):
+    """Start the services that a module asks of its broker.
+
+    Args:
+        kernel (Loop): the kernel
+        attributes (dict): name -> value
+        config (dict): the configuration
+    """
+
+    def attribute(msg):
+        name = msg.body["name"]
+        if name not in attributes:
+            raise OSError(errno.ENOENT, f"attribute {name} is not set")
+        return {"value": attributes[name], "flags": 0}
+
+    def no_key(msg):
+        raise OSError(errno.ENOENT, f"{msg.body.get('key')}: a simulation keeps no KVS")
+
+    def commit(msg):
+        return {"rootseq": next(version), "rootref": ""}
+
+    def add(msg):
+        kernel.add_service(msg.body["service"], msg.sender)
+
+    def remove(msg):
+        kernel.remove_service(msg.body["service"], msg.sender)
+
+    version = itertools.count(1)
+    Lookup(kernel, "service", {"add": add, "remove": remove})
+    Lookup(kernel, "attr", {"get": attribute})
+    Lookup(kernel, "config", {"get": lambda msg: config})
+    # No events are published.
+    Lookup(kernel, "event", dict.fromkeys(("subscribe", "unsubscribe", "publish"), lambda msg: {}))
+    # It takes what it is given. R comes back from job-info.
+    Lookup(kernel, "kvs", {"commit": commit, "lookup": no_key})
+
+
+def start_job_info(kernel, manager):
+    """Start ``job-info``: R and jobspec of active jobs."""
+
+    def lookup(msg):
         body = msg.body
-        active = self.manager.jobs.get(body["id"])
-        answer = {"id": body["id"]}
+        active = manager.jobs.get(body["id"])
+        known = {} if active is None else manager.known_of(active)
         for key in body["keys"]:
-            value = None
-            if active is not None and key in ("R", "jobspec"):
-                value = active.R if key == "R" else marshal.loads(active.jobspec)
-            if value is None:
+            if known.get(key) is None:
                 raise OSError(errno.ENOENT, "invalid key")
-            answer[key] = value
-        self.respond(msg, answer)
+        return {"id": body["id"], **{key: known[key] for key in body["keys"]}}
+
+    Lookup(kernel, "job-info", {"lookup": lookup})
 
 
 class Log(Peer):
     """``log``: keeps what is urgent.
 
-    Args:
-        kernel (Loop): the kernel
-        level (int): the least urgent syslog level that is kept
-
     Attributes:
-        lines (list): (seconds since the epoch, level, text)
+        lines (list): (seconds since the epoch, level, text) of warnings and worse
     """
 
     name = "log"
 
-    def __init__(self, kernel, level=4):
+    def __init__(self, kernel):
         super().__init__(kernel)
-        self.level = level
         self.lines = []
         self.methods = {"append": self._append}
 
     def _append(self, msg):
         body = msg.body
-        if body["level"] <= self.level:
+        if body["level"] <= LOG_WARNING:
             self.lines.append((self.kernel.time, body["level"], body["text"]))
-
-
-class Broker(Peer):
-    """A service whose answers do not depend on what happens; arguments as for `Peer.serve`, after its name."""
-
-    def __init__(self, kernel, name, functions):
-        self.name = name
-        super().__init__(kernel)
-        self.serve(functions)
-
-
-def make_broker(kernel, attributes, config):
-    """Make ``attr``, of a dict of attributes; ``config``, of a configuration; ``event``, in which nobody publishes any; and ``kvs``,
-    which keeps nothing: R comes back from `JobInfo`."""
-
-    def attribute(body):
-        name = body["name"]
-        if name not in attributes:
-            raise OSError(errno.ENOENT, f"attribute {name} is not set")
-        return {"value": attributes[name], "flags": 0}
-
-    def lookup(body):
-        raise OSError(errno.ENOENT, f"{body.get('key')}: a simulation keeps no KVS")
-
-    version = itertools.count(1)
-    Broker(kernel, "attr", {"get": attribute})
-    Broker(kernel, "config", {"get": lambda body: config})
-    Broker(kernel, "event", dict.fromkeys(("subscribe", "unsubscribe", "publish"), lambda body: {}))
-    commit = lambda body: {"rootseq": next(version), "rootref": ""}
-    Broker(kernel, "kvs", {"commit": commit, "lookup": lookup})

@@ -3,6 +3,7 @@
 
 from array import array
 
+from flux.simulate.engine.observer import Observer
 from flux.simulate.results.shortage import shortage
 from flux_engine.formats import idset, states
 
@@ -23,7 +24,7 @@ FINAL = {
 }
 
 
-class Outcome:
+class Outcome(Observer):
     """The observer of an engine; times are seconds since the workload began.
 
     Args:
@@ -114,7 +115,6 @@ class Outcome:
             self.notes[active.index], self.preempted_for[active.index] = active.preempted
 
     def arrives(self, index, when):
-        """A job that follows another comes in at `when`, seconds since the workload began."""
         self.submit[index] = round(when, 6)
 
     def other_began(self, active):

@@ -4,6 +4,7 @@
 import functools
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -56,6 +57,7 @@ class Options:
     memory: bool = False  # whether it is counted
 
 
+@dataclass(eq=False)
 class Workload:
     """Jobs, and what they run on.
 
@@ -66,24 +68,24 @@ class Workload:
         epoch (float): the first submission, seconds since the epoch
         notes (Notes): what was made of the trace
         name (str): for titles
+        shaken (float): most that a submission was shaken by, seconds, where the jobs are not a model's
+        running (list): jobs that run already, as `LeanEngine` has them
+        down (str): ranks that are not to be used
+        config (dict): more of the configuration that comes with the jobs
+        queues (dict): the configuration's queues, where the jobs come with some
     """
 
-    def __init__(self, jobs, machine, unit, epoch, notes, name):
-        self.jobs = jobs
-        #: most that a submission was shaken by, seconds, where the jobs are not a model's
-        self.shaken = 0.0
-        self.machine = machine
-        self.unit = unit
-        self.epoch = epoch
-        self.notes = notes
-        self.name = name
-        #: jobs that run already, as `LeanEngine` has them, and ranks that are not to be used
-        self.running = ()
-        self.down = ""
-        #: more of the configuration that comes with the jobs
-        self.config = {}
-        #: the configuration's queues, where the jobs come with some
-        self.queues = {}
+    jobs: list
+    machine: Machine
+    unit: str
+    epoch: float
+    notes: Notes
+    name: str
+    shaken: float = 0.0
+    running: Sequence = ()
+    down: str = ""
+    config: dict = field(default_factory=dict)
+    queues: dict = field(default_factory=dict)
 
     @property
     def units(self):
