@@ -2,6 +2,8 @@
 """The command ``flux simulate``, and which file has its subcommands."""
 
 import contextlib
+import importlib
+import json
 import math
 import os
 import shlex
@@ -17,6 +19,12 @@ from flux_scheduler_version import VERSION
 
 DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
 
+#: Subcommands: where the function is that runs one. It is imported when it is asked for.
+SUBCOMMANDS = {
+    "compare": ("comparing", "compare_main"),
+    "check": ("checking", "check_main"),
+    "tune": ("tune_command", "tune_main"),
+}
 #: Options that only make sense with results in a directory.
 NEED_OUTPUT = ("eventlogs", "swf", "resume", "force", "diff")
 #: Options that say what jobs there are; the running instance has its own.
@@ -90,18 +98,9 @@ def make_parser():
 
 def main(argv):
     """Run the command; returns the exit code."""
-    if argv and argv[0] == "compare":
-        from flux.simulate.comparing import compare_main
-
-        return compare_main(argv[1:])
-    if argv and argv[0] == "check":
-        from flux.simulate.checking import check_main
-
-        return check_main(argv[1:])
-    if argv and argv[0] == "tune":
-        from flux.simulate.tune_command import tune_main
-
-        return tune_main(argv[1:])
+    if argv and argv[0] in SUBCOMMANDS:
+        module, function = SUBCOMMANDS[argv[0]]
+        return getattr(importlib.import_module(f"flux.simulate.{module}"), function)(argv[1:])
     parser = make_parser()
     # Options may stand between the traces.
     options = parser.parse_intermixed_args(argv)
@@ -165,6 +164,8 @@ class Call:
         self.argv = argv
         #: whether whoever read our output is gone
         self.is_deaf = False
+        #: the page that was written
+        self.report = None
 
     def print(self, text, stream=None):
         """Print, and go on if nobody reads: the files are still wanted."""
@@ -213,8 +214,8 @@ class Call:
             self._show(summaries)
         for text in errors:
             print(f"flux-simulate: {text}", file=sys.stderr, flush=True)
-        if options.diff and all("not_written" not in one for one in summaries):
-            if len(summaries) == len(tasks):
+        if options.diff and len(summaries) == len(tasks):
+            if all("not_written" not in one for one in summaries):
                 self._diff(policies)
         if interrupted:
             return 130
@@ -252,7 +253,7 @@ class Call:
         from flux.simulate.script import Script
 
         options = self.options
-        script = Script.read(options.script) if options.script else None
+        script = Script(options.script) if options.script else None
         if script is not None and options.live:
             script.by_the_clock(self.now)
         return Settings(
@@ -392,8 +393,6 @@ class Call:
         return []
 
     def _show(self, summaries):
-        import json
-
         from flux.simulate.results import table
 
         options = self.options
@@ -406,8 +405,7 @@ class Call:
         elif options.live:
             from flux.simulate.live import starts_table
 
-            names = [summary["policy"] for summary in summaries]
-            self.print("\n".join(["", *table.lines(starts_table(names, summaries))]))
+            self.print("\n".join(["", *table.lines(starts_table(summaries))]))
         else:
             self.print("\n".join(table.tables(summaries)))
             if options.odds:
@@ -417,7 +415,7 @@ class Call:
                 self.say(f"\n{table.LEGEND}; in the matrix: mean bounded slowdown")
             for line in table.remarks(summaries):
                 self.say(line)
-        if getattr(self, "report", None):
+        if self.report:
             self.say(f"\n{self.report}")
 
     def _diff_pair(self, policies):

@@ -5,10 +5,9 @@ import math
 import os
 import sys
 
-from flux.simulate.report.svg import moment_text
+from flux.simulate.report.svg import moment_text, span_text
 from flux.simulate.results import reading, table
 from flux.simulate.results.losses import losses
-from flux.simulate.results.metrics import span_text
 from flux.simulate.workload.record import OptionError
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
@@ -169,16 +168,10 @@ def first_difference(one, other, numbers=(1, 2)):
     rows = [result.rows() for result in results]
     if [row.id for row in rows[0]] != [row.id for row in rows[1]]:
         raise reading.ResultError(f"{one} and {other} are of different jobs")
-    never = float("inf")
     apart = [
-        (
-            min(
-                a.start if a.start is not None else never, b.start if b.start is not None else never
-            ),
-            i,
-        )
-        for i, (a, b) in enumerate(zip(*rows))
-        if a.start != b.start
+        (min(math.inf if row.start is None else row.start for row in pair), index)
+        for index, pair in enumerate(zip(*rows))
+        if pair[0].start != pair[1].start
     ]
     names = [f"{number}: {result.name}" for number, result in zip(numbers, results)]
     if not apart:
@@ -196,10 +189,8 @@ def first_difference(one, other, numbers=(1, 2)):
         if promise is not None:
             said += f", first promised {moment_text(promise)}"
         lines.append(f"  {name}: {said}")
-    if when == never:
-        return lines
-    lines.append(f"at {moment_text(when)} ({when:g} s), before anything starts:")
     # Until then both went the same way.
+    lines.append(f"at {moment_text(when)} ({when:g} s), before anything starts:")
     return lines + _state(rows[0], results[0].units, when)
 
 
@@ -218,7 +209,7 @@ def _state(rows, units, when):
     ]
     idle = units - sum(row.size for row in running)
     lines = [f"  {idle} of {units} units idle, {len(running)} jobs running, {len(waiting)} waiting"]
-    ends = sorted(running, key=lambda row: row.start + row.limit if row.limit else float("inf"))
+    ends = sorted(running, key=lambda row: row.start + row.limit if row.limit else math.inf)
     for row in ends[:SHOWN]:
         end = moment_text(row.start + row.limit) if row.limit else "nobody knows when"
         lines.append(f"    running job {row.id}: size {row.size}, ends by {end}")

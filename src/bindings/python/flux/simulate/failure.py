@@ -11,8 +11,6 @@ import sys
 import traceback
 
 from flux.simulate.engine.manager import COMPLAINT
-from flux.simulate.results.outcome import PREEMPTED, REJECTED
-from flux_engine.formats import states
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.modules.pymodule import LoaderExit
 
@@ -55,38 +53,32 @@ class _Tracebacks(io.TextIOBase):
         self._begun = ""
 
 
-class Witness:
-    """Runs an engine, and says afterwards what a module printed as it broke.
+def run(engine, path):
+    """Run `engine`, whose module is in the file `path`.
 
-    Attributes:
-        reason (str or None): why the module ended with an exception
+    Returns:
+        str or None: why the module ended with an exception, with what it printed as it broke
+
+    Raises:
+        KeyboardInterrupt: a second interrupt
     """
-
-    def __init__(self, path):
-        self.path = path
-        self.reason = None
-
-    def run(self, engine):
-        """Run `engine`; an exception of the module becomes the `reason`.
-
-        Raises:
-            KeyboardInterrupt: a second interrupt
-        """
-        printed = _Tracebacks(sys.stderr)
-        try:
-            with contextlib.redirect_stderr(printed):
-                engine.run()
-        except LoaderExit as exc:
-            self.reason = str(exc)
-        except (ValueError, OSError) as exc:
-            self.reason = getattr(exc, "strerror", None) or str(exc)
-        except Exception as exc:
-            self.reason = traceback_of(exc, self.path)
-        finally:
-            printed.finish()
-        if printed.lines and TRACEBACK not in (self.reason or ""):
-            trace = "\n".join(printed.lines)
-            self.reason = trace if self.reason is None else f"{self.reason}\n{trace}"
+    printed = _Tracebacks(sys.stderr)
+    reason = None
+    try:
+        with contextlib.redirect_stderr(printed):
+            engine.run()
+    except LoaderExit as exc:
+        reason = str(exc)
+    except (ValueError, OSError) as exc:
+        reason = getattr(exc, "strerror", None) or str(exc)
+    except Exception as exc:
+        reason = traceback_of(exc, path)
+    finally:
+        printed.finish()
+    if printed.lines and TRACEBACK not in (reason or ""):
+        trace = "\n".join(printed.lines)
+        reason = trace if reason is None else f"{reason}\n{trace}"
+    return reason
 
 
 def traceback_of(exc, path):
@@ -98,7 +90,7 @@ def traceback_of(exc, path):
     return "".join(lines).rstrip()
 
 
-def reason_of(outcome, lines, path, is_excused=False, ended_at=None, refused=()):
+def reason_of(outcome, lines, path, is_excused, ended_at, refused):
     """Why a run that came to its end is a failure, or None.
 
     Args:
@@ -135,7 +127,7 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None, refused=())
     if ended_at is not None:
         unless = " (does mod_main() call run()?)" if ended_at <= 0 else ""
         found.append(f"the scheduler ended after {ended_at:g} s, with jobs left{unless}")
-    stranded = [] if is_excused else unstarted(outcome)
+    stranded = [] if is_excused else outcome.unstarted()
     if stranded:
         ids = ", ".join(outcome.workload.jobs[i].id for i in stranded[:3])
         more = ", ..." if len(stranded) > 3 else ""
@@ -143,16 +135,6 @@ def reason_of(outcome, lines, path, is_excused=False, ended_at=None, refused=())
             f"{len(stranded):,} of {len(outcome.submit):,} jobs never started: job {ids}{more}"
         )
     return "\n".join(found) or None
-
-
-def unstarted(outcome):
-    """Indices of the jobs that neither started nor were refused or cancelled."""
-    settled = (REJECTED, states.CANCELED, states.FAILED, PREEMPTED)
-    return [
-        index
-        for index, start in enumerate(outcome.start)
-        if start != start and outcome.how[index] not in settled
-    ]
 
 
 def from_file(text, path):

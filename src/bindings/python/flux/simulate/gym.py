@@ -6,14 +6,16 @@ The engine, the pool and the library are those of ``flux simulate``; only who st
 """
 
 import copy
-import itertools
 import math
-import os
+from itertools import islice
 
 import gymnasium
 import numpy as np
 from greenlet import getcurrent, greenlet
 
+from flux.resource import InfeasibleRequest, InsufficientResources
+from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.queue import in_order
 from flux.simulate.engine.lean import LeanEngine
 from flux.simulate.engine.observer import Observer
 from flux.simulate.results.metrics import bounded_slowdown
@@ -32,16 +34,37 @@ REWARDS = {
 #: Seconds that count as 1 in an observation, on a logarithmic scale.
 LONG = 30 * 86400.0
 
-#: By the argument of `gym_policy`: who is asked.
-ASKED = {}
-
-_POLICY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gym_policy.py")
-_numbers = itertools.count()
-
 
 def scaled(seconds):
     """Seconds as a number from 0 to 1: log(1 + seconds), 1 from `LONG` on."""
     return min(math.log1p(max(seconds, 0.0)) / math.log1p(LONG), 1.0)
+
+
+class _Asking(PolicyScheduler):
+    """The policy: asks its environment which job starts next."""
+
+    def __init__(self, h, asked):
+        super().__init__(h)
+        self.asked = asked
+
+    def schedule(self):
+        # Jobs that a pass has started are in the queue until it is over.
+        coming = iter(in_order(self._queue))
+        window = list(islice(coming, self.asked.k))
+        while window:
+            job = self.asked.choose(window)
+            if job is None:
+                return
+            try:
+                alloc = self.allocate(job)
+            except InsufficientResources:
+                return  # as many units are free as it asks for, but not where it needs them
+            except InfeasibleRequest as reason:
+                self.refuse(job, reason)
+            else:
+                self.start(job, alloc)
+            window.remove(job)
+            window += islice(coming, 1)
 
 
 class SchedulingEnv(gymnasium.Env, Observer):
@@ -92,7 +115,6 @@ class SchedulingEnv(gymnasium.Env, Observer):
             raise ValueError(f"reward {reward!r}: expected {', '.join(REWARDS)} or a function")
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (k, len(COLUMNS)), np.float32)
         self.action_space = gymnasium.spaces.Discrete(k + 1)
-        self._number = f"asked={next(_numbers)}"
         self._engine = self._runs = None
         self._window = []
         self._busy = self._gain = 0.0
@@ -115,7 +137,9 @@ class SchedulingEnv(gymnasium.Env, Observer):
             np.float32,
         )
         self._busy, self._gain, self._window = 0.0, 0.0, []
-        self._engine = LeanEngine(self._workload.machine, jobs, _POLICY, [self._number], self)
+        self._engine = LeanEngine(
+            self._workload.machine, jobs, __file__, (), self, entry=lambda h: _Asking(h, self).run()
+        )
         self._engine.is_watched = False  # it waits for an agent
         self._runs = greenlet(self._run)
         self._continue(None)
@@ -137,11 +161,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
     # -- the engine, which runs on a stack of its own --------------------------------------------------------------
 
     def _run(self, _):
-        ASKED[self._number] = self
-        try:
-            self._engine.run()
-        finally:
-            del ASKED[self._number]
+        self._engine.run()
         self._window = []
         wrong = next((text for _, level, text in self._engine.log.lines if level <= LOG_ERR), None)
         if wrong is not None:

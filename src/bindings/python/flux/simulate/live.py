@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 from flux.simulate.job import NO_LIMIT, Job
 from flux.simulate.machine import Machine
@@ -161,21 +162,16 @@ def _running(entry, texts, now, notes):
     return _job(entry, texts, 0.0, left, math.ceil(left), 1), R, start, max(end, now)
 
 
-def starts_table(names, summaries):
+def starts_table(summaries):
     """When each job starts under each policy, as rows of text."""
-    import time
 
-    rows = [["job", "user", "size", *names]]
+    def text(when):
+        return "never" if when is None else time.strftime("%a %d %b %H:%M:%S", time.localtime(when))
+
+    rows = [["job", "user", "size", *(summary["policy"] for summary in summaries)]]
     for id, (user, size) in summaries[0]["asked"].items():
-        row = [id, user, str(size)]
-        for summary in summaries:
-            when = summary["starts"].get(id)
-            row.append(
-                "never"
-                if when is None
-                else time.strftime("%a %d %b %H:%M:%S", time.localtime(when))
-            )
-        rows.append(row)
+        starts = [text(summary["starts"].get(id)) for summary in summaries]
+        rows.append([id, user, str(size), *starts])
     return rows
 
 

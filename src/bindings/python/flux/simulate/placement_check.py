@@ -6,7 +6,6 @@ It is checked from the jobs that are written and the groups of the configuration
 made of them.
 """
 
-from flux.simulate.results.outcome import units_of
 from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import fsd, hostlist, idset, rset
 
@@ -75,7 +74,7 @@ def misplaced(row, topology, cores_per_node, any_node=True):
     for _, ranks in sorted(groups.items()):  # a node with two properties is of the first group
         members.append(set(idset.members(idset.decode(ranks))) - taken)
         taken |= members[-1]
-    units = idset.members(units_of(row.allocated))
+    units = idset.members(row.units())
     nodes = set(units) if cores_per_node is None else {unit // cores_per_node for unit in units}
     spread = _spread(nodes, members, wanted)
     if spread is None:

@@ -199,16 +199,12 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     random.seed(seed)
     collector.settle()
     wall, cpu = time.perf_counter(), time.process_time()
-    witness = failure.Witness(policy.path)
-    if catch:
-        witness.run(engine)
-    else:
-        engine.run()
+    failed = failure.run(engine, policy.path) if catch else engine.run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     # A script or failures may take the nodes that jobs wait for, and a question about the running instance has
     # "never" for an answer.
     is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
-    failed = witness.reason or failure.reason_of(
+    failed = failed or failure.reason_of(
         outcome,
         engine.log.lines,
         policy.path,

@@ -12,10 +12,13 @@ A time is seconds since the first submission, an FSD (``2d``, ``1.5h``), a clock
 and a clock. An event is ``submit``, ``start`` or ``end`` and a job of the trace.
 """
 
+import os
 import re
 import shlex
 import subprocess
 import time
+from dataclasses import dataclass
+from typing import Optional
 
 from flux.simulate.job import Job, Shape
 from flux_engine.formats import fsd, states
@@ -27,74 +30,53 @@ class ScriptError(ValueError):
     """A line that cannot be used; the text names it."""
 
 
+@dataclass
 class Step:
     """One line.
 
     Attributes:
         line (int): where it is
+        action (str), words (list of str): what is to be done
         time (float or None): seconds since the workload began
         event ((str, str) or None): kind and job
-        action (str), words (list of str): what is to be done
+        is_clock (bool): whether the time is one of a clock, without a day
     """
 
-    def __init__(self, line, time, event, words, is_clock=False):
-        self.line = line
-        #: whether the time is one of a clock, without a day
-        self.is_clock = is_clock
-        self.time = time
-        self.event = event
-        self.action, *self.words = words
+    line: int
+    action: str
+    words: list
+    time: Optional[float] = None
+    event: Optional[tuple] = None
+    is_clock: bool = False
 
 
 class Script:
     """The steps of a simulation.
 
     Args:
-        steps (list of Step): in the order of the file
-        name (str): for errors
+        path (str): the file
+
+    Raises:
+        ScriptError: it cannot be read, or a line cannot be used
     """
 
-    def __init__(self, steps, name="script"):
-        self.steps = steps
-        self.name = name
-        for step in steps:
-            self._check(step)
-
-    @classmethod
-    def read(cls, path):
-        """Read a file.
-
-        Raises:
-            ScriptError: it cannot be read, or a line cannot be used
-        """
+    def __init__(self, path):
+        self.name = path
+        #: in the order of the file
+        self.steps = []
         try:
             with open(path, encoding="utf-8") as stream:
-                return cls.parse(stream.read(), path)
+                lines = stream.read().splitlines()
         except OSError as exc:
             raise ScriptError(f"{path}: {exc.strerror}") from None
-
-    @classmethod
-    def parse(cls, text, name="script"):
-        """Make a script of text; raises ScriptError."""
-        steps = []
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(lines, 1):
             body = line.split("#", 1)[0].strip() if "run " not in line else line.strip()
             if not body or body.startswith("#"):
                 continue
             try:
-                steps.append(_step(number, body))
+                self.steps.append(_step(number, body))
             except ValueError as exc:
-                raise ScriptError(f"{name}:{number}: {exc}") from None
-        return cls(steps, name)
-
-    def _check(self, step):
-        function, least, most, usage = ACTIONS.get(step.action, (None, 0, 0, ""))
-        if function is None:
-            raise ScriptError(
-                f"{self.name}:{step.line}: unknown action {step.action!r}: expected one of {', '.join(sorted(ACTIONS))}"
-            )
-        if not least <= len(step.words) <= most:
-            raise ScriptError(f"{self.name}:{step.line}: expected {step.action} {usage}".rstrip())
+                raise ScriptError(f"{path}:{number}: {exc}") from None
 
     def by_the_clock(self, now):
         """Have clock times without a day mean the next such time after `now` (seconds since the epoch)."""
@@ -134,25 +116,29 @@ class Script:
 
 
 def _step(number, body):
-    words = shlex.split(body)
-    if words[0] in EVENTS:
-        if len(words) < 3:
-            raise ValueError(f"expected {words[0]} JOB ACTION")
-        return Step(number, None, (words[0], words[1]), words[2:])
-    when = 0.0
-    if re.fullmatch(r"\d+(\.\d+)?d", words[0]) and len(words) > 1 and ":" in words[1]:
-        when = 86400 * float(words[0][:-1]) + _clock(words[1])
-        rest = words[2:]
-    elif ":" in words[0]:
-        when = _clock(words[0])
-        if len(words) < 2:
-            raise ValueError("nothing is to be done then")
-        return Step(number, when, None, words[1:], True)
+    """The step of a line; ValueError: what is wrong with it."""
+    when = event = None
+    first, *rest = shlex.split(body)
+    is_clock = ":" in first
+    if first in EVENTS:
+        if len(rest) < 2:
+            raise ValueError(f"expected {first} JOB ACTION")
+        event = (first, rest.pop(0))
+    elif is_clock:
+        when = _clock(first)
+    elif re.fullmatch(r"\d+(\.\d+)?d", first) and rest and ":" in rest[0]:
+        when = 86400 * float(first[:-1]) + _clock(rest.pop(0))
     else:
-        when, rest = _duration(words[0]), words[1:]
+        when = _duration(first)
     if not rest:
         raise ValueError("nothing is to be done then")
-    return Step(number, when, None, rest)
+    action, *words = rest
+    if action not in ACTIONS:
+        raise ValueError(f"unknown action {action!r}: expected one of {', '.join(sorted(ACTIONS))}")
+    _, least, most, usage = ACTIONS[action]
+    if not least <= len(words) <= most:
+        raise ValueError(f"expected {action} {usage}".rstrip())
+    return Step(number, action, words, when, event, is_clock)
 
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
@@ -198,18 +184,6 @@ def _drain(engine, words):
     engine.resource.drain(_ranks(engine, words), " ".join(words[1:]) or None)
 
 
-def _undrain(engine, words):
-    engine.resource.undrain(_ranks(engine, words))
-
-
-def _down(engine, words):
-    engine.take_down(_ranks(engine, words))
-
-
-def _up(engine, words):
-    engine.resource.up(_ranks(engine, words))
-
-
 def _shrink(engine, words):
     ranks = _ranks(engine, words)
     engine.end_jobs_on(ranks)
@@ -242,15 +216,6 @@ def _submit(engine, words):
     engine.submit_extra(job)
 
 
-def _cancel(engine, words):
-    engine.manager.cancel(_job(engine, words[0]))
-
-
-def _extend(engine, words):
-    active = _job(engine, words[0])
-    engine.extend(active, _duration(words[1]))
-
-
 def _reload(engine, words):
     if not words:
         engine.reload()
@@ -274,13 +239,12 @@ def _stop(engine, words):
 
 def _run(engine, words):
     environ = {
+        **os.environ,
         "FLUX_SIMULATE_TIME": f"{engine.now:g}",
         "FLUX_SIMULATE_RUNNING": str(engine.manager.running),
+        "FLUX_SIMULATE_WAITING": str(engine.manager.waiting),
     }
-    environ["FLUX_SIMULATE_WAITING"] = str(engine.manager.waiting)
-    import os
-
-    done = subprocess.run(words, env={**os.environ, **environ}, check=False)
+    done = subprocess.run(words, env=environ, check=False)
     if done.returncode:
         raise ValueError(f"{shlex.join(words)}: exit code {done.returncode}")
 
@@ -288,9 +252,14 @@ def _run(engine, words):
 #: action -> (function, least and most words, usage)
 ACTIONS = {
     "drain": (_drain, 1, 99, "RANKS [REASON]"),
-    "undrain": (_undrain, 1, 1, "RANKS"),
-    "down": (_down, 1, 1, "RANKS"),
-    "up": (_up, 1, 1, "RANKS"),
+    "undrain": (
+        lambda engine, words: engine.resource.undrain(_ranks(engine, words)),
+        1,
+        1,
+        "RANKS",
+    ),
+    "down": (lambda engine, words: engine.take_down(_ranks(engine, words)), 1, 1, "RANKS"),
+    "up": (lambda engine, words: engine.resource.up(_ranks(engine, words)), 1, 1, "RANKS"),
     "shrink": (_shrink, 1, 1, "RANKS"),
     "queue": (_queue, 1, 2, "stop|start [NAME]"),
     "submit": (
@@ -299,8 +268,13 @@ ACTIONS = {
         9,
         "[nodes=N|cores=N] [run=TIME] [limit=TIME] [urgency=N] [queue=NAME] [id=ID]",
     ),
-    "cancel": (_cancel, 1, 1, "JOB"),
-    "extend": (_extend, 2, 2, "JOB TIME"),
+    "cancel": (lambda engine, words: engine.manager.cancel(_job(engine, words[0])), 1, 1, "JOB"),
+    "extend": (
+        lambda engine, words: engine.extend(_job(engine, words[0]), _duration(words[1])),
+        2,
+        2,
+        "JOB TIME",
+    ),
     "reload": (_reload, 0, 99, "[MODULE [ARG...]]"),
     "priority": (_priority, 2, 2, "JOB URGENCY"),
     "stop": (_stop, 0, 0, ""),

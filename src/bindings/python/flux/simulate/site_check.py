@@ -14,7 +14,6 @@ checked: which node has which is not written.
 import zoneinfo
 from datetime import date, datetime, time, timedelta, timezone
 
-from flux.simulate.results.outcome import units_of
 from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import idset
 
@@ -112,7 +111,7 @@ def strangers(rows, rules, unit, parents, cores):
                 key=MODES.index,
                 default="free",
             )
-        for node in {member // cores for member in _members(row)}:
+        for node in {member // cores for member in idset.members(row.units())}:
             there = on.setdefault(node, [])
             if sign < 0:
                 there.remove(row)
@@ -144,17 +143,13 @@ def changes_of(rows):
     return [change[1:] for change in changes]
 
 
-def _members(row):
-    return idset.members(units_of(row.allocated))
-
-
 def _is_for(table, row, parents):
     """Whether a table is for the queue of a job."""
     queues = table.get("queues")
     return not queues or row.queue in queues or parents.get(row.queue) in queues
 
 
-def exceeded(rows, limits, unit, parents, cores):
+def exceeded(rows, limits, unit, parents, cores=0):
     """Find the first limit that was exceeded; arguments as for `broken`."""
     for name, limit in limits.items():
         for whose, its in _by_key(rows, limit, parents):
@@ -202,7 +197,7 @@ def _first_excess(rows, most, unit, cores):
     jobs, on, nodes = 0, {}, {}
     for sign, row in changes_of(rows):
         jobs += sign
-        members = list(_members(row))
+        members = list(idset.members(row.units()))
         for counts, keys in (
             (on, members),
             (nodes, {one // cores for one in members} if cores else ()),
@@ -242,7 +237,7 @@ def _first_overdraft(rows, budget, unit, cores, epoch):
             for what, amount in amounts(running.pop(row.id), now).items():
                 used[what] = used.get(what, 0) + amount
             continue
-        members = list(_members(row))
+        members = list(idset.members(row.units()))
         held = {f"{unit}-hours": len(members)}
         if cores and unit == "core":
             held["node-hours"] = len({one // cores for one in members})

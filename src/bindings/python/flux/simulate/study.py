@@ -354,7 +354,7 @@ def simulate(
         engine=engine,
         grain=grain,
         forecast=forecast,
-        script=None if script is None else Script.read(script),
+        script=None if script is None else Script(script),
         jobtap=jobtap,
         failures=failures,
         odds=odds,

@@ -69,12 +69,12 @@ class Tuning:
     figure: str
     against: str
     tried: list
+    dropped: dict
+    chosen: Optional[str]
     splits: int
     jobs: int
     versions: int
     unit: str
-    dropped: dict = field(default_factory=dict)
-    chosen: Optional[str] = None
     rows: dict = field(default_factory=dict)
     better: bool = False
     losses: dict = field(default_factory=dict)
@@ -131,6 +131,8 @@ def tune(
         figure,
         policies[0].name,
         [one.name for one in policies[1:]],
+        {},
+        None,
         splits,
         parts.jobs,
         parts.versions,

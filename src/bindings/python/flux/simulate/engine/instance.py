@@ -7,11 +7,12 @@ It starts every job when the lean engine does, which the tests show; it takes so
 import heapq
 import json
 import os
+from dataclasses import dataclass, field
+from typing import Optional
 
-from flux.simulate.engine.lean import EPOCH
 from flux.simulate.engine.loop import Handle
 from flux.simulate.engine.manager import COMPLAINT, preempted_for
-from flux.simulate.job import followers, jobspec, userids
+from flux.simulate.job import Job, followers, jobspec, userids
 from flux.simulate.policy import plugin_of
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
@@ -68,20 +69,18 @@ class SimulatedInstance(Instance):
     kernel_class = PatientKernel
 
 
+@dataclass
 class _Active:
     """A job as the observer of an engine expects it."""
 
-    __slots__ = ("annotations", "end", "how", "index", "job", "preempted", "R", "start")
-
-    def __init__(self, index, job=None):
-        self.index = index
-        self.job = job
-        self.preempted = None
-        self.annotations = {}
-        self.R = None
-        self.start = None
-        self.end = None
-        self.how = None
+    index: int
+    job: Job
+    preempted: Optional[tuple] = None
+    annotations: dict = field(default_factory=dict)
+    R: Optional[dict] = None
+    start: Optional[float] = None
+    end: Optional[float] = None
+    how: Optional[int] = None
 
 
 class _Log:
@@ -121,12 +120,12 @@ class InstanceEngine:
         machine,
         jobs,
         path,
-        args=(),
-        observer=None,
-        epoch=EPOCH,
-        forecast=False,
-        config=None,
-        jobtap=(),
+        args,
+        observer,
+        epoch,
+        forecast,
+        config,
+        jobtap,
     ):
         self.machine = machine
         self.jobs = jobs
@@ -135,8 +134,8 @@ class InstanceEngine:
         self.observer = observer
         self.epoch = epoch
         self.forecast = forecast
-        self.config = config or {}
-        self.jobtap = list(jobtap)
+        self.config = config
+        self.jobtap = jobtap
         self.interrupted = False
         self.every = None
         #: when the scheduler ended although there was more to come, seconds since the workload began
@@ -260,12 +259,12 @@ class InstanceEngine:
     def _jobspec(self, index):
         job = self.jobs[index]
         spec = jobspec(job)
-        system = dict(spec["attributes"]["system"])
+        system = spec["attributes"]["system"]
         if not self.config.get("queues"):
             system.pop("queue", None)
         system["environment"] = {}
         system["exec"] = {"test": {"run_duration": f"{job.run}s"}}
-        return json.dumps({**spec, "attributes": {**spec["attributes"], "system": system}})
+        return json.dumps(spec)
 
     def _submitted(self, future, index):
         active = _Active(index, self.jobs[index])

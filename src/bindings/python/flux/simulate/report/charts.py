@@ -7,7 +7,6 @@ from html import escape
 from flux.simulate.report import svg
 from flux.simulate.report.gantt import gantt, whole_run  # noqa: F401  drawn with the others
 from flux.simulate.report.style import style
-from flux.simulate.results import metrics
 from flux.simulate.results.metrics import LATE, QUANTILES
 from flux.simulate.results.statistics import interval
 
@@ -29,40 +28,35 @@ def legend(names):
 # -- distributions ---------------------------------------------------------------------------------------------
 
 
-def waits(pictures, bands=None):
+def waits(pictures, several=()):
     """The empirical distribution of waits, on a logarithmic axis.
 
     Args:
-        bands (list): for each policy the ``waits`` of each of its workloads; default: none
+        several (list): for each policy the pictures of each of its workloads, for bands
     """
-    longest = max((picture["waits"][-1] for picture in pictures if picture["waits"]), default=10.0)
-    x = svg.Log(1.0, max(longest, 10.0) * 1.1, svg.LEFT, svg.WIDTH - svg.RIGHT)
-    ticks = [
-        (value, "1 s or none" if value == 1 else metrics.span_text(value)) for value in x.ticks()
-    ]
     return _distribution(
-        [picture["waits"] for picture in pictures], bands, x, ticks, "Distribution of waits",
-        "wait, logarithmic", "share of jobs that waited no longer",
+        pictures, several, "waits", lambda x: [(value, "1 s or none" if value == 1 else svg.span_text(value)) for value in x.ticks()],
+        "Distribution of waits", "wait, logarithmic", "share of jobs that waited no longer",
     )  # fmt: skip
 
 
-def slowdowns(pictures, bands=None):
-    """The empirical distribution of bounded slowdowns, on a logarithmic axis."""
-    most = max((p["slowdowns"][-1] for p in pictures if p["slowdowns"]), default=10.0)
+def slowdowns(pictures, several=()):
+    """The empirical distribution of bounded slowdowns; arguments as for `waits`."""
+    return _distribution(
+        pictures, several, "slowdowns", lambda x: [(10.0**power, f"{10**power:,}") for power in range(int(math.log10(x.high)) + 1)],
+        "Distribution of bounded slowdowns", "bounded slowdown, logarithmic", "share of jobs with no more",
+    )  # fmt: skip
+
+
+def _distribution(pictures, several, key, ticks_of, label, x_title, y_title):
+    lines = [picture[key] for picture in pictures]
+    most = max((values[-1] for values in lines if values), default=10.0)
     x = svg.Log(1.0, max(most, 10.0) * 1.1, svg.LEFT, svg.WIDTH - svg.RIGHT)
-    ticks = [(10.0**power, f"{10**power:,}") for power in range(int(math.log10(x.high)) + 1)]
-    return _distribution(
-        [picture["slowdowns"] for picture in pictures], bands, x, ticks, "Distribution of bounded slowdowns",
-        "bounded slowdown, logarithmic", "share of jobs with no more",
-    )  # fmt: skip
-
-
-def _distribution(lines, bands, x, ticks, label, x_title, y_title):
     y = svg.Linear(0, 1, svg.HEIGHT - svg.BOTTOM, svg.TOP)
     shares = [(share, f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)]
-    body = [svg.axes(x, y, ticks, shares, x_title, y_title)]
-    for number, some in enumerate(bands or ()):
-        body.append(_band(some, x, y, number))
+    body = [svg.axes(x, y, ticks_of(x), shares, x_title, y_title)]
+    for number, some in enumerate(several):
+        body.append(_band([picture[key] for picture in some], x, y, number))
     for number, values in enumerate(lines):
         points = [(x(value), y(i / QUANTILES)) for i, value in enumerate(values)]
         body.append(svg.line(points, style(number)))
@@ -113,19 +107,23 @@ def over_time(pictures, names=()):
         ("waiting", 1.0, "waiting, jobs"),
     )
     for place, (key, scale, title) in enumerate(series):
-        is_last = place == len(series) - 1
         most = max((max(p.get(key) or [0], default=0) for p in pictures), default=0) * scale or 1.0
         y = svg.Linear(0, most * 1.05, top + 150, top)
-        labels = [(tick, x.text(tick) if is_last else "") for tick in ticks]
-        y_ticks = [(value, f"{value:g}") for value in y.ticks(4)]
-        below = "time since the first submission" if is_last else ""
-        body.append(svg.axes(x, y, labels, y_ticks, below, title, top + 150))
+        body.append(_panel(x, y, title, 4, place == len(series) - 1))
         for number, picture in enumerate(pictures):
             body.append(_line_of(picture, key, scale, x, y, number))
         top += 150 + 16
     height = top - 16 + svg.BOTTOM
     label = "Utilization, waiting area and waiting jobs over time"
     return svg.frame(svg.WIDTH, height, label, "".join(body))
+
+
+def _panel(x, y, title, count, is_last):
+    """The axes of one of several charts below each other, of which the last has the times."""
+    labels = [(tick, x.text(tick) if is_last else "") for tick in x.ticks()]
+    y_ticks = [(value, f"{value:g}") for value in y.ticks(count)]
+    below = "time since the first submission" if is_last else ""
+    return svg.axes(x, y, labels, y_ticks, below, title, y.first)
 
 
 def _line_of(picture, key, scale, x, y, number):
@@ -164,11 +162,7 @@ def submissions(picture):
     for place, (key, scale, title) in enumerate(series):
         values = [value * scale for value in work[key]]
         y = svg.Linear(0, (max(values) or 1.0) * 1.05, top + 110, top)
-        is_last = place == len(series) - 1
-        labels = [(tick, x.text(tick) if is_last else "") for tick in x.ticks()]
-        below = "time since the first submission" if is_last else ""
-        y_ticks = [(value, f"{value:g}") for value in y.ticks(3)]
-        body.append(svg.axes(x, y, labels, y_ticks, below, title, top + 110))
+        body.append(_panel(x, y, title, 3, place == len(series) - 1))
         base = svg.short(y(0))
         bars = "".join(
             f"M{svg.short(x(i * step))} {base}V{svg.short(y(value))}H{svg.short(x((i + 1) * step))}V{base}z"

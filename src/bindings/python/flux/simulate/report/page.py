@@ -135,25 +135,16 @@ def _pictures(summaries, losses):
         return ""
     names = [some[0]["policy"] for some in groups]
     pictures = [some[0]["picture"] for some in groups]
-    has_seeds = _has_seeds(summaries)
-
-    def bands(key):
-        return [[one["picture"][key] for one in some] for some in groups] if has_seeds else None
-
+    # By policy, the pictures of its workloads, where there are several.
+    several = [[one["picture"] for one in some] for some in groups] if _has_seeds(summaries) else []
     key = charts.legend(names)
-    more = _BANDS.format(table.spread_of(whole)) if has_seeds else ""
+    more = _BANDS.format(table.spread_of(whole)) if several else ""
+    waits = key + _chart(charts.waits(pictures, several))
+    slowdowns = key + _chart(charts.slowdowns(pictures, several))
     parts = [
         _section("The workload", _chart(charts.submissions(pictures[0])), _WORKLOAD),
-        _section(
-            "How long jobs waited",
-            key + _chart(charts.waits(pictures, bands("waits"))),
-            _WAITS + more,
-        ),
-        _section(
-            "Slowdown",
-            key + _chart(charts.slowdowns(pictures, bands("slowdowns"))),
-            _SLOWDOWNS + more,
-        ),
+        _section("How long jobs waited", waits, _WAITS + more),
+        _section("Slowdown", slowdowns, _SLOWDOWNS + more),
         _section("The machine over time", key + _chart(charts.over_time(pictures, names)), _TIME),
         _matrices(pictures, names),
         _fairness(pictures, names, groups),

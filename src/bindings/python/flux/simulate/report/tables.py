@@ -25,6 +25,13 @@ def listed(lines, css):
     return f'<ul class="{css}">{items}</ul>' if items else ""
 
 
+def _row(name, cells, css=""):
+    """A row of texts, the first of which is its head."""
+    css = f' class="{css}"' if css else ""
+    body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    return f'<tr><th scope="row"{css}>{escape(name)}</th>{body}</tr>'
+
+
 def _head(names):
     return "".join(f"<th>{escape(name)}</th>" for name in names)
 
@@ -35,11 +42,9 @@ def main(summaries, columns=table.COLUMNS):
     numbers = table.number_of(summaries)
     places = iter(range(len(summaries)))
     for number, summary in zip(numbers, summaries):
-        css = "" if summary.get("failed") else f' class="{style(next(places))}"'
-        name = escape(table.label(summary))
-        cells = [f'<th scope="row"{css}>{name}</th><td>{number}</td>']
-        cells += [f"<td>{escape(text(summary))}</td>" for _, text in columns]
-        rows.append(f"<tr>{''.join(cells)}</tr>")
+        css = "" if summary.get("failed") else style(next(places))
+        cells = [str(number), *(text(summary) for _, text in columns)]
+        rows.append(_row(table.label(summary), cells, css))
     return scrolled(_head(["", "#", *(heading for heading, _ in columns)]), rows)
 
 
@@ -97,15 +102,11 @@ def shares(pictures, names, figures):
     for user in dict.fromkeys(name for one in by_policy for name in one):
         entries = [one.get(user) for one in by_policy]
         area = table.percent(next(entry["area"] for entry in entries if entry))
-        cells = [area, *(table.percent(entry["waited"]) if entry else "-" for entry in entries)]
-        rows.append((user, cells))
+        waited = [table.percent(entry["waited"]) if entry else "-" for entry in entries]
+        rows.append(_row(user, [area, *waited]))
     for title, key in (("Jain's index, waits", "jain_wait"), ("slowdowns", "jain_bsld")):
-        rows.append((title, ["", *(table.plain(one.get(key)) for one in figures)]))
-    body = [
-        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
-        for name, cells in rows
-    ]
-    return scrolled(_head(["", "area", *(f"waits: {name}" for name in names)]), body)
+        rows.append(_row(title, ["", *(table.plain(one.get(key)) for one in figures)]))
+    return scrolled(_head(["", "area", *(f"waits: {name}" for name in names)]), rows)
 
 
 def scale():
@@ -129,8 +130,7 @@ def accuracy(pictures, names):
         cells = [f"{one['made']:,}", f"{one['broken']:,}", f"{one['exact']:,}"]
         cells += [table.duration(one[key]) for key in ("median", "p90", "max")]
         cells.append(f"{shown:,}, among them all {one['broken']:,} broken ones")
-        body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        rows.append(f'<tr><th scope="row">{escape(name)}</th>{body}</tr>')
+        rows.append(_row(name, cells))
     head = ["", "promised", "broken", "within 1 min", "earlier by: median", "p90", "max", "dots"]
     return scrolled(_head(head), rows)
 
@@ -145,8 +145,7 @@ def losers(found, names, units_name):
             f"{one['won'] / hours:,.0f}", f"{one['same']:,}",
             ", ".join(f"{user} ({lost / hours:,.0f})" for user, lost in one["users"]) or "-",
         ]  # fmt: skip
-        body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        rows.append(f'<tr><th scope="row">{escape(name)}</th>{body}</tr>')
+        rows.append(_row(name, cells))
     head = [
         f"against {names[0]}", "jobs later", f"{units_name} hours lost", "most", "jobs earlier", f"{units_name} hours won", "same",
         f"users who lose most ({units_name} hours)",
@@ -169,10 +168,7 @@ def provenance(records):
             lines.append((text, f"SHA-256 {scheduler['sha256']}"))
         for name, version in (record.get("versions") or {}).items():
             lines.append((f"version of {name}", version))
-    rows = [
-        f"<tr><th scope='row'>{escape(str(key))}</th><td>{escape(str(value))}</td></tr>"
-        for key, value in dict.fromkeys(lines)
-    ]
+    rows = [_row(key, [value]) for key, value in dict.fromkeys(lines)]
     if not rows:
         return ""
     return (

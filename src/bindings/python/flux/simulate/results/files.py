@@ -57,11 +57,7 @@ def write_jobs(outcome, path):
         writer.writerow(COLUMNS)
         for index, job in enumerate(workload.jobs):
             how = outcome.how[index]
-            submit, start, end = (
-                outcome.submit[index],
-                outcome.start[index],
-                outcome.end[index],
-            )
+            submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
             ran = start == start
             ended = ran and end == end
             run = end - start if ended else (-1.0 if ran else math.nan)
@@ -219,64 +215,72 @@ def write_json(value, path):
 def write_swf(outcome, path):
     """The schedule as a trace in the Standard Workload Format."""
     workload = outcome.workload
-    users, groups, queues = {}, {}, {}
     codes = {states.COMPLETED: 1, states.FAILED: 0, states.TIMEOUT: 0}
-    lines = []
     runs = outcome.runs()
-    for index, job in enumerate(workload.jobs):
-        start, end = outcome.start[index], outcome.end[index]
-        ran = start == start
-        wait = (start if ran else end) - outcome.submit[index]
-        run = runs[index] if ran else -1
-        fields = [
-            index + 1,
-            outcome.submit[index],
-            wait,
-            run,
-            outcome.size[index] if ran else -1,
-            -1,
-            -1,
-            outcome.size[index],
-        ]
-        fields += [job.limit or -1, -1, codes.get(outcome.how[index], 5)]
-        fields += [_code(users, job.user), _code(groups, job.group), -1]
-        fields += [queues.setdefault(job.queue, len(queues) + 1) if job.queue else -1, -1, -1, -1]
-        lines.append(" ".join(number(float(value)) or "-1" for value in fields))
+
+    def record(index, job):
+        submit, start, size = outcome.submit[index], outcome.start[index], outcome.size[index]
+        status = codes.get(outcome.how[index], 5)
+        if start != start:
+            return submit, outcome.end[index] - submit, -1, -1, size, status
+        return submit, start - submit, runs[index], size, size, status
+
+    header = [
+        ("Note", "written by flux simulate"),
+        ("UnixStartTime", int(workload.epoch)),
+        ("MaxJobs", len(workload.jobs)),
+    ]
+    _write_swf(workload, path, header, record)
+
+
+def write_trace(workload, path):
+    """The jobs of a workload, before anything became of them, in the Standard Workload Format."""
+    header = [
+        ("Computer", workload.machine),
+        ("Installation", f"none: {workload.name}"),
+        ("Conversion", "flux simulate"),
+        ("MaxJobs", len(workload.jobs)),
+        ("MaxRecords", len(workload.jobs)),
+        ("UnixStartTime", int(workload.epoch)),
+    ]
+    _write_swf(
+        workload, path, header, lambda index, job: (job.submit, -1, job.run, -1, job.size, -1)
+    )
+
+
+def _write_swf(workload, path, header, record):
+    """Write jobs in the Standard Workload Format.
+
+    Args:
+        header (list): (key, value) of what the file says of itself; the machine and the queues are added
+        record: ``record(index, job)`` gives its submission, wait, run time, allocated and requested size, and status; -1 or NaN: not known
+    """
+    queues = dict.fromkeys(job.queue for job in workload.jobs if job.queue)
+    queues = {name: code for code, name in enumerate(queues, 1)}
+    users, groups = {}, {}
+    header += [("MaxNodes", workload.machine.nodes), ("MaxProcs", workload.units)]
+    header += [("Queue", f"{code} {name}") for name, code in queues.items()]
     with new_file(path) as stream:
-        stream.write("; Version: 2.2\n; Note: written by flux simulate\n")
-        stream.write(f"; UnixStartTime: {int(workload.epoch)}\n; MaxJobs: {len(lines)}\n")
-        stream.write(f"; MaxNodes: {workload.machine.nodes}\n; MaxProcs: {workload.units}\n")
-        for name, code in queues.items():
-            stream.write(f"; Queue: {code} {name}\n")
-        stream.write("\n".join(lines) + "\n")
+        stream.write("; Version: 2.2\n")
+        stream.writelines(f"; {key}: {value}\n" for key, value in header)
+        for index, job in enumerate(workload.jobs):
+            submit, wait, run, allocated, requested, status = record(index, job)
+            fields = [index + 1, submit, wait, run, allocated, -1, -1, requested]
+            fields += [
+                job.limit or -1,
+                -1,
+                status,
+                _code(users, job.user),
+                _code(groups, job.group),
+                -1,
+            ]
+            fields += [queues.get(job.queue, -1), -1, -1, -1]
+            stream.write(" ".join(number(float(value)) or "-1" for value in fields) + "\n")
 
 
 def _code(codes, name):
     """The number that stands for a name in a trace; -1 for none."""
     return -1 if name is None else codes.setdefault(name, len(codes) + 1)
-
-
-def write_trace(workload, path):
-    """The jobs of a workload, before anything became of them, in the Standard Workload Format."""
-    users, groups, queues = {}, {}, {}
-    with new_file(path) as stream:
-        stream.write(
-            f"; Version: 2.2\n; Computer: {workload.machine}\n; Installation: none: {workload.name}\n"
-        )
-        stream.write(
-            f"; Conversion: flux simulate\n; MaxJobs: {len(workload.jobs)}\n; MaxRecords: {len(workload.jobs)}\n"
-        )
-        stream.write(f"; UnixStartTime: {int(workload.epoch)}\n")
-        stream.write(f"; MaxNodes: {workload.machine.nodes}\n; MaxProcs: {workload.units}\n")
-        for job in workload.jobs:
-            if job.queue and job.queue not in queues:
-                queues[job.queue] = len(queues) + 1
-                stream.write(f"; Queue: {queues[job.queue]} {job.queue}\n")
-        for index, job in enumerate(workload.jobs, 1):
-            fields = [index, job.submit, -1, job.run, -1, -1, -1, job.size, job.limit or -1, -1, -1]
-            fields += [_code(users, job.user), _code(groups, job.group), -1]
-            fields += [queues.get(job.queue, -1), -1, -1, -1]
-            stream.write(" ".join(number(float(value)) for value in fields) + "\n")
 
 
 def write_eventlogs(outcome, directory):

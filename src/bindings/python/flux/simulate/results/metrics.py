@@ -43,16 +43,6 @@ def quantile(ordered, share):
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def span_text(seconds):
-    """A number of seconds for people: ``3.5 h``."""
-    if seconds == 0:
-        return "0"
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if abs(seconds) >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds:.3g} s"
-
-
 def mean(values):
     return math.fsum(values) / len(values) if values else math.nan
 
@@ -85,6 +75,18 @@ class _Columns:
         self.slowdown = array("d", map(bounded_slowdown, self.wait, self.run))
 
 
+def _ratio(part, whole):
+    """A share; NaN of nothing."""
+    return part / whole if whole > 0 else math.nan
+
+
+def _spread(name, ordered):
+    """The mean and the percentiles of a sorted column, as figures."""
+    shares = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+    found = {f"{name}_{key}": quantile(ordered, share) for key, share in shares.items()}
+    return {f"{name}_mean": mean(ordered), **found}
+
+
 def _ascending(column, indices):
     """The values of jobs in a column; as an array, since a million floats are 32 MB in a list."""
     return array("d", sorted(map(column.__getitem__, indices)))
@@ -96,7 +98,7 @@ def figures(outcome):
     jobs = workload.jobs
     started = outcome.started()
     how = outcome.how
-    last_submit = jobs[-1].submit if jobs else 0.0
+    capacity = workload.units * jobs[-1].submit if jobs else 0.0
     sweep = Sweep(outcome)  # takes most memory: the columns are made when it has given that back
     columns = _Columns(outcome)
     wait, run, size = columns.wait, columns.run, outcome.size
@@ -112,30 +114,16 @@ def figures(outcome):
         "rejected": how.count(REJECTED),
         "timeouts": how.count(states.TIMEOUT),
         "killed": sum(how.count(code) for code in (states.CANCELED, states.FAILED, PREEMPTED)),
-        "never_started": sum(
-            1
-            for i, start in enumerate(outcome.start)
-            if start != start and how[i] not in (REJECTED, states.CANCELED, states.FAILED)
-        ),
-        "wait_mean": mean(waits),
-        "wait_median": quantile(waits, 0.5),
-        "wait_p90": quantile(waits, 0.9),
-        "wait_p95": quantile(waits, 0.95),
-        "wait_p99": quantile(waits, 0.99),
+        "never_started": len(outcome.unstarted()),
+        **_spread("wait", waits),
         "wait_max": waits[-1] if waits else math.nan,
-        "bsld_mean": mean(slowdowns),
-        "bsld_median": quantile(slowdowns, 0.5),
-        "bsld_p90": quantile(slowdowns, 0.9),
-        "bsld_p95": quantile(slowdowns, 0.95),
-        "bsld_p99": quantile(slowdowns, 0.99),
-        "response_weighted": weighted / area if area else math.nan,
-        "wait_weighted": waited / area if area else math.nan,
-        "utilization": sweep.used / (workload.units * last_submit) if last_submit > 0 else math.nan,
-        "loss_of_capacity": sweep.lost / (workload.units * last_submit)
-        if last_submit > 0
-        else math.nan,
+        **_spread("bsld", slowdowns),
+        "response_weighted": _ratio(weighted, area),
+        "wait_weighted": _ratio(waited, area),
+        "utilization": _ratio(sweep.used, capacity),
+        "loss_of_capacity": _ratio(sweep.lost, capacity),
         "makespan": outcome.last,
-        "out_of_order": len(out_of_order(outcome)) / len(started) if started else math.nan,
+        "out_of_order": _ratio(count_out_of_order(outcome), len(started)),
         "promised": len(promised),
         "promises_broken": broken,
     }
@@ -163,11 +151,10 @@ def counts_only(figures):
     return {key: value if key in COUNTS else math.nan for key, value in figures.items()}
 
 
-def out_of_order(outcome):
-    """Indices of the jobs that started before one of their queue that came in earlier, with at least
-    their urgency."""
+def count_out_of_order(outcome):
+    """How many jobs started before one of their queue that came in earlier, with at least their urgency."""
     latest = {}
-    found = []
+    found = 0
     jobs = outcome.workload.jobs
     # Jobs that follow others come in at other times than the trace says.
     order = range(len(jobs))
@@ -180,7 +167,7 @@ def out_of_order(outcome):
         job = jobs[index]
         table = latest.setdefault(job.queue, {})
         if any(urgency >= job.urgency and when > start for urgency, when in table.items()):
-            found.append(index)
+            found += 1
         if start > table.get(job.urgency, -1.0):
             table[job.urgency] = start
     return found
@@ -336,10 +323,13 @@ def classes(outcome):
     }
 
 
-def distribution(outcome, name):
-    """Values of a column of `_Columns`, by its name, at evenly spread shares of the jobs, ascending."""
-    values = _ascending(getattr(_Columns(outcome), name), outcome.started())
-    return [quantile(values, i / QUANTILES) for i in range(QUANTILES + 1)] if values else []
+def distributions(outcome):
+    """Waits, and bounded slowdowns, at evenly spread shares of the jobs, ascending."""
+    columns, started = _Columns(outcome), outcome.started()
+    return [
+        [quantile(ordered, i / QUANTILES) for i in range(QUANTILES + 1)] if ordered else []
+        for ordered in (_ascending(one, started) for one in (columns.wait, columns.slowdown))
+    ]
 
 
 def parts(values, count=PARTS):
@@ -375,7 +365,7 @@ def groups(outcome):
     size_bounds = parts(job.size for job in work.jobs)
     run_bounds = parts(job.seconds for job in work.jobs)
     sizes = part_names(size_bounds, str)
-    runs = part_names(run_bounds, span_text)
+    runs = part_names(run_bounds, _span_text)
     users = _largest_users(work)
     found = {"size and run time": {}, "size": {}, "user": {}, "queue": {}}
     for size in sizes:
@@ -426,6 +416,13 @@ def _by_user(outcome, indices):
         if user is not None:
             found.setdefault(user, []).append(index)
     return found
+
+
+def _span_text(seconds):
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds:.3g} s"
 
 
 def _largest_users(work):

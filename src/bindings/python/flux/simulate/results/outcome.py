@@ -2,6 +2,7 @@
 """What became of each job, in columns: a million jobs take some hundred megabytes."""
 
 from array import array
+from itertools import chain
 
 from flux.simulate.engine.observer import Observer
 from flux.simulate.results.shortage import shortage
@@ -155,6 +156,15 @@ class Outcome(Observer):
         """Indices of the jobs that started, in order of submission."""
         return array("q", (index for index, when in enumerate(self.start) if when == when))
 
+    def unstarted(self):
+        """Indices of the jobs that neither started nor were refused or cancelled."""
+        settled = (REJECTED, states.CANCELED, states.FAILED)
+        return [
+            index
+            for index, start in enumerate(self.start)
+            if start != start and self.how[index] not in settled
+        ]
+
     def runs(self):
         """Seconds that each job held its resources; up to now, if it has not ended; NaN where it did not start.  O(jobs)."""
         last = self.last
@@ -164,10 +174,7 @@ class Outcome(Observer):
     @property
     def last(self):
         """The last thing that happened."""
-        times = [0.0]
-        for column in (self.start, self.end):
-            times.append(max((value for value in column if value == value), default=0.0))
-        return max(times)
+        return max((when for when in chain(self.start, self.end) if when == when), default=0.0)
 
 
 def units_of(text):

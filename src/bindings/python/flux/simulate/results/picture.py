@@ -4,7 +4,7 @@
 import math
 
 from flux.simulate.results import metrics
-from flux.simulate.results.outcome import units_of
+from flux_engine.formats import idset
 
 #: Most jobs of a Gantt chart that are bars of their own; the others are merged into a shade.
 GANTT_JOBS = 500
@@ -20,9 +20,10 @@ BINS = 120
 def picture_data(outcome):
     """Series and samples of an outcome, as JSON can hold them."""
     sweep = metrics.Sweep(outcome)
+    waits, slowdowns = metrics.distributions(outcome)
     return {
-        "waits": _rounded(metrics.distribution(outcome, "wait")),
-        "slowdowns": _rounded(metrics.distribution(outcome, "slowdown")),
+        "waits": _rounded(waits),
+        "slowdowns": _rounded(slowdowns),
         "times": [round(when, 1) for when in sweep.times],
         "busy": _rounded(sweep.busy),
         "queued": [round(area, 1) for area in sweep.queued],
@@ -104,21 +105,9 @@ def gantt(outcome):
     rows = []
     for _, index, start, stop in sorted(kept, key=lambda one: (one[2], one[1])):
         job = outcome.workload.jobs[index]
-        rows.append(
-            [
-                job.id,
-                round(outcome.submit[index], 3),
-                round(start, 3),
-                round(stop, 3),
-                outcome.size[index],
-                job.limit,
-                job.user,
-                job.queue,
-                outcome.allocated[index],
-                outcome.told_backfilled[index],
-                outcome.how[index],
-            ]
-        )
+        times = [round(when, 3) for when in (outcome.submit[index], start, stop)]
+        held = [outcome.allocated[index], outcome.told_backfilled[index], outcome.how[index]]
+        rows.append([job.id, *times, outcome.size[index], job.limit, job.user, job.queue, *held])
     used = -math.fsum(area for area, *_ in found)
     cells = Cells(outcome.workload.units, begin, end, *SHADE)
     for _, index, start, stop in merged:
@@ -166,7 +155,7 @@ class Cells:
         last = min(max((end - self.begin) / self.step, 0.0), self.columns)
         if not last > first:
             return
-        bounds = units_of(allocated)
+        bounds = idset.decode((allocated or "").replace(" ", ","))
         for low, high in zip(bounds[::2], bounds[1::2]):
             for row in range(int(low / self.height), self.rows):
                 top, bottom = row * self.height, (row + 1) * self.height

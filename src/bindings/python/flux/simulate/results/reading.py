@@ -6,6 +6,7 @@ import json
 import os
 
 from flux.simulate.trace import variant_text
+from flux_engine.formats import idset
 
 #: Rounding of what is written, seconds.
 GRAIN = 1e-5
@@ -13,6 +14,10 @@ GRAIN = 1e-5
 
 class ResultError(ValueError):
     """A directory or file that is no result; the text names it."""
+
+
+#: Rounding of what is written.
+GRAIN = 1e-5
 
 
 class Row:
@@ -60,6 +65,10 @@ class Row:
         self.licenses = metadata.get("licenses")
         self.placement = metadata.get("placement")
         self.constraints = metadata.get("constraints")
+
+    def units(self):
+        """The bounds of the units that it held; ValueError: it is no idset that is written there."""
+        return idset.decode(self.allocated.replace(" ", ","))
 
 
 def _number(text):

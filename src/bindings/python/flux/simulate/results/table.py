@@ -14,11 +14,8 @@ def duration(seconds):
         return "-"
     for unit, name in ((86400, "d"), (3600, "h"), (60, "m")):
         if abs(seconds) >= unit:
-            return (
-                f"{seconds / unit:.3g}{name}"
-                if abs(seconds) < 1000 * unit
-                else f"{seconds / unit:.0f}{name}"
-            )
+            digits = ".3g" if abs(seconds) < 1000 * unit else ".0f"
+            return f"{seconds / unit:{digits}}{name}"
     return f"{seconds:.3g}s"
 
 
@@ -281,10 +278,15 @@ def sweep_table(variants, key, write):
             if one is None or any(summary.get("failed") for summary in one):
                 row.append("-" if one is None else "failed")
                 continue
-            middle, width = interval(values_of(one, key))
-            row.append(write(middle) if len(one) == 1 else f"{write(middle)} ± {write(width)}")
+            values = values_of(one, key)
+            row.append(write(values[0]) if len(one) == 1 else _with_interval(values, write))
         rows.append(row)
     return lines(rows)
+
+
+def _with_interval(values, write):
+    middle, width = interval(values)
+    return f"{write(middle)} ± {write(width)}"
 
 
 def values_of(summaries, key):
@@ -330,11 +332,8 @@ def seeds_table(groups):
     rows = [["policy", "seeds", *(f"{heading} ± 95 %" for heading, _, _ in keys)]]
     rows += [[f"{name} (failed)", str(count), "-", "-", "-"] for name, count in failed]
     for name, summaries in groups:
-        row = [name, str(len(summaries))]
-        for _, key, write in keys:
-            middle, width = interval(values_of(summaries, key))
-            row.append(f"{write(middle)} ± {write(width)}")
-        rows.append(row)
+        means = [_with_interval(values_of(summaries, key), write) for _, key, write in keys]
+        rows.append([name, str(len(summaries)), *means])
     text = lines(rows)
     spread = spread_of([summary for _, summaries in groups for summary in summaries])
     text += ["", f"Intervals are {spread}."]

@@ -8,23 +8,20 @@ from flux.simulate.workload.record import Record
 from flux.simulate.workload.text import read_text
 
 
-def read(source, document=None):
+def read(source):
     """Yield the jobs of a workload.
 
     Args:
         source (Source): the file; gets procs from ``nb_res``
-        document (dict): the file's content, if somebody has read it
 
     Raises:
         TraceError: it is no such workload
     """
-    if document is None:
-        text = read_text(source)
-        try:
-            document = json.loads(text)
-        except ValueError as exc:
-            line = getattr(exc, "lineno", 0)
-            raise source.error(line, f"not JSON: {exc}") from None
+    text = read_text(source)
+    try:
+        document = json.loads(text)
+    except ValueError as exc:
+        raise source.error(getattr(exc, "lineno", 0), f"not JSON: {exc}") from None
     jobs, profiles = document.get("jobs"), document.get("profiles")
     if not isinstance(jobs, list) or not isinstance(profiles, dict):
         raise source.error(0, "no Batsim workload: it has a list of jobs and a table of profiles")

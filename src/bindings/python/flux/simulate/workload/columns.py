@@ -44,11 +44,6 @@ def missing_text(groups):
     )
 
 
-def is_table(header):
-    """Whether a header line (a list of names) is one this reader can use."""
-    return not missing(header)
-
-
 def split_header(text):
     """The names in a header line and their delimiter."""
     delimiter = "|" if "|" in text else "," if "," in text else "\t" if "\t" in text else ","
@@ -169,7 +164,9 @@ def read(source):
         if names is None:
             header, delimiter = split_header(line)
             names = [name.strip().lower() for name in header]
-            _check_header(source, number, names)
+            groups = missing(names)
+            if groups:
+                raise source.error(number, missing_text(groups))
             continue
         values = next(csv.reader([line], delimiter=delimiter))
         if len(values) != len(names):
@@ -185,12 +182,6 @@ def read(source):
             yield record
     if names is None:
         raise source.error(0, "empty: no header line")
-
-
-def _check_header(source, number, names):
-    groups = missing(names)
-    if groups:
-        raise source.error(number, missing_text(groups))
 
 
 def _record(source, number, row):
@@ -247,10 +238,7 @@ def _record(source, number, row):
 
 
 def _run(row):
-    text = row.first("elapsed_s", "elapsedraw", "run", "execution_time")
-    if text is not None:
-        return seconds(text)
-    text = row.first("elapsed")
+    text = row.first("elapsed_s", "elapsedraw", "run", "execution_time", "elapsed")
     return None if text is None else seconds(text)
 
 

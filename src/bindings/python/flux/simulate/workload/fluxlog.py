@@ -15,7 +15,7 @@ from flux_engine.formats import rset
 INACTIVE = 64
 
 
-def read_list(source, document=None):
+def read_list(source):
     """Yield the jobs of ``flux jobs --json`` or of a job-list answer, one object or one a line.
 
     They do not have the requests: what a job was given stands for what it asked for.
@@ -23,22 +23,14 @@ def read_list(source, document=None):
     Raises:
         TraceError: it is neither
     """
-    if document is not None:
-        jobs = document.get("jobs", [document])
-    else:
-        jobs = _objects(source)
-    for position, job in enumerate(jobs):
+    for position, job in enumerate(_objects(source)):
         if not isinstance(job, dict):
             raise source.error(0, f"jobs[{position}] is no object")
-        if "jobs" in job and isinstance(job["jobs"], list):
-            for one in job["jobs"]:
-                record = _listed(source, one)
-                if record is not None:
-                    yield record
-            continue
-        record = _listed(source, job)
-        if record is not None:
-            yield record
+        some = job.get("jobs")
+        for one in some if isinstance(some, list) else [job]:
+            record = _listed(source, one)
+            if record is not None:
+                yield record
 
 
 def _objects(source):

@@ -81,13 +81,9 @@ def _reader(source, form):
         return batsim.read(source)
     if form == "accounting":
         return fluxlog.read_accounting(source)
-    if os.path.isdir(source.path) or _is_archive(source):
+    if os.path.isdir(source.path) or tarfile.is_tarfile(source.path):
         return fluxlog.read_eventlogs(source)
     return fluxlog.read_list(source)
-
-
-def _is_archive(source):
-    return tarfile.is_tarfile(source.path)
 
 
 def detect(source):
@@ -105,7 +101,7 @@ def detect(source):
         head = b""
     if head == b"SQLite format 3\0":
         return "accounting"
-    if head and _is_archive(source):
+    if head and tarfile.is_tarfile(source.path):
         return "flux"
     for _, line in lines(source):
         text = line.strip().lstrip("\ufeff")
@@ -118,9 +114,9 @@ def detect(source):
         if text[0] == ";" or len(words) >= swf.FIELDS - 3 and all(map(_is_number, words[:15])):
             return "swf"
         header, delimiter = columns.split_header(text)
-        if columns.is_table(header):
-            return "sacct" if delimiter == "|" else "csv"
         missing = columns.missing(header)
+        if not missing:
+            return "sacct" if delimiter == "|" else "csv"
         if len(missing) < len(columns.NEEDED):
             raise source.error(1, columns.missing_text(missing))
         break

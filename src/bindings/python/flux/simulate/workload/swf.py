@@ -44,13 +44,9 @@ def read(source):
             continue
         words = text.split(None, FIELDS)
         if len(words) < FIELDS:
-            last = (
-                f"column {FIELDS} ({NAMES[-1]}) is missing"
-                if len(words) == FIELDS - 1
-                else (
-                    f"columns {len(words) + 1} to {FIELDS} ({', '.join(NAMES[len(words) :])}) are missing"
-                )
-            )
+            last = f"columns {len(words) + 1} to {FIELDS} ({', '.join(NAMES[len(words) :])}) are missing"
+            if len(words) == FIELDS - 1:
+                last = f"column {FIELDS} ({NAMES[-1]}) is missing"
             raise source.error(
                 number,
                 f"{len(words)} columns: a record of this format has {FIELDS} or more; {last}, if it is"
@@ -102,15 +98,9 @@ def _header(source, text):
 
 def _record(source, number, words, values):
     notes = source.notes
-    submit, wait, run, allocated, requested, limit, status = (
-        values[1],
-        values[2],
-        values[3],
-        values[4],
-        values[7],
-        values[8],
-        int(values[10]),
-    )
+    submit, wait, run, allocated = values[1:5]
+    requested, limit, memory, status = values[7:11]
+    status = int(status)
     if status in _PARTS:
         notes.count("lines about parts of preempted jobs left out", number)
         return None
@@ -138,8 +128,8 @@ def _record(source, number, words, values):
     if values[16] > 0:
         after = (str(int(values[16])), values[17] if values[17] >= 0 else None)
     extra = {"wait": wait} if wait >= 0 else {}
-    if values[9] > 0:
-        extra["memory"] = math.ceil(values[9])
+    if memory > 0:
+        extra["memory"] = math.ceil(memory)
     return Record(
         words[0],
         submit,
