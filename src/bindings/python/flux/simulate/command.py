@@ -232,7 +232,7 @@ class Call:
         options = self.options
         config = read_config(options.conf) if options.conf else {}
         if options.live:
-            from flux.simulate.live import snapshot
+            from flux.simulate.live import probe, workload_of
             from flux.simulate.machine import Machine
             from flux_engine.resource import sources
 
@@ -242,7 +242,7 @@ class Call:
                 if machine is not None:
                     raise OptionError("--R and the resource.config of --conf: give one of them")
                 machine = Machine(R, options.conf)
-            workload = snapshot(machine, options.unit)
+            workload = workload_of(probe(), machine, options.unit)
             # What is excluded there is excluded here.
             return [Case(workload, None, {}, drawn=options.seed)], {**workload.config, **config}
         trace = arguments.trace_of(options)

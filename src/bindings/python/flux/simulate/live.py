@@ -62,21 +62,17 @@ def probe(*args):
     return json.loads(done.stdout)
 
 
-def snapshot(machine=None, unit=None):
-    """The instance's pending and running jobs as a `Workload`.
+def workload_of(answer, machine=None, unit=None):
+    """The pending and running jobs of an instance as a `Workload`.
 
     Args:
+        answer (dict): of `probe`
         machine (Machine): another one to run them on
         unit (str): what sizes count
 
     Raises:
-        LiveError: it cannot be asked, or nothing waits
+        LiveError: nothing waits
     """
-    return workload_of(probe(), machine, unit)
-
-
-def workload_of(answer, machine=None, unit=None):
-    """The same of an answer of `probe`."""
     notes = Notes()
     now = answer["now"]
     resources = answer["resources"]

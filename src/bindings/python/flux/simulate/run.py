@@ -337,7 +337,7 @@ class Task:
         settings (Settings): how
         directory (str or None): where its files go
         number (int): the policy's place in the study
-        keep (bool): have the result bring what became of each job, as ``columns``
+        keep (bool): have the result bring what became of each job, as ``outcome``
     """
 
     def __init__(self, case, policy, settings, directory=None, number=1, keep=False):
@@ -381,7 +381,7 @@ def result_of(task, tell):
         tell: called with a dict of progress now and then
 
     Returns:
-        (str, object): ``done`` and the summary, with ``start`` and perhaps ``columns``, or ``failed`` and why
+        (str, object): ``done`` and the summary, with ``start`` and perhaps ``outcome``, or ``failed`` and why
     """
     try:
         outcome, summary = simulate(
@@ -406,7 +406,7 @@ def result_of(task, tell):
         # Not in its file: jobs.csv has both.
         summary["start"] = outcome.start
         if task.keep:
-            summary["columns"] = outcome.columns()
+            summary["outcome"] = outcome
         return "done", summary
     except KeyboardInterrupt:
         return "failed", "interrupted"

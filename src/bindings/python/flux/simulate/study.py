@@ -11,7 +11,7 @@ from flux.simulate.engine.lean import EPOCH
 from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
 from flux.simulate.results import losses, metrics, statistics
-from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, Outcome
+from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED
 from flux.simulate.script import Script
 from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Trace, variant_text
@@ -381,6 +381,7 @@ def simulate(
             raise RuntimeError(f"{task.label}: {result}")
         if "not_written" in result:
             raise OSError(result["not_written"])
-        outcome = Outcome.of(task.workload, result.pop("columns"))
+        outcome = result.pop("outcome")
+        outcome.workload = task.workload
         runs.append(Run(task.workload, result, outcome))
     return runs

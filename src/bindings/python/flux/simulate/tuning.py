@@ -18,7 +18,7 @@ from typing import Optional
 
 from flux.simulate import policy, run
 from flux.simulate.results import losses, metrics, statistics
-from flux.simulate.results.outcome import REJECTED, Outcome
+from flux.simulate.results.outcome import REJECTED
 from flux.simulate.study import tasks_of
 from flux.simulate.trace import SHAKE, Case, Trace
 from flux.simulate.workload.record import OptionError
@@ -147,10 +147,11 @@ def tune(
             raise KeyboardInterrupt
         by_policy = defaultdict(list)
         for task, result in zip(tasks, results):
-            reason = result if not isinstance(result, dict) else result.get("failed")
-            by_policy[some[task.number - 1]].append(
-                Outcome.of(task.workload, result["columns"]) if reason is None else str(reason)
-            )
+            found = result if not isinstance(result, dict) else result.get("failed")
+            if found is None:
+                found = result["outcome"]
+                found.workload = task.workload
+            by_policy[some[task.number - 1]].append(found)
         return by_policy
 
     choosing = parts.choosing()

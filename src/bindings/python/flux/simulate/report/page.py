@@ -19,25 +19,25 @@ def asset(name):
         return stream.read()
 
 
-def write_report(path, summaries, title="", notes=(), losses=(), provenance=()):
-    """Write the page about some results.
+def write_report(path, *about):
+    """Write the page about some results to a file; arguments are those of `page`.
+
+    Raises:
+        OSError: it cannot be written
+    """
+    replace_file(path, page(*about))
+
+
+def page(summaries, title, notes=(), losses=(), provenance=()):
+    """The page about some results, as text.
 
     Args:
-        path (str): the file
         summaries (list of dict): of `run.simulate`, with their ``picture``
         title (str): the workload
         notes (list of str): what was made of the trace
         losses (list of dict): of `losses.losses`, for each policy but the first
         provenance (list of dict): of `run.provenance_of`
-
-    Raises:
-        OSError: it cannot be written
     """
-    replace_file(path, page(summaries, title, notes, losses, provenance))
-
-
-def page(summaries, title="", notes=(), losses=(), provenance=()):
-    """The page as text; arguments as for `write_report`."""
     variants = table.by_variant(summaries)
     _, first = variants[0]
     parts = [f"<h1>{escape(title)}</h1>", tables.listed(notes, "notes")]

@@ -104,7 +104,7 @@ def text(x, y, words, anchor="start", css="", extra=""):
     return f'<text x="{short(x)}" y="{short(y)}" text-anchor="{anchor}"{css}{extra}>{escape(str(words))}</text>'
 
 
-def axes(x, y, x_ticks, y_ticks, x_title="", y_title="", bottom=None, left=LEFT):
+def axes(x, y, x_ticks, y_ticks, x_title="", y_title="", bottom=None):
     """Grid lines with labels; ticks are (value, text)."""
     top = min(y.first, y.last) if hasattr(y, "first") else TOP
     bottom = bottom if bottom is not None else HEIGHT - BOTTOM
@@ -112,14 +112,14 @@ def axes(x, y, x_ticks, y_ticks, x_title="", y_title="", bottom=None, left=LEFT)
     parts = []
     for value, label in y_ticks:
         at = y(value)
-        parts.append(f'<path class="grid" d="M{left} {short(at)}H{right}"/>')
-        parts.append(text(left - 6, at + 4, label, "end"))
+        parts.append(f'<path class="grid" d="M{LEFT} {short(at)}H{right}"/>')
+        parts.append(text(LEFT - 6, at + 4, label, "end"))
     for value, label in x_ticks:
         at = x(value)
         parts.append(f'<path class="grid" d="M{short(at)} {short(top)}V{short(bottom)}"/>')
         parts.append(text(at, bottom + 16, label, "middle"))
     if x_title:
-        parts.append(text((left + right) / 2, bottom + 33, x_title, "middle", "title"))
+        parts.append(text((LEFT + right) / 2, bottom + 33, x_title, "middle", "title"))
     if y_title:
         middle = (top + bottom) / 2
         parts.append(

@@ -67,23 +67,9 @@ class Outcome(Observer):
         self.done = 0
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
 
-    #: What is kept of each job, besides `R`.
-    COLUMNS = (
-        "submit", "start", "end", "promise", "how", "told_backfilled", "size", "allocated", "others", "notes",
-        "done", "preempted_for",
-    )  # fmt: skip
-
-    def columns(self):
-        """What became of each job, without the workload, to be sent to another process."""
-        return {"epoch": self.epoch, **{name: getattr(self, name) for name in self.COLUMNS}}
-
-    @classmethod
-    def of(cls, workload, columns):
-        """The outcome of what `columns` gave."""
-        outcome = cls(workload, columns["epoch"])
-        for name in cls.COLUMNS:
-            setattr(outcome, name, columns[name])
-        return outcome
+    def __getstate__(self):
+        """What became of each job, for another process, which has the workload: without that, and R."""
+        return {**vars(self), "workload": None, "R": None, "_unit": None}
 
     # -- what the engine tells --------------------------------------------------------------------------
 

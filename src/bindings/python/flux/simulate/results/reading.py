@@ -29,50 +29,47 @@ class Row:
     ``bank`` empty if it has none, and ``licenses`` how many it uses of which (None: none).
     """
 
+    #: attribute -> column of what is written as it is, and of numbers, which may be missing
+    TEXTS = {
+        "id": "job_id",
+        "state": "final_state",
+        "success": "success",
+        "allocated": "allocated_resources",
+    }
+    NUMBERS = {
+        "start": "starting_time", "end": "finish_time", "run": "execution_time", "wait": "waiting_time", "turnaround": "turnaround_time",
+        "stretch": "stretch", "promise": "first_promise",
+    }  # fmt: skip
+    METADATA = (
+        "preempted_for", "max_wait", "deadline", "bank", "licenses", "placement", "constraints",
+    )  # fmt: skip
     __slots__ = (
-        "id", "submit", "start", "end", "size", "limit", "state", "allocated", "queue", "user",
-        "backfilled", "promise", "preempted_for", "line", "run", "wait", "turnaround", "stretch", "profile", "success",
-        "max_wait", "deadline", "bank", "licenses", "placement", "constraints",
+        *TEXTS, *NUMBERS, *METADATA, "line", "submit", "size", "limit", "profile", "queue", "user", "backfilled",
     )  # fmt: skip
 
     def __init__(self, values, line):
         self.line = line
-        self.id = values["job_id"]
+        for name, column in self.TEXTS.items():
+            setattr(self, name, values[column])
+        for name, column in self.NUMBERS.items():
+            setattr(self, name, float(values[column]) if values[column] else None)
+        metadata = json.loads(values["metadata"]) if values.get("metadata") else {}
+        for name in self.METADATA:
+            setattr(self, name, metadata.get(name))
+        self.bank = self.bank or ""
         self.submit = float(values["submission_time"])
         self.size = int(values["requested_number_of_resources"])
         limit = float(values["requested_time"])
         self.limit = None if limit <= 0 else limit
-        self.state = values["final_state"]
-        self.success = values["success"]
-        self.start = _number(values["starting_time"])
-        self.end = _number(values["finish_time"])
-        self.run = _number(values["execution_time"])
-        self.wait = _number(values["waiting_time"])
-        self.turnaround = _number(values["turnaround_time"])
-        self.stretch = _number(values["stretch"])
         kind, _, seconds = values["profile"].partition(":")
         self.profile = float(seconds) if kind == "delay" else None
-        self.allocated = values["allocated_resources"]
         self.queue = values["queue"] or None
         self.user = values["user"] or None
         self.backfilled = values["backfilled"] == "1"
-        self.promise = _number(values["first_promise"])
-        metadata = json.loads(values["metadata"]) if values.get("metadata") else {}
-        self.preempted_for = metadata.get("preempted_for")
-        self.max_wait = metadata.get("max_wait")
-        self.deadline = metadata.get("deadline")
-        self.bank = metadata.get("bank") or ""
-        self.licenses = metadata.get("licenses")
-        self.placement = metadata.get("placement")
-        self.constraints = metadata.get("constraints")
 
     def units(self):
         """The bounds of the units that it held; ValueError: it is no idset that is written there."""
         return idset.decode(self.allocated.replace(" ", ","))
-
-
-def _number(text):
-    return float(text) if text else None
 
 
 class Result:

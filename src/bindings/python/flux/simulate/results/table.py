@@ -173,7 +173,7 @@ def class_names(summaries):
 
 
 def class_table(summaries):
-    """The matrix class x policy of mean bounded slowdowns."""
+    """The matrix class x policy of the mean bounded slowdown."""
     summaries = [summary for summary in summaries if not summary.get("failed")]
     names = class_names(summaries)
     rows = [["class", "jobs", *(summary["policy"] for summary in summaries)]]
