@@ -9,11 +9,16 @@ command ``flux simulate``, which is built on the same functions.
     runs[1].jobs        # a line a job
     runs.report("report.html")
 
-- `workload`: readers of traces, models, and what is made of their jobs
-- `machine`: the resources they run on
-- `engine`: plays the job manager and the resource service, or runs a whole instance
-- `run`: policies side by side in processes of this program
-- `results`, `report`: files, figures, tables and the page about them
+A call goes through these files, in this order:
+
+- `command`, `study`: the command and the API; `arguments`, `policy`: their options
+- `trace`, `workload`: readers of traces, models, and the jobs that are made of them; `machine`: the resources they run on
+- `run`: policies side by side in processes of this program, or as jobs of an instance (`as_jobs`)
+- `engine`: plays the job manager and the resource service, or runs a whole instance; `script`, `outages`: events besides the jobs
+- `failure`, `refusals`: whether a run may be compared with others
+- `results`, `report`: files, figures, tables and the page about them; `origin`: their provenance
+
+Beside these: `checking` (with `site_check`, `placement_check`), `comparing`, `again`, `tuning`, `gym`, `live` (the running instance) and `odds`.
 
 Schedulers run on `flux_engine` and on the bindings in Python (``_flux``), so it takes a Python with greenlet and the two directories
 that `flux python` puts on the path: where these bindings are, and ``embedded`` beside them. Only ``engine="instance"`` takes the

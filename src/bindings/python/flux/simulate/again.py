@@ -11,11 +11,11 @@ from flux.simulate import origin
 from flux.simulate.results import reading
 from flux.simulate.workload.text import digest
 
-#: Options of the call that say where it ran, where its results went, and what was printed; the number of words that each takes.
+#: Options of the call about its place, its output directory and its printing; the number of words that each takes.
 DROPPED = {
     "-o": 2, "--output": 2, "--parallel": 2, "--force": 1, "--resume": 1, "-q": 1, "--quiet": 1, "--json": 1,
 }  # fmt: skip
-#: What a result is made of beside its files: the key of its provenance, and how it is called here.
+#: Software of a result: the key of its provenance, and its name here.
 MADE_OF = {"versions": "versions", "commit": "the commit", "sources": "the library's sources"}
 
 
@@ -76,7 +76,7 @@ def _comparison(former, new):
 
 
 def _changes(record):
-    """What is not as it was, a text each."""
+    """Differences from the provenance of the results, a text each."""
     now = origin.software()
     for key, name in MADE_OF.items():
         if record.get(key) != now[key]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux simulate check``: the rules that a schedule must keep, whoever made it.
+"""``flux simulate check``: the rules that the schedule of any scheduler must keep.
 
 - no unit is held by two jobs at a time, none is held that the machine does not have
 - no job starts on what is down or drained then
@@ -10,7 +10,7 @@
 - where a job was ended to make way for another, that one starts on its units
 - no limit of the configuration is exceeded, no licence oversold, and no stranger is on a claimed node
 - a job that requires nodes of one rack has them, and one that prefers them has them or has waited as long as it said
-- what is written of a job adds up: its times, its run time and its profile, its size and its units
+- the record of a job adds up: its times, its run time and its profile, its size and its units
 - the totals of a result are those of its jobs, and none of them is missing
 - eventlogs follow RFC 21, and R is a resource set as RFC 20 has it, on ranks that were up
 
@@ -54,7 +54,7 @@ KEYS = {
 
 
 class Violation(Exception):
-    """A rule that was broken; the text says which job, when and what."""
+    """A rule that was broken; the text names the job, the time and the fault."""
 
 
 def check_main(argv):
@@ -88,12 +88,12 @@ NUMBERS = (
     "submit", "start", "end", "run", "wait", "turnaround", "limit", "profile", "promise", "stretch",
 )  # fmt: skip
 
-#: What is written of a job that ran, and what is not of one that did not.
+#: Final states of jobs that ran to their ends or limits.
 RAN = ("COMPLETED_SUCCESSFULLY", "COMPLETED_WALLTIME_REACHED")
 
 
 class Schedule:
-    """The result of a simulation, as the rules see it. Each rule is a generator: it yields what is broken, in words.
+    """The result of a simulation, as the rules see it. Each rule is a generator of violations, in words.
 
     Args:
         result (Result): as it was read
@@ -162,7 +162,7 @@ class Schedule:
             yield f" ran {end - start:g} s with a limit of {limit:g} s"
 
     def sums(self):
-        """What is written of a job adds up."""
+        """The record of a job adds up."""
         for row in self.rows:
             for text in self._sums(row):
                 yield f"job {row.id}{text}"
@@ -234,7 +234,7 @@ class Schedule:
         for row in self.rows if changes else ():
             if row.start is None:
                 continue
-            # At the instant of a change, what was before counts as well: some starts are its cause.
+            # At the instant of a change, the state before it counts as well: some starts are its cause.
             first = max(0, bisect.bisect_left(times, row.start - GRAIN) - 1)
             last = bisect.bisect_right(times, row.start + GRAIN)
             bad = [idset.difference(row.units(), up) for _, up in changes[first:last]]
@@ -291,7 +291,7 @@ class Schedule:
                 yield f"job {row.id}: {wrong}"
 
     def tables(self):
-        """What a site enforces was kept."""
+        """Tables of a site were kept."""
         tables = self.result.provenance.get("tables")
         if tables:
             machine = self.result.provenance["machine"]
@@ -315,7 +315,7 @@ class Schedule:
             yield f"{began:,} jobs started, and its summary says {said:,}"
 
     def totals(self):
-        """schedule.json says what jobs.csv says."""
+        """schedule.json agrees with jobs.csv."""
         totals = self.result.totals()
         if totals is None:
             return
@@ -336,7 +336,7 @@ class Schedule:
                 yield f"schedule.json: {name} is {written}, and {value:g} by its jobs"
 
     def machine_states(self):
-        """machine_states.csv says what jobs.csv says."""
+        """machine_states.csv agrees with jobs.csv."""
         steps = self.result.machine_states()
         if steps is None:
             return
@@ -460,10 +460,10 @@ def check_R(job, R, inventory=None):
         inventory (dict or None): {rank: {kind: set}}
 
     Returns:
-        set: (rank, kind, id) of what it holds
+        set: (rank, kind, id) of its resources
 
     Raises:
-        Violation: it is no R, or has what is not there
+        Violation: it is no R, or has resources that the instance has not
     """
     try:
         Inventory(R)

@@ -27,7 +27,7 @@ SUBCOMMANDS = {
 }
 #: Options that only make sense with results in a directory.
 NEED_OUTPUT = ("eventlogs", "swf", "resume", "force", "diff")
-#: Options that say what jobs there are; the running instance has its own.
+#: Options about the jobs; the running instance has its own.
 ABOUT_JOBS = (
     "format", "limits", "estimates", "window", "jobs", "scale_arrivals", "seeds", "shake", "dependencies", "status",
     "save_trace", "failures",
@@ -162,13 +162,13 @@ class Call:
     def __init__(self, options, argv):
         self.options = options
         self.argv = argv
-        #: whether whoever read our output is gone
+        #: whether the reader of our output is gone
         self.is_deaf = False
         #: the page that was written
         self.report = None
 
     def print(self, text, stream=None):
-        """Print, and go on if nobody reads: the files are still wanted."""
+        """Print, and go on if the reader is gone: the files are still wanted."""
         stream = stream or sys.stdout
         try:
             print(text, file=stream, flush=True)
@@ -182,7 +182,7 @@ class Call:
             self.print(text, sys.stderr if self.options.json else sys.stdout)
 
     def run(self):
-        """Do what was asked for; returns the exit code."""
+        """Make the runs, and show the results; returns the exit code."""
         from flux.simulate import policy
         from flux.simulate.results import files
 
@@ -207,7 +207,7 @@ class Call:
         results, interrupted = self._run(tasks)
         summaries = [result for result in results if isinstance(result, dict)]
         errors = self._errors(tasks, results)
-        # The report first: whoever reads the table may have seen enough after its first lines.
+        # The report first: a reader of the table may leave after its first lines.
         if options.output and summaries:
             errors += self._write_report(tasks, results)
         if summaries:
@@ -243,7 +243,7 @@ class Call:
                     raise OptionError("--R and the resource.config of --conf: give one of them")
                 machine = Machine(R, options.conf)
             workload = workload_of(probe(), machine, options.unit)
-            # What is excluded there is excluded here.
+            # Ranks that are excluded there are excluded here.
             return [Case(workload, None, {}, drawn=options.seed)], {**workload.config, **config}
         trace = arguments.trace_of(options)
         return trace.cases(options.seeds), trace.config
@@ -353,7 +353,7 @@ class Call:
 
     @staticmethod
     def _errors(tasks, results):
-        """What went wrong, a text each."""
+        """Errors of runs, a text each."""
         found = []
         for task, result in zip(tasks, results):
             if not isinstance(result, dict):
@@ -368,7 +368,7 @@ class Call:
     # -- after -----------------------------------------------------------------------------------------------
 
     def _write_report(self, tasks, results):
-        """Write the page; returns what went wrong."""
+        """Write the page; returns errors, a text each."""
         from flux.simulate import run, study
         from flux.simulate.report.page import write_report
 

@@ -83,7 +83,7 @@ def _show(results, options):
 
 
 def _losses(results):
-    """Who waits longer than under the first policy, on the first workload."""
+    """Losses against the first policy, on the first workload."""
     case = (results[0].variant, results[0].provenance.get("seed"))
     same = [
         result
@@ -118,7 +118,7 @@ def _pair(text, results):
 def warn_of_others(results):
     """Say so if the results are not of the same jobs on the same machine.
 
-    Those of a sweep differ in what it varies.
+    Those of a sweep differ in the varied option.
 
     Raises:
         ValueError: they are not comparable at all: another number of jobs

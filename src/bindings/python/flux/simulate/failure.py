@@ -14,12 +14,12 @@ from flux.simulate.engine.manager import COMPLAINT
 from flux_engine.formats.levels import LOG_ERR
 from flux_engine.modules.pymodule import LoaderExit
 
-#: What a text about an exception begins with, in a log too.
+#: First line of the text about an exception, in a log too.
 TRACEBACK = "Traceback (most recent call last):"
 
 
 class _Tracebacks(io.TextIOBase):
-    """Passes on what is printed, but for tracebacks, which it keeps.
+    """Passes on printed text, but keeps tracebacks.
 
     Attributes:
         lines (list of str): those of tracebacks
@@ -57,7 +57,7 @@ def run(engine, path):
     """Run `engine`, whose module is in the file `path`.
 
     Returns:
-        str or None: why the module ended with an exception, with what it printed as it broke
+        str or None: the reason if the module ended with an exception, with the tracebacks that it printed
 
     Raises:
         KeyboardInterrupt: a second interrupt
@@ -94,7 +94,7 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
     """Why a run that came to its end is a failure, or None.
 
     Args:
-        outcome (Outcome): what became of the jobs
+        outcome (Outcome): of the run
         lines (list): (seconds since the epoch, level, text) of the scheduler's log
         path (str): the scheduler's file
         is_excused (bool): jobs that never start are no fault of the policy: it was interrupted, a script

@@ -25,7 +25,7 @@ from flux_engine.formats.levels import LOG_ERR
 #: The columns of an observation.
 COLUMNS = ("there", "fits", "wait", "limit", "size", "free")
 
-#: What ``reward=`` takes, as functions of (wait, run, size), of which the mean is to be small.
+#: Costs that ``reward=`` names: functions of (wait, run, size), of which the mean is to be small.
 REWARDS = {
     "wait": lambda wait, run, size: wait / 3600.0,
     "slowdown": lambda wait, run, size: bounded_slowdown(wait, run),
@@ -75,7 +75,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
 
     - Observation: `Box(0, 1, (K, 6), float32)`. A row is a job, in order of submission; its columns are those of `COLUMNS`: whether there is
       a job, whether as many units are free as it asks for, how long it has waited and its limit (as `scaled` has them; 1 without
-      a limit), its size and, in each row, what is free, as shares of the machine.
+      a limit), its size and, in each row, the free units, as shares of the machine.
     - Action: `Discrete(K + 1)`. Below K: that job starts. K, or a job that is not there or does not fit: nothing starts until
       the next event. Where no job runs the first that fits starts then.
     - Reward: for the jobs that started in the step, minus ``reward`` over the number of jobs, so that the sum of an episode is minus the mean
@@ -119,7 +119,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
         self._window = []
         self._busy = self._gain = 0.0
 
-    # -- what Gymnasium calls -----------------------------------------------------------------------------------
+    # -- called by Gymnasium -----------------------------------------------------------------------------------
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -201,7 +201,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
         if active.start is not None:
             self._busy -= active.job.size
 
-    # -- what an agent sees -------------------------------------------------------------------------------------------
+    # -- observations -------------------------------------------------------------------------------------------
 
     def _observation(self):
         found = np.zeros((self.k, len(COLUMNS)), np.float32)

@@ -10,7 +10,7 @@ NO_LIMIT = 0
 
 
 class Shape(NamedTuple):
-    """What a job asks for. ``nodes`` 0: its slots may be anywhere.
+    """The request of a job. ``nodes`` 0: its slots may be anywhere.
 
     ``slots`` is a count per node where nodes are given, else the total; cores and gpus are of a slot.
     """
@@ -38,18 +38,18 @@ class Job:
     """One job of a workload; a simulation does not change it.
 
     Attributes:
-        id (str): what the trace calls it
+        id (str): its name in the trace
         submit (float): when it comes to the scheduler, seconds after the start of the workload
         run (float): seconds it would run if nothing ended it
         limit (float): seconds after which it is ended; `NO_LIMIT`: never
-        shape (Shape): what it asks for; None with `resources` in `extra`
+        shape (Shape): its request; None with `resources` in `extra`
         size (int): its share of the machine, in the workload's unit (nodes or cores)
         user, queue (str or None)
         group (str or None): the bank of its jobspec, where that has none
         urgency (int): 0 to 31
         after ((int, float or None) or None): index of the job that it follows, and how many seconds after the end of that it
             comes in; None: at once, and not before `submit`
-        extra (dict or None): more of what the trace says: ``jobspec`` to be used as it is,
+        extra (dict or None): more attributes of the trace: ``jobspec`` to be used as it is,
             ``constraints``, ``wait`` and ``start`` as recorded, ``submitted`` before it was eligible, ...
     """
 
@@ -141,7 +141,7 @@ def max_wait(job):
 
 
 def placement(job):
-    """What a job of a trace says of its placement (``attributes.system.placement`` of its jobspec); None: nothing."""
+    """The placement that a job of a trace asks for (``attributes.system.placement`` of its jobspec); None: nothing."""
     given = (job.extra or {}).get("jobspec")
     value = given and given.get("attributes", {}).get("system", {}).get("placement")
     return value if isinstance(value, dict) else None

@@ -23,7 +23,7 @@ from flux_engine.formats import eventlog, jobid, states
 #: Tables of the configuration by which a site sets its policy, that count in a simulation too.
 POLICY_TABLES = ("preemption", "sched-preemption")
 
-#: Stands for "nobody knows when": a job without a limit is taken to run on, seconds.
+#: Run time of a job without a limit, seconds.
 FOREVER = 1e9
 
 
@@ -46,7 +46,7 @@ def flux_command(option):
 
 
 def probe(*args):
-    """What `probe.py` says of the instance that ``FLUX_URI`` names.
+    """The answer of `probe.py` in the instance that ``FLUX_URI`` names.
 
     Raises:
         LiveError: there is none, or it does not answer
@@ -68,7 +68,7 @@ def workload_of(answer, machine=None, unit=None):
     Args:
         answer (dict): of `probe`
         machine (Machine): another one to run them on
-        unit (str): what sizes count
+        unit (str): unit of sizes
 
     Raises:
         LiveError: nothing waits

@@ -6,7 +6,7 @@ from flux_engine.resource.inventory import Inventory
 
 
 class Machine:
-    """A resource set and what can be said of it at a glance.
+    """A resource set and its sizes.
 
     Args:
         R (dict): RFC 20

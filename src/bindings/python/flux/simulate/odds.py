@@ -8,7 +8,7 @@ from flux.simulate.engine.loop import ObjectMessage, Peer
 from flux_engine.formats import states
 from flux_engine.kernel.message import REQUEST
 
-#: A start so many seconds after a time is still by then: clocks show microseconds.
+#: Tolerance in seconds of a start by a given time: clocks show microseconds.
 SAME_TIME_S = 1e-3
 
 
@@ -17,7 +17,7 @@ class OddsSampler(Peer):
 
     Args:
         engine (LeanEngine): where it is installed
-        every (int): of the jobs that have to wait each one of so many
+        every (int): sampling interval: 1 asks about each job that has to wait
 
     Attributes:
         waited (int): how many jobs had to wait
@@ -35,7 +35,7 @@ class OddsSampler(Peer):
         self.error = None
         self._seconds = 0.0
         self._began = 0.0
-        self._known = []  # (index of a job, what was said of it)
+        self._known = []  # (index of a job, its entry of ``sched.explain``)
         self._ids = {}
         engine.submitted = self._submitted
 
@@ -69,7 +69,7 @@ class OddsSampler(Peer):
                 self._known.append((index, said))
 
     def figures(self, outcome):
-        """``every``, ``waited``, ``asked`` and ``error`` as they are here; ``seconds``, what answers took; and `comparison`."""
+        """``every``, ``waited``, ``asked`` and ``error`` as they are here; ``seconds``, the time that answers took; and `comparison`."""
         return {
             "every": self.every,
             "waited": self.waited,
@@ -81,10 +81,10 @@ class OddsSampler(Peer):
 
 
 def comparison(known, outcome):
-    """What became of jobs of which something was said; shares are of 1, times in seconds.
+    """Compare the answers about jobs with their starts; shares are of 1, times in seconds.
 
     Args:
-        known (list): index of a job, and what was said of it: an entry of ``sched.explain``
+        known (list): (index of a job, its entry of ``sched.explain``)
         outcome (Outcome): of the run
 
     Returns:

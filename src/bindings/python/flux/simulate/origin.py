@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Of which software a result is, where it was made and when: what a reader needs to cite it and to make it again."""
+"""Provenance of a result: software, machine and date, for readers who cite it or make it again."""
 
 import functools
 import hashlib
@@ -40,7 +40,7 @@ def circumstances():
 
 
 def _commit():
-    # An installation may lie within somebody else's repository.
+    # An installation may lie within a repository of another project.
     if _git("ls-files", "--error-unmatch", "flux_scheduler_version.py") is None:
         return None
     return _git("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+")

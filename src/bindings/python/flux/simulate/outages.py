@@ -6,7 +6,7 @@ import random
 from flux.simulate.workload.record import OptionError
 from flux_engine.formats import fsd
 
-#: Outages in a row without a running job, or one to come, after which no more follow: nobody would see them.
+#: Outages in a row without a running job, or one to come, after which no more follow: they would change nothing.
 UNSEEN = 1000
 
 
@@ -47,7 +47,7 @@ class Outages:
     def install(self, engine):
         """Have nodes of `engine` (a LeanEngine) fail."""
         for rank in range(engine.machine.nodes):
-            # A node has a sequence of its own: what happens to others changes nothing for it.
+            # A node has a sequence of its own, which does not depend on other nodes.
             rng = random.Random(f"{self.seed} {rank}")
             engine.at(rng.expovariate(1 / self.mtbf), self._failing(rank, rng))
 

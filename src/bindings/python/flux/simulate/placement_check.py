@@ -58,13 +58,13 @@ def misplaced(row, topology, cores_per_node, any_node=True):
 
     Args:
         row (Row): the job
-        topology (dict): what `groups_of` found
+        topology (dict): of `groups_of`
         cores_per_node (int or None): of how many cores each node is, where units are cores; else None
         any_node (bool): whether all nodes are alike and every queue has all of them: else it is not known whether a job
             could have had what it prefers, for which it need not have waited if not
 
     Returns:
-        str or None: what is wrong
+        str or None: the violation
     """
     wanted = row.placement
     groups = topology.get(wanted.get("level")) if wanted else None
@@ -88,7 +88,7 @@ def misplaced(row, topology, cores_per_node, any_node=True):
 
 
 def _spread(nodes, groups, wanted):
-    """What a job wants and its nodes are not; None: they are."""
+    """The requirement that its nodes do not meet, in words; None: they meet it."""
     numbers = [len(nodes & group) for group in groups if nodes & group]
     level = wanted["level"]
     outside = len(nodes) - sum(numbers)
@@ -109,14 +109,14 @@ def _most(wanted):
 
 
 def _possible(nodes, groups, wanted):
-    """Whether so many nodes can be as a job wants them, on an empty machine whose nodes are alike."""
+    """Whether a number of nodes can be placed so on an empty machine whose nodes are alike."""
     segment = wanted.get("segment") or 1
     rooms = sorted((len(group) // segment for group in groups), reverse=True)
     return sum(rooms[: _most(wanted)]) * segment >= nodes
 
 
 def _wait(wanted):
-    """How long a job waits for what it prefers, seconds."""
+    """How long a job waits for its preferred placement, seconds."""
     value = wanted.get("wait", 0)
     if isinstance(value, str):
         try:

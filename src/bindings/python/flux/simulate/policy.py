@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a call names: policies, a module and its arguments with lists of values taken apart, and jobtap plugins."""
+"""Policies (a module and its arguments, with lists of values taken apart) and jobtap plugins, as a call names them."""
 
 import hashlib
 import itertools
@@ -21,7 +21,7 @@ class Policy:
     Attributes:
         name (str): module and arguments, for titles
         slug (str): the same as a directory's name
-        path (str): the module's file, or what a notebook calls the cell of a class
+        path (str): the module's file, or a notebook's name of the cell of a class
         args (list of str): its arguments
         entry (type or None): the class, if it is none of a module's
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Run by ``flux python`` in an instance, a real one or ours: what is there, as one JSON object.
+"""Run by ``flux python`` in an instance, a real one or ours: its jobs and resources, as one JSON object.
 
 It uses ordinary messages only, changes nothing, and takes no other import than the bindings.
 """

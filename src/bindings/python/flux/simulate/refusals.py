@@ -14,10 +14,10 @@ from flux_engine.resource.state import ResourceState
 def refused(outcome, settings):
     """Indices of the jobs that were refused although the machine, were it empty, has room for them.
 
-    Empty where something else may refuse jobs: the rules of a site, a jobtap plugin, or what a jobspec of a job's own says.
+    Empty where something else may refuse jobs: the rules of a site, a jobtap plugin, or the attributes of a jobspec of the job's own.
 
     Args:
-        outcome (Outcome): what became of the jobs
+        outcome (Outcome): of the run
         settings (Settings): how it was run
     """
     workload = outcome.workload

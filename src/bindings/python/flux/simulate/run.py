@@ -34,7 +34,7 @@ from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.kernel import collector
 
-#: What only the lean engine can do.
+#: Settings that only the lean engine has.
 LEAN_ONLY = ("grain", "odds", "script", "failures", "live")
 #: Jobs of an instance whose starts are listed.
 LISTED = 200
@@ -53,13 +53,13 @@ class Settings:
         engine (str): "lean" or "instance"; default: an instance where there are plugins
         grain (str): see `LeanEngine`
         forecast (bool): let the schedulers estimate and explain
-        odds (int or None): ask about each of so many jobs that have to wait, see `simulate.odds`
+        odds (int or None): sampling interval of questions about waiting jobs, see `simulate.odds`
         config (dict): the instance's configuration
-        script (Script or None): what happens besides
+        script (Script or None): events besides the jobs
         jobtap (list of str): plugin files
         eventlogs, swf (bool): write these too
         failures (str or None): how nodes fail, see `simulate.outages`
-        provenance (dict): what results are made of, but for the scheduler
+        provenance (dict): of results, without the scheduler
         live (bool): the jobs are those of the running instance
 
     Raises:
@@ -177,7 +177,7 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         seed (int): of `random` as the policy finds it, and so of its ``self.random``
 
     Returns:
-        (Outcome, dict): what became of the jobs, and a summary; its ``failed`` is None, or says why the
+        (Outcome, dict): columns about the jobs, and a summary; its ``failed`` is None, or says why the
             policy cannot be compared with others
 
     Raises:
@@ -221,7 +221,7 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         "figures": metrics.counts_only(figures) if failed else figures,
         "classes": {} if failed else metrics.classes(outcome),
         "interrupted": engine.interrupted,
-        # What makes the figures mislead whoever does not know it.
+        # Reasons for which the figures may mislead.
         "warnings": list(workload.notes.warnings),
         "seconds": wall,
         "cpu_seconds": cpu,
@@ -282,28 +282,27 @@ def write(outcome, summary, policy, settings, directory):
     Raises:
         OSError: one cannot be written; its ``filename`` says which
     """
-    todo = [
-        ("jobs.csv", lambda path: files.write_jobs(outcome, path)),
-        ("schedule.json", lambda path: files.write_schedule(outcome, path)),
-        ("machine_states.csv", lambda path: files.write_machine_states(outcome, path)),
-    ]
+    writers = {
+        "jobs.csv": files.write_jobs,
+        "schedule.json": files.write_schedule,
+        "machine_states.csv": files.write_machine_states,
+    }
     if settings.eventlogs:
-        todo.append(("eventlogs", lambda path: files.write_eventlogs(outcome, path)))
+        writers["eventlogs"] = files.write_eventlogs
     if settings.swf:
-        todo.append(("schedule.swf", lambda path: files.write_swf(outcome, path)))
-    provenance = provenance_of(settings, policy)
-    todo.append(("provenance.json", lambda path: files.write_json(provenance, path)))
-    # Last: that it is there says that the rest is complete.
-    todo.append(("summary.json", lambda path: files.write_json(plain(summary), path)))
+        writers["schedule.swf"] = files.write_swf
     os.makedirs(directory, exist_ok=True)
-    for name, write_one in todo:
+    for name, write_one in writers.items():
         path = os.path.join(directory, name)
         with files.naming(path):
-            write_one(path)
+            write_one(outcome, path)
+    files.write_json(provenance_of(settings, policy), os.path.join(directory, "provenance.json"))
+    # Last: that it is there says that the rest is complete.
+    files.write_json(plain(summary), os.path.join(directory, "summary.json"))
 
 
 def provenance_of(settings, policy):
-    """What a result was made of: whoever has the same gets the same."""
+    """Provenance of a result: equal inputs give equal results."""
     scheduler = {"path": policy.path, "args": policy.args, "sha256": policy.digest()}
     named = {path: digest(path) for arg in policy.args for path in [_file_of(arg)] if path}
     if named:
@@ -318,7 +317,7 @@ def _file_of(arg):
 
 
 def plain(value):
-    """`value` without what JSON has no number for."""
+    """`value` with None for NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -332,12 +331,12 @@ class Task:
     """One run to be made.
 
     Args:
-        case (Case): the workload, and what tells it from others
+        case (Case): the workload, and its place in the study
         policy (Policy): what to try
         settings (Settings): how
         directory (str or None): where its files go
         number (int): the policy's place in the study
-        keep (bool): have the result bring what became of each job, as ``outcome``
+        keep (bool): have the result bring its `Outcome`, as ``outcome``
     """
 
     def __init__(self, case, policy, settings, directory=None, number=1, keep=False):
@@ -388,7 +387,7 @@ def result_of(task, tell):
             task.workload, task.policy, task.settings, tell, catch=True, seed=task.case.drawn
         )
         if task.directory is not None or task.keep:
-            # Without either nobody will draw it.
+            # Without either it is not drawn.
             summary["picture"] = picture_data(outcome)
         summary["number"] = task.number
         summary["case"] = task.case.place
@@ -426,7 +425,7 @@ def _child(task, pipe):
 
     def tell(progress):
         if os.getppid() != parent:
-            os._exit(1)  # nobody is there any more
+            os._exit(1)  # the parent is gone
         pipe.send(("progress", progress))
 
     pipe.send(result_of(task, tell))

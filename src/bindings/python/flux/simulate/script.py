@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What happens in a simulation besides the jobs: a script, so that a bug report is a file.
+"""Scripts: events of a simulation besides the jobs, so that a bug report is a file.
 
 A line is a time or an event, and what is to be done then; ``#`` begins a comment:
 
@@ -36,7 +36,7 @@ class Step:
 
     Attributes:
         line (int): where it is
-        action (str), words (list of str): what is to be done
+        action (str), words (list of str): the action and its arguments
         time (float or None): seconds since the workload began
         event ((str, str) or None): kind and job
         is_clock (bool): whether the time is one of a clock, without a day
@@ -87,7 +87,7 @@ class Script:
                 step.time = (step.time - today) % 86400
 
     def install(self, engine):
-        """Have `engine` (a LeanEngine) do what the script says.
+        """Have `engine` (a LeanEngine) carry out the script.
 
         Raises:
             ScriptError: a job is not in the trace
@@ -116,7 +116,7 @@ class Script:
 
 
 def _step(number, body):
-    """The step of a line; ValueError: what is wrong with it."""
+    """The step of a line; ValueError: it is none."""
     when = event = None
     first, *rest = shlex.split(body)
     is_clock = ":" in first

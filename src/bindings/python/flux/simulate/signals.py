@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What SIGINT and SIGTERM do while runs are under way."""
+"""Handlers of SIGINT and SIGTERM while runs are under way."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ import threading
 
 @contextlib.contextmanager
 def ending(interrupt):
-    """Have SIGINT call ``interrupt(signum, frame)``, and SIGTERM end this process. Outside of the main thread, where nobody is told of
+    """Have SIGINT call ``interrupt(signum, frame)``, and SIGTERM end this process. Outside of the main thread, which gets no
     signals, all stays as it is."""
 
     def terminate(signum, frame):

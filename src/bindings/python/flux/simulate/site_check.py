@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Rules of ``flux simulate check``: what a site enforces by tables of its configuration was kept.
+"""Rules of ``flux simulate check``: limits, budgets, licences and sharing of a configuration were kept.
 
 - no limit was exceeded (`exceeded`), by any user, bank or queue, or by all together;
 - no licence was given to more than there are (`oversold`);
@@ -17,7 +17,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import idset
 
-#: Per what it can be checked.
+#: Values of ``per`` that can be checked, with the attributes that they count by.
 KEYS = {
     "user": ("user",),
     "bank": ("bank",),
@@ -39,7 +39,7 @@ MODES = ("free", "bank", "user", "node")
 
 
 def tables_of(config):
-    """What is checked of a configuration, for the provenance of a result: tables by name, and virtual queues with
+    """The tables of a configuration that are checked, for the provenance of a result: by name, and virtual queues with
     their parents (``parents``); empty if there is nothing to check."""
     found = {}
     for name in TABLES:
@@ -63,9 +63,9 @@ def broken(rows, tables, unit, cores):
 
     Args:
         rows (list of Row): the jobs
-        tables (dict): what `tables_of` returned, and when the workload began (``epoch``, seconds since the epoch)
-        unit (str): what units are: "node" or "core"
-        cores (int): cores of each node; 0: not all nodes have the same, and what is on which is not checked
+        tables (dict): of `tables_of`, and when the workload began (``epoch``, seconds since the epoch)
+        unit (str): "node" or "core"
+        cores (int): cores of each node; 0: not all nodes have the same, and rules of nodes are not checked
 
     Returns:
         str or None: which, by whom, when

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Policies on the workloads of a trace: `simulate`, and what it gives back."""
+"""Policies on the workloads of a trace: `simulate` and its result `Runs`."""
 
 import copy
 import math
@@ -19,7 +19,7 @@ from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.formats import states
 
-#: What became of a job, in the tables.
+#: Final states of jobs in the tables.
 STATES = {
     states.COMPLETED: "completed",
     states.TIMEOUT: "timeout",
@@ -41,12 +41,12 @@ def as_table(rows):
 
 
 def provenance(case, settings, files=(), options=None, command=None):
-    """What a result is made of, but for the scheduler: whoever has the same gets the same.
+    """Provenance of a result, without the scheduler: equal inputs give equal results.
 
     Args:
         case (Case): the workload
         settings (Settings): how it is run
-        files (list of str): what was read; each goes in with its SHA-256
+        files (list of str): files that were read; each goes in with its SHA-256
         options (dict): as they were given
         command (str or None): the command line
     """
@@ -101,7 +101,7 @@ def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
         settings (Settings): how
         output (str or None): the directory of results
         describe: ``describe(case)`` gives the provenance of its results, asked for with `output`
-        keep (bool): have results bring what became of each job
+        keep (bool): have results bring their `Outcome`
 
     Raises:
         ValueError: jobs are for queues that the configuration does not have
@@ -118,7 +118,7 @@ def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
 
 
 class Run:
-    """What one policy made of one workload.
+    """The run of one policy on one workload.
 
     Attributes:
         policy (str): module and arguments
@@ -202,7 +202,7 @@ class Runs(list):
 
     @property
     def figures(self):
-        """A line a run: ``policy``, what the study varies, ``seed``, ``failed``, and its figures."""
+        """A line a run: ``policy``, the varied options, ``seed``, ``failed``, and its figures."""
         rows = []
         for one in self:
             row = {"policy": one.policy, **one.variant}
@@ -238,7 +238,7 @@ class Runs(list):
         return as_table(rows)
 
     def losses(self):
-        """Who waits longer, and who less, than under the first policy, as a line a policy and workload: see `results.losses`."""
+        """Waits against those under the first policy, a line a policy and workload: see `results.losses`."""
         return as_table(
             [
                 {"policy": one.policy, **one.variant, "seed": one.seed, **found}
@@ -282,7 +282,7 @@ def _asked(workload):
 
 
 def losses_of_first(results):
-    """Who waits longer under each policy than under the first, on the first workload.
+    """Losses of each policy against the first, on the first workload.
 
     Args:
         results (list): (summary, workload, starts) of each run; without starts it is left out
@@ -323,11 +323,11 @@ def simulate(
         trace (Trace, str or table): the jobs, or a file or DataFrame of them
         schedulers (str, type, or list of them): a module's name or file and its arguments, each, where ``NAME=a,b`` is two policies; or a
             class of this program, derived from `flux.scheduler.Scheduler`
-        seeds (int): so many workloads of each: of the model, or the trace with submissions shaken
+        seeds (int): number of workloads of each: of the model, or the trace with submissions shaken
         engine (str): ``lean`` (the default) or ``instance``, a whole embedded instance
         grain (str): ``batch``: a pass for all events of an instant; ``event-end``, ``event-submit``: one for each
         forecast (bool): let schedulers estimate and explain
-        script (str): a file of what happens besides
+        script (str): a file of events besides the jobs: drains, cancellations, ...
         jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need a whole instance
         failures (str): ``mtbf=TIME,repair=TIME[,seed=N]``: nodes fail and come back
         odds (int): ask schedulers about each of so many jobs that have to wait when it is likely to start: ``odds`` of
@@ -340,7 +340,7 @@ def simulate(
         Runs: a list of `Run`. Policies that raise, end, or leave jobs unstarted are in it, with ``failed`` set
 
     Warns:
-        UserWarning: what makes the figures mislead, as the command does
+        UserWarning: a reason for which the figures may mislead, as the command does
 
     Raises:
         OptionError: an option with a value that it cannot have

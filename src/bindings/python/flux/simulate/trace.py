@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""`Trace`: recorded or invented jobs, the machine they run on, and what is varied of both."""
+"""`Trace`: recorded or invented jobs, the machine they run on, and the options that a study varies."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from flux.simulate.workload.record import OptionError
 #: The trace that comes along, and how to name it.
 SAMPLE = "sample"
 
-#: Most that a submission is shaken by where nobody says how much, seconds.
+#: Default of the largest shift of a shaken submission, seconds.
 SHAKE = 30.0
 
 #: Options that may have several values, in the order in which their combinations are made.
@@ -66,10 +66,10 @@ class Case:
 
     Attributes:
         workload (Workload): jobs and machine
-        seed (int or None): what was drawn at random with, where a study has several
+        seed (int or None): seed of the workload, where a study has several
         variant (dict): option -> value, of those that the study varies
         place (int): its place in the study
-        drawn (int): the seed of what is drawn at random for it, by the trace and by policies
+        drawn (int): seed of all random numbers of the run, those of policies included
     """
 
     workload: Workload
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def label(self):
-        """What tells it from the others of its study."""
+        """Name of the workload within its study."""
         parts = [variant_text(self.variant)] if self.variant else []
         if self.seed is not None:
             parts.append(f"seed {self.seed}")
@@ -115,15 +115,15 @@ class Trace:
         format (str): of the files: ``auto``, ``swf``, ``sacct``, ``flux``, ``accounting``, ``batsim``, ``csv``
         R (dict or str): the machine as a resource set (RFC 20), or its file
         config (dict or str): the configuration, or its TOML file: ``resource.config``, ``queues``
-        nodes, cores_per_node, gpus_per_node (int): a machine of equal nodes; default: what the trace says
+        nodes, cores_per_node, gpus_per_node (int): a machine of equal nodes; default: that of the trace
         memory_per_node (str): memory of each, as ``[amounts]`` of the configuration has it: it is counted then
-        unit (str): what sizes count, ``node`` or ``core``; default: by the trace
+        unit (str): unit of sizes, ``node`` or ``core``; default: by the trace
         limits (str): ``trace``, ``run`` (the run time), or ``xF``: F times that
         estimates (str): limits for jobs without one: ``none``, ``run``, ``f:F``, ``tsafrir``
         window (str): ``DAYS``, ``FROM-TO`` in days, or ``DATE/DATE``
-        jobs (int): the first so many only
+        jobs (int): number of jobs that are taken, from the first on
         scale_arrivals (float): the times between submissions are multiplied by this
-        seed (int): for what is drawn at random, by policies, too
+        seed (int): of all random numbers, those of policies included
         shake (float): most that a submission is shaken by, seconds
         dependencies (bool): jobs wait for those that the trace says they follow
         status (sequence of int): of SWF, the statuses of the jobs that are taken; default: all, with a warning if jobs are
@@ -240,7 +240,7 @@ class Trace:
             variant: values of options that have several
 
         Returns:
-            Workload: ``jobs`` and ``machine``, and ``notes`` about what was made of the trace
+            Workload: ``jobs`` and ``machine``, and ``notes`` about its reading
 
         Raises:
             ValueError: it cannot be read; the text says why
@@ -265,7 +265,7 @@ class Trace:
         """The workloads of a study.
 
         Args:
-            seeds (int): so many of each: of the model, or with submissions shaken by up to `SHAKE`
+            seeds (int): number of each: of the model, or with submissions shaken by up to `SHAKE`
                 seconds where nothing else was said
         """
         shake = self.shake

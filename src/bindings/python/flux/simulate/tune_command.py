@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux simulate tune``: its options, and what it prints."""
+"""``flux simulate tune``: its options and its output."""
 
 import json
 import shlex
@@ -87,7 +87,7 @@ def tune_main(argv):
 
 
 def text_of(found):
-    """What is printed of a `Tuning`, line by line."""
+    """The lines that are printed of a `Tuning`."""
     words = tuning.FIGURES[found.figure]
     half = found.splits // 2
     often = f", each {found.versions} times with submissions shaken" if found.versions > 1 else ""

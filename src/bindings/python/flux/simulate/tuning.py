@@ -23,7 +23,7 @@ from flux.simulate.study import tasks_of
 from flux.simulate.trace import SHAKE, Case, Trace
 from flux.simulate.workload.record import OptionError
 
-#: What is compared with the candidates, and what candidates there are, if nobody says. All of them promise somebody a
+#: Default of the policy that candidates are compared with, and of the candidates. All of them promise some job a
 #: start: orders without a promise have shorter waits, and may leave a wide job waiting for weeks.
 AGAINST = "sched-backfill"
 CANDIDATES = (
@@ -32,7 +32,7 @@ CANDIDATES = (
     "sched-backfill rank=expansion,area,wfp3 predict=class promise=all within=24h,48h,96h",
 )
 
-#: What may be judged by, with the words for each.
+#: Figures that may be judged by, with the words for each.
 FIGURES = {
     "wait_mean": "mean wait",
     "bsld_mean": "mean bounded slowdown",
@@ -40,7 +40,7 @@ FIGURES = {
     "wait_max": "longest wait",
 }
 
-#: Splits, and versions of each that judges, if nobody says; and the fewest of both, and of jobs in a split.
+#: Defaults of splits and of versions of each that judges; and the fewest splits, and jobs in a split.
 SPLITS = 10
 VERSIONS = 3
 MIN_SPLITS = 6
@@ -49,11 +49,11 @@ MIN_JOBS = 50
 
 @dataclass
 class Tuning:
-    """What came out.
+    """The result of `tune`.
 
     Attributes:
-        figure (str): what was judged by, a name of `FIGURES`
-        against (str): what the candidates were compared with: module and arguments
+        figure (str): the figure that was judged by, a name of `FIGURES`
+        against (str): the policy that candidates were compared with: module and arguments
         tried (list of str): the candidates
         dropped (dict): those that failed on a split, with the reason
         chosen (str or None): the best candidate on the splits that choose; None: none was better than `against`
@@ -61,8 +61,8 @@ class Tuning:
         rows (dict): by figure, of the splits that judge: ``against``, ``chosen`` (means; of ``wait_max`` the longest), ``change``, ``low``,
             ``high`` (the relative difference and its 95 % interval, -0.1 for 10 % less)
         better (bool): whether the interval of `figure` lies below 0
-        unit (str): what sizes count, ``node`` or ``core``
-        losses (dict): who waits longer, see `results.losses.losses`, of all runs of the splits that judge
+        unit (str): unit of sizes, ``node`` or ``core``
+        losses (dict): see `results.losses.losses`, of all runs of the splits that judge
         classes (dict): by class of size, ``jobs`` and the mean waits ``against`` and ``chosen``
     """
 
@@ -101,8 +101,8 @@ def tune(
     Args:
         trace (Trace, str or table): the jobs, or a file or DataFrame of them; with one value for each option
         candidates (list of str or type): modules and their arguments, where ``NAME=a,b`` is two; classes, as for `simulate`
-        against (str or type): what they are compared with
-        figure (str): what is to be small, a name of `FIGURES`
+        against (str or type): the policy that they are compared with
+        figure (str): the figure that is to be small, a name of `FIGURES`
         splits (int): into how many the trace is cut
         versions (int): how often each split that judges is run, with submissions shaken
         parallel (int or str): processes at a time; default: one a processor; ``flux``: jobs of the instance that this is in
@@ -114,7 +114,7 @@ def tune(
     Raises:
         OptionError: an option with a value that it cannot have
         ValueError: a file cannot be read, or it has too few jobs
-        RuntimeError: what is compared with fails
+        RuntimeError: the policy that candidates are compared with fails
         KeyboardInterrupt: it was interrupted
     """
     trace = trace if isinstance(trace, Trace) else Trace(trace)
@@ -169,7 +169,7 @@ def tune(
             _figures(outcome, counted)[figure]
             for outcome, (_, counted) in zip(tried[one], choosing)
         ]
-        base = base or values  # the first is what the others are compared with
+        base = base or values  # the others are compared with the first
         means[one] = metrics.mean([_change(*pair) for pair in zip(base, values)])
     best = min(means, key=lambda one: (means[one], one is not policies[0]))
     if best is policies[0] or means[best] >= 0:
@@ -191,7 +191,7 @@ class _Splits:
     Attributes:
         jobs (int): how many are counted in each, or in the smallest
         versions (int): how often each that judges is run
-        unit (str): what sizes count
+        unit (str): unit of sizes
     """
 
     def __init__(self, trace, splits, versions):
@@ -294,7 +294,7 @@ def _change(first, second):
 
 
 def _judge(found, against, chosen, judging, versions):
-    """Fill in what the splits that judge say."""
+    """Fill in the figures of the splits that judge."""
     figures = [
         (_figures(first, counted), _figures(second, counted))
         for first, second, (_, counted) in zip(against, chosen, judging)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a job does: one run."""
+"""The program of a job: one run."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from flux.simulate import run
 
 
 def main():
-    """Make the run that the command line names: a directory, the run's number, and what its files are called."""
+    """Make the run that the command line names: a directory, the run's number, and the name of its files."""
     directory, number, name = sys.argv[1:]
     parent = os.getppid()
 
@@ -36,7 +36,7 @@ def _read(path):
 
 
 def _replace(path, data):
-    # Whoever reads it sees the former or the new one, whole.
+    # A reader sees the former or the new one, whole.
     with open(f"{path}.new", "wb") as stream:
         stream.write(data)
     os.replace(f"{path}.new", path)

@@ -18,7 +18,7 @@ from flux.simulate.workload.record import OptionError
 
 #: Seconds between two looks at how far the jobs are.
 LOOK_EVERY = 0.25
-#: What a job executes. The path is that of this process, which may run on other bindings than the instance.
+#: The program of a job. The path is that of this process, which may run on other bindings than the instance.
 PROGRAM = "import sys; sys.path.pop(0); from flux.simulate.as_jobs.program import main; main()"
 
 
@@ -101,7 +101,7 @@ class _Runs:
                 with ending(interrupt):
                     self._follow(submit.stdout)
             finally:
-                # It cancels what still runs, and ends.
+                # It cancels jobs that still run, and ends.
                 with contextlib.suppress(OSError):
                     submit.stdin.close()
                 code = submit.wait()
@@ -113,7 +113,7 @@ class _Runs:
         return self.results, self.interrupted
 
     def _follow(self, stream):
-        """Read what `submit` says, until it has nothing more to say."""
+        """Read the lines of `submit`, to their end."""
         begun = b""
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)

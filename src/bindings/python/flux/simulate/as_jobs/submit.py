@@ -37,7 +37,7 @@ class Submitter:
         self.running = {}
         self.begun = [0] * self.call["jobs"]
         self.is_ending = False
-        #: what has happened: (number, future) of a job that is over, or what was read
+        #: events: (number, future) of a job that is over, or a line of standard input
         self.events = queue.SimpleQueue()
 
     def run(self):
@@ -54,7 +54,7 @@ class Submitter:
     def submit(self, number):
         """Submit the job of a run."""
         self.begun[number] += 1
-        # What is left of a job whose node is lost may still write: each has files of its own.
+        # Processes of a job whose node is lost may still write: each try has files of its own.
         name = f"{number}.{self.begun[number]}"
         jobspec = flux.job.JobspecV1.from_command([*self.call["command"], str(number), name])
         jobspec.cwd = self.call["directory"]

@@ -23,7 +23,7 @@ from flux_engine.kernel.handle import RPC_STREAMING
 from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import OWNER
 
-#: The instance starts so many seconds before the workload begins.
+#: Seconds from the start of the instance to the begin of the workload.
 LEAD = 3600.0
 
 
@@ -32,7 +32,7 @@ class PatientKernel(Kernel):
 
     A pass is due at once after an event, and other events of the same instant may take more turns of
     the loop to reach the scheduler. So that it makes one pass for all of them its timers wait until
-    nobody else has anything left to do; what follows from the pass waits until it is over.
+    no other task has anything left to do; consequences of the pass wait until it is over.
     """
 
     _schedulers_turn = False
@@ -161,7 +161,7 @@ class InstanceEngine:
     def run(self):
         """Run until every job has ended, or nothing more can happen."""
         attrs = AttrTable()
-        # What the scheduler logs is in `log`, and told in the results.
+        # Log entries of the scheduler are in `log`, and in the results.
         attrs.define("log-stderr-level", "-1")
         instance = self.instance = SimulatedInstance(
             attrs=attrs,
@@ -250,7 +250,7 @@ class InstanceEngine:
 
     def _submit(self, index):
         job, h = self.jobs[index], self.instance.handle
-        # Somebody else's request, with the rights of the owner: traces have urgencies above 16.
+        # A request of the job's user, with the rights of the owner: traces have urgencies above 16.
         h.task.userid = self._userids.get(job.user, OWNER)
         request = {"jobspec": self._jobspec(index), "urgency": job.urgency, "flags": 0}
         h.rpc("job-ingest.submit", request).then(self._submitted, index)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The lean engine: a scheduler's module among peers that know just what it asks of them.
+"""The lean engine: a scheduler's module among peers that answer its requests and do no more.
 
 There is no KVS tree, no ingest and no shell. Events of one instant are all delivered before the
 scheduler's pass: ends, then what a script does, then submissions in their order; a job of no
@@ -32,11 +32,11 @@ class LeanEngine:
     """Runs one scheduler on one workload.
 
     Args:
-        machine (Machine): what the jobs run on
+        machine (Machine): the resources
         jobs (list of Job): by time of submission
         path (str): the scheduler's file
         args (list of str): its arguments
-        observer (Observer): is told what happens
+        observer (Observer): is told of starts, ends and refusals
         epoch (float): seconds since the epoch at which the workload begins
         grain (str): "batch": one pass after all events of an instant; "event-end" and
             "event-submit": one after each event, ends or submissions first, and ends at limits with the first
@@ -199,7 +199,7 @@ class LeanEngine:
 
     def _happened(self, event, active):
         for function in self._hooks.pop((event, active.job.id), ()):
-            # Not from within what happens now: it may be an answer of the scheduler's.
+            # Not within the present event, which may be an answer of the scheduler.
             self.at(self.now, function)
 
     def has_work(self):
@@ -225,7 +225,7 @@ class LeanEngine:
         self.manager.submit(self._other + self._scripted, -1, job)
 
     def extend(self, active, seconds):
-        """Change the limit of a running job by so many seconds.
+        """Change the limit of a running job by a number of seconds.
 
         Raises:
             ValueError: it does not run, or has no limit
@@ -240,7 +240,7 @@ class LeanEngine:
     # -- the order of events ------------------------------------------------------------------------------
 
     def _advance(self):
-        """Bring what happens next; returns whether anything can."""
+        """Bring the next event; returns whether there is one."""
         manager = self.manager
         if self.interrupted:
             return False
@@ -271,7 +271,7 @@ class LeanEngine:
             steps.reverse()
         any(step(when) for step in steps)
         if when != self._instant:
-            # Who plans by limits counts what must end at this instant as free from its first pass on
+            # A planner by limits counts resources of jobs that must end at this instant as free from its first pass on
             # (golden/schedules/README.md, convention 2).
             self._instant = when
             self._end_at_limits(when)
@@ -296,7 +296,7 @@ class LeanEngine:
         self._next_time = self.jobs[self._next].submit + self.epoch if found else math.inf
 
     def _end_at_limits(self, when):
-        """End the jobs whose limits are over; what ends before its limit waits for its turn."""
+        """End the jobs whose limits are over; jobs that end before their limits wait for their turn."""
         due = []
         while self._ends and self._ends[0][0] <= when:
             due.append(heapq.heappop(self._ends))
@@ -362,7 +362,7 @@ class LeanEngine:
         self._thinking -= 1
         self._arrive(index)
 
-    # -- what the manager tells ------------------------------------------------------------------------------
+    # -- told by the manager ------------------------------------------------------------------------------
 
     def began(self, active):
         self.end_at(active, self.kernel.time + active.job.seconds)

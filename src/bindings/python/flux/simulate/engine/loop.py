@@ -22,7 +22,7 @@ class ObjectMessage(Message):
 
     @property
     def payload(self):
-        # As in any message, the receiver may change what it is given.
+        # As in any message, the receiver may change the object.
         if self._obj is None:
             return super().payload
         return marshal.loads(marshal.dumps(self._obj))
@@ -39,7 +39,7 @@ class LastMessage(ObjectMessage):
 
 
 class MadeMessage(Message):
-    """A message whose object is made anew whenever somebody asks for it.
+    """A message whose object is made anew at each access.
 
     Args:
         type, topic: as for a `Message`
@@ -66,14 +66,14 @@ class MadeMessage(Message):
 
 
 class Loop(direct.DirectReactor):
-    """Delivers messages at once, and asks a driver for what happens next.
+    """Delivers messages at once, and asks a driver for the next event.
 
     Args:
         start (float): where the clock starts, seconds since the epoch
         advance: ``advance()`` brings the next event, and returns whether there was one
 
     Attributes:
-        flush: None, or ``flush()`` sends what a peer still has to send
+        flush: None, or ``flush()`` sends the messages that a peer has gathered
     """
 
     def __init__(self, start, advance):
@@ -83,7 +83,7 @@ class Loop(direct.DirectReactor):
         self.task = None
         #: how often the scheduler has had nothing to do
         self.steps = 0
-        #: what went wrong in a peer
+        #: the first exception in a peer
         self.failure = None
 
     def respond(self, msg, answer, responder=None):
@@ -98,7 +98,7 @@ class Loop(direct.DirectReactor):
 
     def switch_to_hub(self):
         """The scheduler has nothing to do, or waits for an answer: let the next thing happen."""
-        # It looks itself whether its answer is there; what is in its inbox waits.
+        # The scheduler itself looks for its answer; other messages in its inbox wait.
         self.steps += 1
         timers = self._timers
         if self.flush is not None:
@@ -131,7 +131,7 @@ class ForecastHandle(DirectHandle):
 
 
 class Scheduler(ModuleTask):
-    """The scheduler's module, on the stack of whoever calls `run`.
+    """The scheduler's module, on the stack of the caller of `run`.
 
     Args:
         kernel (Loop): the kernel
@@ -166,7 +166,7 @@ class Scheduler(ModuleTask):
             self.post(function)
 
     def dispatch(self, item):
-        # Nobody but the engine sends anything: no guests, and seldom more than one watcher.
+        # All messages are from the engine: no guests, and seldom more than one watcher.
         if not isinstance(item, Message):
             self.guard(item)
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The job manager's part: sends jobs to the scheduler, starts what it gives resources, ends it.
+"""The job manager's part: sends jobs to the scheduler, starts those that get resources, and ends them.
 
 How requests are ordered, limited, withdrawn and answered is the job manager's own code
 (`flux_engine.job_manager.sched`, `.queues`); what is done here is what
@@ -45,7 +45,7 @@ def priority_of(urgency):
 #: Jobspecs that are kept, since most jobs are like one before.
 MOST_SPECS = 4096
 
-#: What the job manager's entries in the log begin with.
+#: Prefix of the job manager's entries in the log.
 COMPLAINT = "job-manager: "
 
 _FOR = re.compile(r"preempted for (\S+)")
@@ -71,12 +71,12 @@ class ActiveJob(SchedulableJob):
 
     Attributes:
         index (int): its place in the trace, -1 for one that runs from the start
-        job: what the trace has of it
+        job (Job): its entry of the trace
         jobspec (bytes): packed; `Manager.send_untagged` unpacks it for each reader
         start, end (float): when it started and ended, or None
         limit (float): the limit of a running job, where it was changed
         end_entry: its place among the ends to come
-        promise, backfilled: what the policy says of it
+        promise, backfilled: annotations of the policy
         preempted: (why, id of the job for which) it was ended to make way, or None
     """
 
@@ -165,7 +165,7 @@ class Manager(Peer):
             "alloc-query": self._alloc_query,
         }
 
-    # -- what the driver does -----------------------------------------------------------------------
+    # -- called by the engine -----------------------------------------------------------------------
 
     def submit(self, id, index, job):
         """A job comes in."""
@@ -178,7 +178,7 @@ class Manager(Peer):
         self.jobs[id] = active
         self.waiting += 1
         if queue not in self.queues.table:
-            # What job-ingest says to whoever submits it.
+            # As job-ingest refuses it.
             text = "no queue specified" if queue is None else f"Invalid queue '{queue}' specified"
             self.raise_exception(active, "alloc", 0, text)
         else:
@@ -259,7 +259,7 @@ class Manager(Peer):
         active.R = rset.with_expiration(active.R, expiration)
         self.tell("sched.expiration", {"id": active.id, "expiration": expiration})
 
-    # -- what the job manager's parts call ------------------------------------------------------------
+    # -- called by the job manager's parts ------------------------------------------------------------
 
     def schedule(self):
         # Sent once for all that happens at an instant.
@@ -270,7 +270,7 @@ class Manager(Peer):
 
     def send_untagged(self, topic, obj):
         if topic == "sched.alloc":
-            # What is in it is made anew for each reader, who may change it.
+            # Each reader gets an object of its own, and may change it.
             packed = obj["jobspec"]
 
             def make():
@@ -336,7 +336,7 @@ class Manager(Peer):
         self.respond(msg, {})
 
     def _getattr(self, msg):
-        """What is known of an active job; of its events, none that a scheduler would ask for."""
+        """Attributes of an active job; its eventlog is empty, since no scheduler reads it here."""
         known = {**self.known_of(self._find(msg.body["id"])), "eventlog": ""}
         self.respond(msg, {name: known[name] for name in msg.body["attrs"]})
 

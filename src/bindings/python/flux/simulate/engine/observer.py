@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What an engine tells of its jobs."""
+"""The observer of an engine."""
 
 
 class Observer:
-    """Is told what happens in an engine: a subclass overrides what it wants to know."""
+    """Receives the events of an engine; a subclass overrides those that it needs."""
 
     def began(self, active):
         """A job has started."""

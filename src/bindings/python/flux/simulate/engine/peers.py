@@ -51,12 +51,12 @@ class Resource(Peer):
         """Bounds of the ranks that an idset or a hostlist names.
 
         Raises:
-            ValueError: it is neither, or names what is not there
+            ValueError: it is neither, or names a rank or host that is not there
         """
         return targets(text, self.state.base)
 
     def drain(self, ranks, reason=None):
-        """Take ranks (bounds) out of use; what runs there goes on."""
+        """Take ranks (bounds) out of use; jobs that run there go on."""
         self.state.drains.drain(ranks, self.kernel.time, reason)
         self._update()
 
@@ -82,12 +82,12 @@ class Resource(Peer):
 
 
 class Lookup(Peer):
-    """A service whose answers are what functions return.
+    """A service that answers each request with the return value of a function.
 
     Args:
         kernel (Loop): the kernel
         name (str): of the service
-        answers (dict): what follows the name in a topic -> function of the message, giving the answer; OSError: it is refused
+        answers (dict): method (the topic after the name) -> function of the message, giving the answer; OSError: it is refused
     """
 
     def __init__(self, kernel, name, answers):
@@ -132,7 +132,7 @@ def start_broker(kernel, attributes, config):
     Lookup(kernel, "config", {"get": lambda msg: config})
     # No events are published.
     Lookup(kernel, "event", dict.fromkeys(("subscribe", "unsubscribe", "publish"), lambda msg: {}))
-    # It takes what it is given. R comes back from job-info.
+    # It keeps nothing: R comes back from job-info.
     Lookup(kernel, "kvs", {"commit": commit, "lookup": no_key})
 
 
@@ -152,7 +152,7 @@ def start_job_info(kernel, manager):
 
 
 class Log(Peer):
-    """``log``: keeps what is urgent.
+    """``log``: keeps urgent entries.
 
     Attributes:
         lines (list): (seconds since the epoch, level, text) of warnings and worse

@@ -229,7 +229,7 @@ def sweep(variants, values, title, write):
     """A figure of each policy along a sweep, with 95 % intervals.
 
     Args:
-        variants (list of str): the values of what is varied, in order
+        variants (list of str): the values of the varied option, in order
         values (list): for each policy, for each variant: the figure of each of its workloads, or [] if it failed
         title (str): of the figure
         write: ``write(value)`` makes the label of a tick

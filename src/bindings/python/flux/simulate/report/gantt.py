@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who held which units when: bars of a window, and the whole run as a shade."""
+"""Allocations over time: bars of a window, and the whole run as a shade."""
 
 from html import escape
 
@@ -40,7 +40,7 @@ def shade_paths(texts, x_of, y_of):
 
 
 def gantt(picture, number, end=None):
-    """Who held which units when, of a window; the script of the page lets it be zoomed.
+    """Allocations over time in a window; the script of the page lets it be zoomed.
 
     Args:
         picture (dict): of `results.picture`

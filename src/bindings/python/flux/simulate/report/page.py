@@ -34,7 +34,7 @@ def page(summaries, title, notes=(), losses=(), provenance=()):
     Args:
         summaries (list of dict): of `run.simulate`, with their ``picture``
         title (str): the workload
-        notes (list of str): what was made of the trace
+        notes (list of str): of the reading of the trace
         losses (list of dict): of `losses.losses`, for each policy but the first
         provenance (list of dict): of `run.provenance_of`
     """
@@ -109,7 +109,7 @@ def _figures(summaries, where):
 
 
 def _sweep(variants):
-    """Curves along what was varied."""
+    """Curves along the option that was varied."""
     names = [name for name, _ in table.by_policy(variants[0][1])]
     body = []
     for title, key, write in table.SWEPT_FIGURES:
@@ -161,7 +161,7 @@ def _pictures(summaries, losses):
 
 
 def _matrices(pictures, names):
-    """Means by what jobs have in common."""
+    """Means by size, run time, queue and user."""
     titles = (
         ("size and run time", "bsld", "By class of size and run time: mean bounded slowdown",
          "Classes part the trace where as many jobs are on either side."),

@@ -30,7 +30,7 @@ def dash(number):
 
 
 def rules(count):
-    """The style sheet for so many policies."""
+    """The style sheet for a number of policies."""
     light = "".join(f"--c{n}:{colours(n)[0]};" for n in range(count))
     dark = "".join(f"--c{n}:{colours(n)[1]};" for n in range(count))
     each = "".join(

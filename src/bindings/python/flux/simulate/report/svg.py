@@ -75,7 +75,7 @@ class Time(Linear):
 
 
 class Log:
-    """A logarithmic scale from [low, high]; what lies below is drawn at low."""
+    """A logarithmic scale from [low, high]; smaller values are drawn at low."""
 
     def __init__(self, low, high, first, last):
         self.low, self.high = low, max(high, low * 10)
@@ -91,7 +91,7 @@ class Log:
 
 
 def frame(width, height, label, body, extra=""):
-    """An SVG element; `label` is what a screen reader says."""
+    """An SVG element; `label` is for screen readers."""
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label, quote=True)}"{extra}>'
         f"{body}</svg>"

@@ -7,7 +7,7 @@ from flux.simulate.report import charts
 from flux.simulate.report.style import style
 from flux.simulate.results import table
 
-#: Waits below so many seconds are alike in the shading.
+#: Seconds that are added to waits for the shading: shorter ones look alike.
 WAIT_FLOOR = 60.0
 
 
@@ -110,7 +110,7 @@ def shares(pictures, names, figures):
 
 
 def scale():
-    """What the shades of a matrix mean."""
+    """The key to the shades of a matrix."""
     cells = "".join(
         f'<td style="--shade:{charts.shade(times, 1.0):.2f}">{text}</td>'
         for times, text in ((1.0, "best"), (1.5, "1.5 times"), (2.0, "2 times"), (3.0, "3 times"),
@@ -136,7 +136,7 @@ def accuracy(pictures, names):
 
 
 def losers(found, names, units_name):
-    """Who waits longer than under the first policy, of `losses.losses` for each other one."""
+    """Losses of each policy against the first, from `losses.losses`."""
     rows = []
     for name, one in zip(names[1:], found):
         hours = 3600.0
@@ -154,7 +154,7 @@ def losers(found, names, units_name):
 
 
 def provenance(records):
-    """What the results were made of: command, files with their digests, versions."""
+    """Provenance of the results: command, files with their digests, versions."""
     lines = []
     for record in records:
         for key in ("command", "engine"):

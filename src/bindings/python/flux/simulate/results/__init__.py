@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What comes out of a simulation: when jobs started, files about it, figures, and what follows from them."""
+"""Results of a simulation: starts of jobs, files, figures, and comparisons."""

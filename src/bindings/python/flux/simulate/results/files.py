@@ -50,7 +50,7 @@ def cell(text):
 
 
 def write_jobs(outcome, path):
-    """``jobs.csv``: Batsim's columns, in order of submission, and what we know beyond them."""
+    """``jobs.csv``: Batsim's columns, in order of submission, and columns of ours."""
     workload = outcome.workload
     with new_file(path, newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -94,8 +94,8 @@ _EXCEPTIONS = {states.TIMEOUT: "timeout", states.CANCELED: "cancel", PREEMPTED: 
 
 
 def _metadata(outcome, index):
-    """What else is told of a job: why it was refused or ended, for which job, how long it may wait, how it is to be placed,
-    and what the tables of a site go by."""
+    """The cell ``metadata``: reason of a refusal or end, the job that it made way for, its longest wait, its placement,
+    and the attributes that tables of a site count by."""
     job = outcome.workload.jobs[index]
     asked = system_of(job)
     deadline = asked.get("deadline")
@@ -252,7 +252,7 @@ def _write_swf(workload, path, header, record):
     """Write jobs in the Standard Workload Format.
 
     Args:
-        header (list): (key, value) of what the file says of itself; the machine and the queues are added
+        header (list): (key, value) of the comments at its head; the machine and the queues are added
         record: ``record(index, job)`` gives its submission, wait, run time, allocated and requested size, and status; -1 or NaN: not known
     """
     queues = dict.fromkeys(job.queue for job in workload.jobs if job.queue)

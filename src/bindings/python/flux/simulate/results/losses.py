@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who waits longer under one policy than under another: a better mean has losers, too."""
+"""Jobs and users that wait longer under one policy than under another: a better mean has losers, too."""
 
 import math
 

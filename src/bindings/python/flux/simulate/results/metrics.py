@@ -22,7 +22,7 @@ LATE = 1e-3
 
 #: Users that a report names; the others are counted together.
 USERS = 10
-#: Classes of size and of run time in a report: so many parts of the trace, with as many jobs each.
+#: Number of classes of size, and of run time, in a report: parts of the trace with as many jobs each.
 PARTS = 4
 
 #: Points of a distribution and of a series over time that a report gets.
@@ -62,7 +62,7 @@ def jain(values):
 
 
 class _Columns:
-    """What figures are made of, an array each, with a place for each job of the trace; NaN where it did not start.
+    """Waits, run times and slowdowns, a place for each job of the trace; NaN where it did not start.
 
     Attributes:
         wait, run (array): seconds
@@ -187,7 +187,7 @@ def _by_time(indices, times):
 
 
 def _events(outcome):
-    """What happens to the jobs that were not refused, and to others, by time.
+    """Events of the jobs that were not refused, and of others, by time.
 
     They are merged from columns: a list of all events of a million jobs takes 300 MB.
 
@@ -224,7 +224,7 @@ class Sweep:
 
     Attributes:
         used (float): unit seconds in use up to then
-        lost (float): unit seconds idle while a waiting job was no larger than what was idle
+        lost (float): unit seconds idle while a waiting job was no larger than the idle part
         times, busy, queued, waiting (list): steps over the whole run, thinned out: units in use, the area
             that waits (units times seconds of the limit or run time), and how many jobs wait
     """
@@ -354,7 +354,7 @@ def part_names(bounds, write):
 
 
 def groups(outcome):
-    """Means of jobs by what they have in common; the groups are the same for all policies.
+    """Means of groups of jobs; the groups are the same for all policies.
 
     Returns:
         dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld, area, waited}}, the last two as shares
@@ -400,7 +400,7 @@ def groups(outcome):
 
 
 def _with_shares(groups):
-    """Groups with what each has of all together in place of sums."""
+    """Groups with shares of the total in place of sums."""
     totals = {key: math.fsum(one[key] for one in groups.values()) for key in ("area", "waited")}
     return {
         name: {**one, **{key: one[key] / total if total else 0.0 for key, total in totals.items()}}
@@ -409,7 +409,7 @@ def _with_shares(groups):
 
 
 def _by_user(outcome, indices):
-    """{user: indices of jobs}, without jobs of nobody."""
+    """{user: indices of jobs}, without jobs that name no user."""
     found = {}
     for index in indices:
         user = outcome.workload.jobs[index].user

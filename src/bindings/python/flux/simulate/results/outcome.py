@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What became of each job, in columns: a million jobs take some hundred megabytes."""
+"""Start, end and allocation of each job, in columns: a million jobs take some hundred megabytes."""
 
 from array import array
 from itertools import chain
@@ -30,20 +30,20 @@ class Outcome(Observer):
 
     Args:
         workload (Workload): whose jobs are run
-        epoch (float): what the engine's clock showed then
+        epoch (float): the engine's clock then
 
     Attributes:
         submit, start, end (array): NaN where it has not happened
         how (bytearray): a result of `states`, `REJECTED`, `PREEMPTED` or `UNFINISHED`
         promise (array): the first start the scheduler promised
         told_backfilled (bytearray): whether it said that the job went ahead of others
-        size (array): units of each job: what it asked for; of one with a jobspec of its own, what it was given
+        size (array): units of each job: of its request; of one with a jobspec of its own, of its allocation
         allocated (list): which units the job had: an interval set, separated by blanks
         others (dict): id -> [start, end, units] of jobs that are in no trace: they ran before, or are a script's
         R (list or None): its R, where they are kept
         notes (dict): index -> why it was refused, or ended
         preempted_for (dict): index -> id of the job for which it was ended, as the trace calls it; None: not known
-        short (dict): index -> what it was given less than it asked for
+        short (dict): index -> the missing part of its allocation, in words
         done (int): jobs that have ended or were refused
     """
 
@@ -68,10 +68,10 @@ class Outcome(Observer):
         self._unit = _RankUnits() if workload.unit == "node" else _CoreUnits(workload.machine.R)
 
     def __getstate__(self):
-        """What became of each job, for another process, which has the workload: without that, and R."""
+        """The columns, for another process, which has the workload."""
         return {**vars(self), "workload": None, "R": None, "_unit": None}
 
-    # -- what the engine tells --------------------------------------------------------------------------
+    # -- told by the engine --------------------------------------------------------------------------
 
     def began(self, active):
         index = active.index
@@ -126,7 +126,7 @@ class Outcome(Observer):
             if not isinstance(sched, dict):
                 return
             when = sched.get("t_latest")
-            # Other estimates say what is likely, and bind nobody.
+            # Other estimates are no promises.
             if when is None and sched.get("t_estimate_kind") == "promised":
                 when = sched.get("t_estimate")
             if isinstance(when, (int, float)) and when:
@@ -136,7 +136,7 @@ class Outcome(Observer):
         """Which units could be used when, of a history of ranks: [[seconds, interval set]], by time."""
         return [[round(when - self.epoch, 6), self._unit.on(bounds)] for when, bounds in history]
 
-    # -- what is asked of it ----------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------
 
     def started(self):
         """Indices of the jobs that started, in order of submission."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a report draws of one result, thinned out so that a report of ten policies stays small."""
+"""Data of the pictures of one result, thinned out so that a report of ten policies stays small."""
 
 import math
 
@@ -56,7 +56,7 @@ def workload(work):
     return {"step": step, "jobs": jobs, "area": _rounded(area)}
 
 
-# -- who was where ---------------------------------------------------------------------------------------------
+# -- allocations ---------------------------------------------------------------------------------------------
 
 
 def window(work):

@@ -16,20 +16,20 @@ class ResultError(ValueError):
     """A directory or file that is no result; the text names it."""
 
 
-#: Rounding of what is written.
+#: Rounding of written times, seconds.
 GRAIN = 1e-5
 
 
 class Row:
     """A line of ``jobs.csv``. Times are seconds since the workload began; None where there is none.
 
-    ``run``, ``wait``, ``turnaround`` are what is written there; ``profile`` is the run time if nothing ends the job;
+    ``run``, ``wait``, ``turnaround`` are the written values; ``profile`` is the run time if nothing ends the job;
     ``max_wait`` is for how long it may wait, ``deadline`` by when it has to end, ``placement`` how it is to be placed,
     ``constraints`` on which nodes (RFC 31; only of one with a placement),
     ``bank`` empty if it has none, and ``licenses`` how many it uses of which (None: none).
     """
 
-    #: attribute -> column of what is written as it is, and of numbers, which may be missing
+    #: attribute -> column of texts, and of numbers, which may be missing
     TEXTS = {
         "id": "job_id",
         "state": "final_state",
@@ -80,7 +80,7 @@ class Result:
         base (str): the directory of the call that made it
 
     Attributes:
-        variant (str): what tells its workload from others of a sweep
+        variant (str): name of its workload within a sweep
 
     Raises:
         ResultError: a file is missing or damaged
@@ -102,17 +102,7 @@ class Result:
 
     def rows(self):
         """The jobs, in order of submission."""
-        path = os.path.join(self.directory, "jobs.csv")
-        rows = []
-        try:
-            with open(path, newline="", encoding="utf-8") as stream:
-                for values in csv.DictReader(stream):
-                    rows.append(Row(values, len(rows) + 2))
-        except OSError as exc:
-            raise ResultError(f"{path}: {exc.strerror}") from None
-        except (KeyError, TypeError, ValueError, csv.Error) as exc:
-            raise ResultError(f"{path}:{len(rows) + 2}: not a line of a result: {exc}") from None
-        return rows
+        return self._lines("jobs.csv", Row)
 
     def totals(self):
         """schedule.json, or None."""
@@ -122,16 +112,25 @@ class Result:
 
     def machine_states(self):
         """machine_states.csv as [(time, units idle, units in use)], or None."""
-        path = os.path.join(self.directory, "machine_states.csv")
-        if not os.path.exists(path):
+        if not os.path.exists(os.path.join(self.directory, "machine_states.csv")):
             return None
+
+        def read(values, line):
+            return float(values["time"]), int(values["nb_idle"]), int(values["nb_computing"])
+
+        return self._lines("machine_states.csv", read)
+
+    def _lines(self, name, read):
+        """``read(values, line)`` of each line of a file."""
+        path = os.path.join(self.directory, name)
         found = []
         try:
             with open(path, newline="", encoding="utf-8") as stream:
                 for values in csv.DictReader(stream):
-                    time, idle = float(values["time"]), int(values["nb_idle"])
-                    found.append((time, idle, int(values["nb_computing"])))
-        except (OSError, KeyError, TypeError, ValueError, csv.Error) as exc:
+                    found.append(read(values, len(found) + 2))
+        except OSError as exc:
+            raise ResultError(f"{path}: {exc.strerror}") from None
+        except (KeyError, TypeError, ValueError, csv.Error) as exc:
             raise ResultError(f"{path}:{len(found) + 2}: not a line of a result: {exc}") from None
         return found
 
@@ -159,7 +158,7 @@ def directories(base):
 
 
 def find(directories):
-    """The results in directories: each is one, or holds some (what was given with -o).
+    """The results in directories: each is one, or holds some (the directory of -o).
 
     Raises:
         ResultError: there are none in one of them

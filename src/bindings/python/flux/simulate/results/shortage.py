@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whether a job was given what it asked for."""
+"""Whether the allocation of a job has all that it asked for."""
 
 from functools import lru_cache
 
@@ -13,11 +13,11 @@ def _count(text):
 
 
 def shortage(job, R):
-    """What a job was not given of what it asked for, in words; None: nothing. Costs some microseconds for each entry of R_lite.
+    """The part of a request that is missing in the allocation, in words; None: nothing. Costs some microseconds for each entry of R_lite.
 
     Args:
         job (Job): of a trace
-        R (dict): what it was given (RFC 20)
+        R (dict): its allocation (RFC 20)
     """
     parts = []
     for entry in R["execution"]["R_lite"]:

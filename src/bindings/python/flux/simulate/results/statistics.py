@@ -13,7 +13,7 @@ _T_MORE = ((40, 2.021), (60, 2.000), (120, 1.980))
 
 
 def t_value(degrees):
-    """t(0.975) for so many degrees of freedom, rounded to the safe side."""
+    """t(0.975) for a number of degrees of freedom, rounded to the safe side."""
     if degrees <= len(_T):
         return _T[degrees - 1]
     value = _T[-1]

@@ -105,7 +105,7 @@ def label(summary):
         return f"{summary['policy']} (interrupted)"
     refused = summary["figures"].get("rejected")
     if refused:
-        # Its jobs are not all jobs: who refuses the long waits has short ones.
+        # A policy that refuses jobs with long waits has short ones.
         return f"{summary['policy']} ({refused:,} refused)"
     return summary["policy"]
 
@@ -187,7 +187,7 @@ def class_table(summaries):
 
 
 def remarks(summaries, with_failures=True):
-    """What a reader of the table must know besides."""
+    """Remarks that a reader of the table needs."""
     found = []
     for summary in summaries:
         figures, name = summary["figures"], summary["policy"]
@@ -224,7 +224,7 @@ def remarks(summaries, with_failures=True):
 
 
 def by_variant(summaries):
-    """[(variant, summaries)] of what a study varied, in their order; a variant is {option: value}."""
+    """[(variant, summaries)] in their order; a variant is {option: value} of the varied options."""
     groups = {}
     for summary in summaries:
         variant = summary.get("variant") or {}
@@ -308,7 +308,7 @@ def _whole(groups):
 
 
 def spread_of(summaries):
-    """What intervals over the seeds of some results are of."""
+    """The population of intervals over the seeds of some results, in words."""
     shaken = max((summary.get("shaken") or 0.0 for summary in summaries), default=0.0)
     if not shaken:
         return "over the workloads of the seeds"

@@ -17,9 +17,9 @@ from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import reader
 from flux.simulate.workload.record import Notes, OptionError, Record, Source
 
-#: Jobs that a model makes if nobody says how many.
+#: Default number of jobs of a model.
 MODEL_JOBS = 2000
-#: Nodes of a machine for a model if nobody says how many.
+#: Default number of nodes of a machine for a model.
 MODEL_NODES = 128
 
 
@@ -35,7 +35,7 @@ AGO = 1e8
 
 @dataclass
 class Options:
-    """What to make of traces; see ``flux simulate --help`` for the meaning of each."""
+    """Options of a workload; see ``flux simulate --help`` for the meaning of each."""
 
     traces: list = field(default_factory=list)
     format: str = "auto"
@@ -59,14 +59,14 @@ class Options:
 
 @dataclass(eq=False)
 class Workload:
-    """Jobs, and what they run on.
+    """Jobs, and their machine.
 
     Attributes:
         jobs (list of Job): by time of submission, ties in the order of the trace
-        machine (Machine): what they run on
-        unit (str): "node" or "core": what sizes count
+        machine (Machine): the resources
+        unit (str): "node" or "core": unit of sizes
         epoch (float): the first submission, seconds since the epoch
-        notes (Notes): what was made of the trace
+        notes (Notes): about the reading of the trace
         name (str): for titles
         shaken (float): most that a submission was shaken by, seconds, where the jobs are not a model's
         running (list): jobs that run already, as `LeanEngine` has them
@@ -110,7 +110,7 @@ def build(options):
     """Read the traces, or ask the model, and make a `Workload`.
 
     Raises:
-        ValueError: an option or a trace that cannot be used; the text says what to do
+        ValueError: an option or a trace that cannot be used; the text names the way out
     """
     notes = Notes()
     if options.model:
@@ -439,7 +439,7 @@ def _follow(jobs, after, options, notes):
         former, think = after[job.id]
         place = places.get(former)
         if place is None or place >= index:
-            # Not in the window, or left out; what comes later cannot have been waited for.
+            # Not in the window, or left out; a job cannot have waited for a later one.
             notes.count(
                 "jobs follow a job that is not there before them: they come in by the clock"
             )
@@ -490,7 +490,7 @@ def _limits(options, notes):
 
 
 def _memory(extra, shape, options):
-    """What a trace says of a job beside its record, with the memory of a slot in place of that of a processor
+    """Extra attributes of a job, with the memory of a slot in place of that of a processor
     (KB); without it where it is not counted, or the job takes whole nodes."""
     extra = dict(extra)
     memory = extra.pop("memory")
@@ -500,7 +500,7 @@ def _memory(extra, shape, options):
 
 
 def _shape(record, machine, unit):
-    """What a job asks for, and its size in the unit."""
+    """The request of a job, and its size in the unit."""
     per_node = machine.cores_per_node
     if unit == "node":
         nodes = record.nodes or math.ceil(record.cores / per_node)

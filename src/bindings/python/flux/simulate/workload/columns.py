@@ -31,7 +31,7 @@ NEEDED = (
 
 
 def missing(header):
-    """What a header line (a list of names) has no column for, as in `NEEDED`."""
+    """The groups of `NEEDED` of which a header line (a list of names) has no column."""
     names = {name.strip().lower() for name in header}
     return [(what, group) for what, group in NEEDED if not names.intersection(group)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Limits for jobs without one: what a user would have asked for.
+"""Estimates of users: limits for jobs without one.
 
 - ``run``: the run time itself, as if users knew it
 - ``f:F``: the run time times a number drawn from 1 to F, all alike (the f-model)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What Flux keeps of its own jobs: job-list, eventlogs, and the table of flux-accounting."""
+"""Flux's own records of jobs: job-list, eventlogs, and the table of flux-accounting."""
 
 import json
 import math
@@ -18,7 +18,7 @@ INACTIVE = 64
 def read_list(source):
     """Yield the jobs of ``flux jobs --json`` or of a job-list answer, one object or one a line.
 
-    They do not have the requests: what a job was given stands for what it asked for.
+    They do not have the requests: the allocation of a job stands for its request.
 
     Raises:
         TraceError: it is neither

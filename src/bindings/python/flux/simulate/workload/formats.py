@@ -10,7 +10,7 @@ from flux.simulate.workload import batsim, columns, fluxlog, swf
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import lines, open_bytes, read_text
 
-#: Seconds: what is longer is a mistake, or means "no limit".
+#: Seconds: a longer time is a mistake, or means "no limit".
 LONGEST = 1000 * 366 * 86400.0
 
 FORMATS = ("auto", "swf", "sacct", "flux", "accounting", "batsim", "csv")
@@ -36,7 +36,7 @@ def reader(source, form="auto"):
     return _checked(source, form)
 
 
-#: What a reader may stumble over in a file that is something else altogether.
+#: Exceptions of a reader in a file of another kind altogether.
 SURPRISES = (
     AttributeError, TypeError, KeyError, IndexError, OverflowError, RecursionError, UnicodeDecodeError,
     csv.Error,

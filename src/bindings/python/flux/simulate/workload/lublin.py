@@ -151,7 +151,7 @@ def _weights(shape, scale):
             shape, scale, i - 0.5
         )
     mean = sum(weights) / BUCKETS
-    # Hours in which nobody comes at all would stop the clock.
+    # Hours without any arrival would stop the clock.
     return tuple(max(weight / mean, 1e-6) for weight in weights)
 
 

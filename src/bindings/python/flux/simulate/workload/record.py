@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What every reader makes of a job, and what it says about the ones it could not take."""
+"""Records of jobs, as all readers of traces make them, and notes about jobs that were left out."""
 
 from typing import NamedTuple, Optional
 
@@ -11,7 +11,7 @@ class OptionError(ValueError):
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read: the text names the file, the line and what is wrong there."""
+    """A trace that cannot be read: the text names the file, the line and the fault."""
 
     def __init__(self, path, line, reason):
         where = f"{path}:{line}" if line else str(path)
@@ -42,11 +42,11 @@ class Record(NamedTuple):
 
 
 class Notes:
-    """What was left out, altered or ignored, with counts, in the order in which it first happened.
+    """Notes about jobs that were left out, altered or ignored, with counts, in the order in which they first came.
 
     Attributes:
-        facts (list of str): what else should be said: where the size of the machine is from, ...
-        warnings (list of str): what makes the results mislead whoever does not know it
+        facts (list of str): other remarks: where the size of the machine is from, ...
+        warnings (list of str): reasons for which the results may mislead
     """
 
     def __init__(self):
@@ -102,8 +102,8 @@ class Source:
 
     Attributes:
         path (str): the file
-        notes (Notes): what happened to its jobs
-        start (float): what its times count from, seconds since the epoch; 0: they are such seconds
+        notes (Notes): about its jobs
+        start (float): origin of its times, seconds since the epoch; 0: they are such seconds
         procs, nodes (int or None): size of the machine, if it says
         queues (dict): number or name of a queue -> its name
         statuses (tuple of int): of SWF, those of the jobs that are wanted; empty: all

@@ -25,7 +25,7 @@ _UNSUCCESSFUL = (0, 5)
 def read(source):
     """Yield the jobs of an SWF file.
 
-    Size is what was requested, else what was allocated; the limit is the requested time.
+    Size is the requested one, else the allocated one; the limit is the requested time.
 
     Args:
         source (Source): the file; gets start, procs, nodes and queues from the header

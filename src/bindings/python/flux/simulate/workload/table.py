@@ -15,8 +15,8 @@ def file_of(data, owner):
     """Write a table as CSV; the file is there for as long as `owner` is.
 
     Args:
-        data (pandas.DataFrame or list of dict): columns as in a file; what is not there may be None, NaN or NaT
-        owner (object): who reads it
+        data (pandas.DataFrame or list of dict): columns as in a file; missing values may be None, NaN or NaT
+        owner (object): its reader
 
     Raises:
         OptionError: it is neither

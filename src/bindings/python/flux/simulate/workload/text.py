@@ -20,7 +20,7 @@ def open_bytes(path):
 def lines(source):
     """Yield (line number, text without its end) of a file.
 
-    Text that is not UTF-8 is taken as Latin-1, which is what old traces are written in.
+    Text that is not UTF-8 is taken as Latin-1, the encoding of old traces.
 
     Args:
         source (Source): names the file
