@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Where the parts of this installation are: source tree and installed tree have one layout."""
+"""Directories of this installation: source tree and installed tree have the same layout."""
 
 import glob
 import os
@@ -15,13 +15,13 @@ COMMANDS = os.path.join(BASE, "cmd")
 BINDINGS = os.path.join(BASE, "bindings", "python")
 EMBEDDED = os.path.join(BASE, "embedded")
 
-#: What the instance itself brings: a directory ``modprobe`` with the description of its modules.
+#: Data files of the instance: a directory ``modprobe`` with the descriptions of its modules.
 DATA = os.path.join(EMBEDDED, "flux_embedded")
 
 #: Directories with ``modprobe.d/*.toml``.
 MODPROBE = (os.path.join(DATA, "modprobe"), os.path.join(BASE, "modules"))
 
-#: What is built in, by the names that flux-core has for it.
+#: Builtin paths, by their names in flux-core.
 BUILTIN = {
     "rc1_path": "flux modprobe rc1",
     "rc3_path": "flux modprobe rc3",
@@ -35,7 +35,7 @@ BUILTIN = {
 
 
 def module_dirs():
-    """Return the directories of the modules that come with the project, one a module."""
+    """Return the directories of the modules that come with the project, one for each module."""
     return sorted(
         {os.path.dirname(path) for path in glob.glob(os.path.join(BASE, "modules", "*", "*.py"))}
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Calling a command: its exit status, and what went wrong on stderr."""
+"""Calling a command: its exit status, and error messages on stderr."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from flux_engine.command.errors import CommandError, error_text, warn
 
 
 def prepare_streams():
-    """Let stdout and stderr take names of files that are no UTF-8."""
+    """Let stdout and stderr accept file names that are not UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="surrogateescape")
@@ -18,7 +18,7 @@ def call(name, main, argv):
     """Run ``main(argv)`` as the command ``flux NAME``; returns the exit status.
 
     Args:
-        name (str): what messages name after ``flux-``
+        name (str): the name in messages, after ``flux-``
         main: returns the exit status or None, which is 0; `CommandError`, OSError and ValueError become a line on stderr
         argv (list of str): the words after the command's name
     """
@@ -30,7 +30,7 @@ def call(name, main, argv):
         sys.stdout.flush()
         return exc.code or 0
     except BrokenPipeError:
-        # whoever read our output is gone; keep the interpreter from complaining at exit
+        # the reader of our output is gone; keep the interpreter from complaining at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except KeyboardInterrupt:

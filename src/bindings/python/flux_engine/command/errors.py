@@ -14,7 +14,7 @@ class CommandError(Exception):
 
 
 def error_text(exc):
-    """The text of an OSError without its number: the peer's own words where it sent any."""
+    """The text of an OSError without its number: the peer's own message if it sent one."""
     if isinstance(exc, OSError) and exc.errno:
         text = exc.strerror or os.strerror(exc.errno)
         return f"{text}: {exc.filename!r}" if exc.filename else text
@@ -26,7 +26,7 @@ def wait_each(command, requests):
 
     Args:
         command (str): such as ``flux-job``
-        requests: (what was tried, future) of each
+        requests: (description of the action, future) of each
     """
     code = 0
     for tried, future in requests:
@@ -39,7 +39,7 @@ def wait_each(command, requests):
 
 
 def warn(text):
-    """One line on stderr, after whatever stdout still holds."""
+    """Print a line to stderr, after flushing stdout."""
     sys.stdout.flush()
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Options of the commands: argparse, with what several commands share."""
+"""Options of the commands: argparse, with the options that several commands share."""
 
 import argparse
 import functools
@@ -9,7 +9,7 @@ class Parser(argparse.ArgumentParser):
     """The options of a command.
 
     Args:
-        prog (str): what messages begin with, such as ``flux-job``
+        prog (str): the prefix of messages, such as ``flux-job``
         status (int): exit status of wrong usage: 2, or 1 where flux-core has the command in C
         more: as for ArgumentParser
     """
@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(self.status, f"{self.format_usage()}{self.prog}: ERROR: {message}\n")
 
     def command(self, name, function, text=None):
-        """Add the subcommand `name`, done by ``function(args)`` and described by `text`; returns its parser."""
+        """Add the subcommand `name`, run by ``function(args)`` and described by `text`; returns its parser."""
         if self._commands is None:
             self._commands = self.add_subparsers(
                 metavar="COMMAND",
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         return self.add_argument(*names, action="store_true", help=text)
 
     def add_table(self):
-        """Add the options of what prints a table: ``--format`` and ``--no-header``."""
+        """Add the options of a command that prints a table: ``--format`` and ``--no-header``."""
         self.add_argument(
             "-o",
             "--format",
@@ -61,6 +61,6 @@ class Parser(argparse.ArgumentParser):
         )
 
     def run(self, argv):
-        """Do what the subcommand in argv says; returns the exit status."""
+        """Run the subcommand in argv; returns the exit status."""
         args = self.parse_args(argv)
         return args.function(args)

@@ -2,7 +2,7 @@
 """Configuration of an instance: TOML files and ``KEY=VALUE`` settings, merged in order.
 
 The result is a plain dict that JSON can express; tables merge key by key, anything else is
-replaced by what comes later.
+replaced by the later value.
 """
 
 import json
@@ -36,8 +36,8 @@ def merge(base, extra):
 def parse_toml(text, source):
     """Parse TOML `text`; `source` names it in errors.
 
-    A date with a time of day becomes what a real broker makes of it: ``{"iso-8601-ts": TEXT}``, the
-    clock as it is written, taken for UTC. Raises ConfigError, also for a date or a time alone.
+    A date with a time of day is converted as by a real broker: ``{"iso-8601-ts": TEXT}``, the time
+    as written, taken as UTC. Raises ConfigError, also for a date or a time alone.
     """
     try:
         config = tomllib.loads(text)
@@ -58,10 +58,10 @@ def _timestamps(value):
 
 
 def _check_arrays(value, source):
-    """Refuse arrays of values that are not of one kind, as the TOML of a real Flux does.
+    """Refuse arrays of mixed types, as the TOML parser of a real Flux does.
 
     Raises:
-        ConfigError: there is one
+        ConfigError: an array has values of several types
     """
     if isinstance(value, dict):
         value = list(value.values())

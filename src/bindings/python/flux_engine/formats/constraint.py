@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Constraints as objects (RFC 31): whether they have the form."""
+"""Constraints as objects (RFC 31): checks of their form."""
 
 #: Characters a property name must not contain (RFC 20).
 ILLEGAL = frozenset("!&'\"^`|()")
@@ -9,9 +9,9 @@ def validate(constraint):
     """Check the form of a constraint, as the pools do.
 
     Raises:
-        ValueError: what is wrong with it.
+        ValueError: the constraint is malformed; the text says how.
     """
-    # Not before there is a job: it takes the bindings, which themselves stand on this package.
+    # Imported at the first job only: it imports the bindings, which are built on this package.
     from flux.resource.pool.constraint import parse_constraint
 
     parse_constraint(constraint)
@@ -21,7 +21,7 @@ def check_property(name):
     """Check the name of a property (RFC 20).
 
     Raises:
-        ValueError: it cannot be one
+        ValueError: not a valid property name
     """
     if not isinstance(name, str) or not name:
         raise ValueError(f"property {name!r}: a name may not be empty")

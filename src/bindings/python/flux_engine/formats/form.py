@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The form of what comes from outside: payloads of requests, tables of a configuration, jobspecs.
+"""The form of external input: payloads of requests, tables of a configuration, jobspecs.
 
 A form is a type or a tuple of types (float also takes an int, int does not take a bool); ``object`` for any value; a list with
 one form, for an array of such; a dict of key -> form, where a key that ends with ``?`` may be missing and others may be there, or
@@ -10,7 +10,7 @@ import errno
 
 from flux_engine.formats.quote import quote
 
-#: What a value of a form is called in an error text.
+#: Names of forms in error texts.
 _NAMES = {
     int: "an integer",
     float: "a number",
@@ -20,7 +20,7 @@ _NAMES = {
     dict: "an object",
 }
 
-#: What jansson calls the type of a value; a bool goes by its name.
+#: jansson's names of the types; a bool is called by its value.
 _JANSSON = {
     dict: "object",
     list: "array",
@@ -32,17 +32,17 @@ _JANSSON = {
 
 
 class Table(dict):
-    """A form of an object that has no other keys."""
+    """The form of an object that may have no other keys."""
 
 
 def check(value, form, where):
     """Check the form of a value.
 
     Args:
-        where (str): what the value is called in the error text
+        where (str): name of the value in the error text
 
     Raises:
-        ValueError: what is wrong
+        ValueError: the value does not have the form; the text says how
     """
     kind = type(form)
     if kind is type or kind is tuple:
@@ -88,14 +88,14 @@ def _check_object(value, form, where):
 
 
 def expect(value, wanted, where):
-    """Check a value of the configuration that flux-core unpacks with jansson, whose words these are.
+    """Check a value of the configuration that flux-core unpacks with jansson; the error has jansson's words.
 
     Args:
         wanted (str): "object", or "true or false"
         where (str): begins the text
 
     Raises:
-        OSError: EINVAL, what is wrong
+        OSError: EINVAL, with the type expected and the type found
     """
     found = _JANSSON.get(type(value)) or str(value).lower()
     if found not in wanted.split(" or "):
@@ -106,7 +106,7 @@ def check_table(table, form, where):
     """Check a table of the configuration, None for an empty one; returns it.
 
     Raises:
-        OSError: EINVAL, what is wrong
+        OSError: EINVAL, with the error in the table
     """
     table = {} if table is None else table
     try:

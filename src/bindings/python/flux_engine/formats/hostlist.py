@@ -38,8 +38,8 @@ def decode(text, limit=MAX_HOSTS):
 
 
 def ranges(text):
-    """Yield the names of a hostlist without expanding it: prefix, first and last number, how wide
-    they are printed at least (None: it is one name, the prefix), and suffix.
+    """Yield the names of a hostlist without expanding it: prefix, first and last number, minimum
+    printed width (None: a single name, the prefix), and suffix.
 
     Raises:
         ValueError: malformed.
@@ -53,7 +53,7 @@ def ranges(text):
         stop = match.end()
         prefix, idlist, suffix = match.groups()
         if stop < end and text[stop] == "[" and idlist is not None:
-            # Only the first range of a name is one: the rest belongs to the name, as with the host's library.
+            # Only the first range of a name is expanded; the rest is part of the name, as in flux-core.
             last = _REST.match(text, stop).end()
             suffix += text[stop:last]
             stop = last
@@ -98,7 +98,7 @@ def encode(hosts):
     """
     out = []
     prefix = None  # of the open group
-    start = 0  # length of that prefix, or 0 where it takes a closer look
+    start = 0  # length of that prefix, or 0 if the name must be split
     spans = []  # of the open group: [first, last, width]
     for name in hosts:
         digits = name[start:] if start and name.startswith(prefix) else ""

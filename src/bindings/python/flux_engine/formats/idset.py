@@ -112,9 +112,9 @@ def combine(a, b, keep):
 
     Args:
         a, b (list): the sets.
-        keep (tuple): four truth values, whether ids belong to the result
-            that are in neither (no), only in a, only in b, in both: UNION,
-            INTERSECT or DIFFERENCE.
+        keep (tuple): four truth values: whether the result includes ids in
+            neither (no), only in a, only in b, in both: UNION, INTERSECT or
+            DIFFERENCE.
     """
     if not a or not b or a[-1] <= b[0] or b[-1] <= a[0]:
         return _apart(a, b, keep)
@@ -138,7 +138,7 @@ def combine(a, b, keep):
 
 
 def _apart(a, b, keep):
-    """`combine` of sets of which one ends where or before the other begins."""
+    """`combine` for sets that do not overlap: one ends at or before the start of the other."""
     parts = ([*a] if keep[1] else [], [*b] if keep[2] else [])
     first, second = parts if not b or (a and a[0] < b[0]) else parts[::-1]
     if first and second and first[-1] == second[0]:
@@ -164,7 +164,7 @@ def difference(a, b):
 
 
 class Members:
-    """The members of a set, which are not listed: there may be any number."""
+    """The members of a set, not expanded, since it may be arbitrarily large."""
 
     def __init__(self, bounds):
         self.bounds = bounds

@@ -9,7 +9,7 @@ from flux_engine.formats.quote import quote
 
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUE = {c: i for i, c in enumerate(_ALPHABET)}
-#: two digits at a time halve the work of encoding
+#: encoding two digits at a time takes half as long
 _PAIR = [a + b for a in _ALPHABET for b in _ALPHABET]
 _DOTHEX = re.compile(r"[0-9a-fA-F]{1,4}(?:\.[0-9a-fA-F]{1,4}){3}")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}")
@@ -32,7 +32,7 @@ def f58plain(value):
 
 
 def f58(value):
-    """F58 as the locale of the process can show it: ``ƒ...`` or ``f...``."""
+    """F58 in the form that the locale of the process can print: ``ƒ...`` or ``f...``."""
     return ("f" if ascii_only() else "ƒ") + base58(value)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Checking a jobspec at the door (RFC 14, RFC 25).
+"""Checking a submitted jobspec (RFC 14, RFC 25).
 
-`validate` is what ingest does by default: version 1 with integer counts, any
-graph of resources, so that a pool which knows sockets or racks can be asked
-for them (a real instance takes those too).
+`validate` is the default check of ingest: version 1 with integer counts and any
+graph of resources, so that jobs can request sockets or racks from a pool that
+knows them (a real instance accepts those too).
 """
 
 import json
@@ -86,7 +86,7 @@ def validate(jobspec):
     """Check a jobspec of version 1.
 
     Raises:
-        ValueError: the first thing found wrong
+        ValueError: the first error found
     """
     form.check(jobspec, _JOBSPEC, "jobspec")
     if jobspec["version"] != 1:
@@ -94,14 +94,14 @@ def validate(jobspec):
     if len(jobspec["tasks"]) > 1:
         raise ValueError(f"tasks must hold one task, not {len(jobspec['tasks'])}")
     labels = set()
-    # A list of what is left instead of recursion: a graph may be as deep as it likes.
+    # An explicit stack instead of recursion: the depth of the graph is not limited.
     left = jobspec["resources"][::-1]
     while left:
         left.extend(reversed(_check_vertex(left.pop(), labels)))
 
 
 def _check_vertex(vertex, labels):
-    """Check a vertex; returns those below it."""
+    """Check a vertex; returns its children."""
     if type(vertex) is not dict:
         raise ValueError("resource must be an object")
     kind = vertex.get("type")
@@ -145,7 +145,7 @@ def _check_vertex(vertex, labels):
 
 
 def count_resources(resources):
-    """(nodes, cores, gpus) that a jobspec's resources ask for at least; nodes is 0 if it names none."""
+    """The minimum (nodes, cores, gpus) that a jobspec's resources request; nodes is 0 if it names none."""
     totals = {"node": 0, "core": 0, "gpu": 0}
 
     def walk(vertices, factor):

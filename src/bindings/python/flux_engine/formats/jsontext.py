@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""JSON, without the detours that the json module makes for each call.
+"""JSON, without the json module's overhead for each call.
 
-For the short texts that messages and events are, most of the time of
-`json.dumps` and `json.loads` goes into setting up what does the work; here it
-is set up once.  The results are the same.
+For texts as short as messages and events, `json.dumps` and `json.loads` spend
+most of their time setting up an encoder or decoder; here that is set up once.
+The results are the same.
 """
 
 import json
@@ -20,8 +20,8 @@ _scan = json.JSONDecoder().scan_once
 def encoder(item_separator=",", key_separator=":", ensure_ascii=True):
     """Return a function from an object to its JSON text.
 
-    It raises TypeError for what JSON cannot hold and ValueError for what
-    contains itself or is nested too deeply.
+    It raises TypeError for values that JSON cannot represent and ValueError for values
+    that contain themselves or are nested too deeply.
     """
     plain = json.JSONEncoder(separators=(item_separator, key_separator), ensure_ascii=ensure_ascii)
     if _make is None:

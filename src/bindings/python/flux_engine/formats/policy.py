@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the tables ``[policy]`` and ``[queues]`` may hold (RFC 33).
+"""The form of the tables ``[policy]`` and ``[queues]`` (RFC 33).
 
-A key that nobody knows is an error: a limit with a typo would limit nothing.
+An unknown key is an error: a misspelt limit would limit nothing.
 
-A queue with a ``parent`` is *virtual*: another name to submit under, with the resources of its parent and a policy of its own. What
-its policy does not say is as its parent's says, and else as ``[policy]`` says. There is one level of parents.
+A queue with a ``parent`` is *virtual*: another name to submit under, with the resources of its parent and a policy of its own. Keys
+missing from its policy are looked up in its parent's, then in ``[policy]``. A parent has no parent.
 """
 
 import errno
@@ -69,7 +69,7 @@ def _default_queue(policy):
 
 
 def _wrong_queue(queues, name, entry):
-    """What is wrong with a queue of the right form, or None."""
+    """The error in a queue that has the right form, or None."""
     policy, parent = entry.get("policy", {}), entry.get("parent")
     if _default_queue(policy) is not None:
         return "policy must not define a default queue"
@@ -87,7 +87,7 @@ def _wrong_queue(queues, name, entry):
 
 
 def tables_of(config, queue):
-    """The tables whose ``policy`` counts for jobs of a queue, from that which is asked last to that which is asked first.
+    """The tables whose ``policy`` applies to jobs of a queue, in ascending order of precedence.
 
     Args:
         config (dict): a configuration that was validated
@@ -95,7 +95,7 @@ def tables_of(config, queue):
 
     Returns:
         list of (dict, str or None): the configuration itself, with None, then the table of the parent, if there is one, and the queue's
-        own, both with the name of the queue: what is inherited counts as the queue's
+        own, both with the name of the queue: inherited values count as the queue's
     """
     queues = config.get("queues", {})
     entry = queues.get(queue)

@@ -3,7 +3,7 @@
 
 
 def quote(value, limit=60):
-    """Return a value's repr, cut to so many characters that an error stays one line."""
+    """Return a value's repr, cut to `limit` characters so that an error message stays one line."""
     if isinstance(value, str) and len(value) > limit:
         value = value[:limit] + "..."
     text = repr(value)

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of resources: R version 1 (RFC 20), read, cut, combined and written.
 
-`RSet` is the one model of R. The functions below it are for whoever has the R of every job in
-hand, and wants to know one thing of it: they ask the object that the JSON gave, since a model of
-it would cost more than the answer.
+`RSet` is the one model of R. The functions below it are for callers that need one fact from the R
+of every job: they read the parsed JSON directly, since building an RSet would cost more than the
+answer.
 """
 
 from flux_engine.formats import constraint, hostlist, idset
 
 MAX_RANKS = 1 << 20
-#: Keys of ``execution`` that say what there is, not for how long.
+#: Keys of ``execution`` that describe resources, not times.
 _RESOURCES = ("R_lite", "nodelist", "properties")
 
 
 class RSet:
-    """Ranks, and what each has.
+    """Ranks, and the resources of each.
 
     Args:
         R (dict): R as an object, None for an empty set
-        lenient (bool): take R as far as it goes where it has too few hosts, or too many, or
-            properties of any name and of ranks that it does not have
+        lenient (bool): accept an R with too few hosts, or too many, or with properties of any name
+            and of ranks that it does not have
 
     Attributes:
-        have: rank -> what it has, ``((type, bounds), ...)`` as `kinds` makes it; ranks that are
+        have: rank -> its resources, ``((type, bounds), ...)`` as `kinds` makes it; ranks that are
             alike share the object
         hosts: rank -> host name, empty where R has no nodelist
         properties: name -> set of ranks, in order of appearance
@@ -169,14 +169,14 @@ class RSet:
     # -- changing it -----------------------------------------------------------------------------
 
     def keep(self, ranks):
-        """Leave only those of these ranks (a set)."""
+        """Remove all ranks that are not in `ranks` (a set)."""
         self.have = {rank: have for rank, have in self.have.items() if rank in ranks}
         self.hosts = {rank: host for rank, host in self.hosts.items() if rank in ranks}
         properties = {name: members & ranks for name, members in self.properties.items()}
         self.properties = {name: members for name, members in properties.items() if members}
 
     def add(self, other):
-        """Add what another set has; what is in both is in the result once."""
+        """Add the resources of another set; resources in both appear once."""
         self._add(other.have)
         for rank, host in other.hosts.items():
             self.hosts.setdefault(rank, host)
@@ -225,7 +225,7 @@ class RSet:
     def renumber(self):
         """The same with ranks 0, 1, ... in their order.
 
-        ``scheduling`` stays as it is: who understands it renumbers it (RFC 49).
+        ``scheduling`` is not changed: its reader renumbers it (RFC 49).
         """
         number = {rank: new for new, rank in enumerate(sorted(self.have))}
         result = self.copy()
@@ -238,7 +238,7 @@ class RSet:
 
 
 def kinds(children):
-    """What a rank has, {type: bounds}, as `RSet.have` has it."""
+    """The resources of a rank, {type: bounds}, in the form of `RSet.have`."""
     return tuple((kind, tuple(children[kind])) for kind in sorted(children) if children[kind])
 
 
@@ -338,7 +338,7 @@ def count(R):
 def fragment(R, keep):
     """The part of `R` on the ranks `keep` (a set), for ``sched.free``.
 
-    It has neither times nor ``nslots``: that is how a real job manager sends one.
+    It has neither times nor ``nslots``, like those that a real job manager sends.
     """
     return union([(R, set(ranks(R)) - keep)])
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Job states and the table that derives them from the eventlog (RFC 21).
 
-`next_state` is the only place where a state follows from an event, of live jobs and of those in an eventlog.
+`next_state` alone derives a state from an event, for live jobs and for those read from an eventlog.
 """
 
 NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
@@ -18,7 +18,7 @@ NAMES = {
     CLEANUP: "CLEANUP",
     INACTIVE: "INACTIVE",
 }
-#: What a filter may name: single states, and groups of them.
+#: States that a filter may name: single ones, and groups.
 MASKS = {name.lower(): state for state, name in NAMES.items() if state != NEW}
 MASKS.update({name[0].lower(): state for state, name in NAMES.items() if state != NEW})
 MASKS.update(pending=PENDING, running=RUNNING, active=ACTIVE)
@@ -27,12 +27,12 @@ TOPICS = {state: f"job.state.{name.lower()}" for state, name in NAMES.items()}
 
 COMPLETED, FAILED, CANCELED, TIMEOUT = 1, 2, 4, 8
 RESULT_NAMES = {COMPLETED: "COMPLETED", FAILED: "FAILED", CANCELED: "CANCELED", TIMEOUT: "TIMEOUT"}
-#: What a filter may name.
+#: Results that a filter may name.
 RESULT_MASKS = {name.lower(): result for result, name in RESULT_NAMES.items()}
 RESULT_MASKS.update(cd=COMPLETED, f=FAILED, ca=CANCELED, to=TIMEOUT)
 
 FLAG_DEBUG, FLAG_WAITABLE, FLAG_NOVALIDATE = 2, 4, 8
-#: Only ever set by plugins: the job's resources come from one.
+#: Set by plugins only: a plugin allocates the job's resources.
 FLAG_ALLOC_BYPASS = 1 << 16
 FLAG_NAMES = {
     "debug": FLAG_DEBUG,
@@ -89,7 +89,7 @@ def result(status, end_event):
 
 
 def outcome(jobid, events):
-    """What a job's eventlog says of how it ended, as ``flux job status --json`` and `flux.job.result` give it.
+    """The outcome of a job by its eventlog, as ``flux job status --json`` and `flux.job.result` report it.
 
     Args:
         jobid (int): the job

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""One job as the job manager knows it, and what each event changes in it.
+"""The job manager's record of a job, and the effect of each event on it.
 
-`Job.apply` is used for live events and for the eventlog found at restart alike; everything that is
-not derived from events says so below.
+`Job.apply` is used for live events and for the eventlog read at restart; attributes that are not
+derived from events are marked below.
 """
 
 from flux_engine.formats import jobid, states
@@ -20,11 +20,11 @@ def event_bit(name):
 
 
 class SchedulableJob(JobRecord):
-    """A job as `sched` knows it, which sends it to the scheduler: the job manager's, and the simulator's.
+    """A job that `sched` can send to the scheduler: base of the job manager's and of the simulator's jobs.
 
     Attributes:
         bypass (bool): R did not come from the scheduler
-        alloc_entry: its place in the list of jobs to be sent to the scheduler, or None
+        alloc_entry: its entry in the list of jobs to be sent to the scheduler, or None
         alloc_pending (bool): a ``sched.alloc`` is outstanding
         alloc_stale (bool): the outstanding request has an outdated jobspec
         freed (set): ranks already handed back to the scheduler
@@ -47,7 +47,7 @@ class SchedulableJob(JobRecord):
 
     @property
     def waits(self):
-        """Whether it wants resources."""
+        """Whether it waits for resources."""
         return self.state == states.SCHED
 
     @property
@@ -59,15 +59,15 @@ class SchedulableJob(JobRecord):
 class Job(SchedulableJob):
     """A job.
 
-    From events, besides what a `SchedulableJob` has:
+    From events, in addition to those of a `SchedulableJob`:
 
     Attributes:
         t_clean (float): seconds since the epoch
-        end_event (dict): the event that led to CLEANUP, if it was an exception its context counts
-        posted (int): which events there were so far, see `event_bit`
+        end_event (dict): the event that led to CLEANUP; of an exception, its context
+        posted (int): bit mask of the events posted so far, see `event_bit`
         perilogs (int): prologs and epilogs that have not finished
         has_resources (bool): between ``alloc`` and ``free``
-        released (set): ranks that execution is done with
+        released (set): ranks that execution has released
         memo (dict)
 
     Not from events:
@@ -133,7 +133,7 @@ class Job(SchedulableJob):
         return before
 
 
-# -- what each event changes, besides the state ------------------------------------------------------
+# -- effects of each event, besides the state ----------------------------------------------------------
 
 
 def _set_flags(job, context, event):
@@ -194,8 +194,8 @@ class Jobs:
 
     Attributes:
         active (dict): id -> `Job`, in order of submission
-        inactive (dict): id -> `Job`, in the order in which they became so
-        max_id (int): the greatest job id there has been
+        inactive (dict): id -> `Job`, in the order in which they became inactive
+        max_id (int): the greatest job id so far
     """
 
     def __init__(self):

@@ -4,8 +4,8 @@
 Without configuration there is one anonymous queue, name None, enabled and started. Named queues are enabled and stopped when
 they first appear, and keep their state across later configuration changes.
 
-A queue with a parent is virtual: its jobs are confined to what its parent's are, and may be scheduled while both are started. Whether
-jobs can be submitted to it is its own matter.
+A queue with a parent is virtual: its jobs have its parent's constraint, and may be scheduled while both are started. It is
+enabled and disabled independently of its parent.
 """
 
 import errno
@@ -18,7 +18,7 @@ class Queue:
 
     Attributes:
         parent (Queue): of a virtual queue, whose resources it has; else None
-        started (bool): whether it was started itself, whatever its parent does
+        started (bool): whether it was started itself, regardless of its parent
     """
 
     def __init__(self, name, config, started):
@@ -35,7 +35,7 @@ class Queue:
 
     @property
     def requires(self):
-        """Properties that its jobs are confined to (list of str)."""
+        """The properties that its jobs are constrained to (list of str)."""
         return self._requires if self.parent is None else self.parent.requires
 
     @property
@@ -116,7 +116,7 @@ class Queues:
         return queue
 
     def chosen(self, name, every):
-        """The queues that a request is about: the one of this name, or all.
+        """The queues that a request applies to: the one of this name, or all.
 
         Raises:
             OSError: EINVAL, there is no such queue, or they have names and `every` is not set
@@ -128,7 +128,7 @@ class Queues:
         return list(self.table.values())
 
     def constraints_of(self, name):
-        """Properties that the jobs of a queue are confined to (list of str)."""
+        """The properties that the jobs of a queue are constrained to (list of str)."""
         return self.find(name).requires
 
     def check_submit(self, name):
@@ -140,7 +140,7 @@ class Queues:
             raise OSError(errno.EINVAL, f"job submission{where} is disabled: {reason}")
 
     def is_started(self, job):
-        """Whether `job` may be sent to the scheduler as far as its queue goes."""
+        """Whether `job`'s queue allows sending it to the scheduler."""
         queue = self.table.get(job.queue_name)
         if queue is None:
             # The configuration changed: with no queues defined any more, names do not matter.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the events of a job make of it (RFC 21): what the job manager and job-list know of it alike."""
+"""The state of a job that follows from its events (RFC 21), shared by the job manager and job-list."""
 
 from flux_engine.formats import rset, states
 from flux_engine.formats.dotted import update_paths
@@ -49,7 +49,7 @@ class JobRecord:
 
     @property
     def result(self):
-        """COMPLETED, FAILED, CANCELED or TIMEOUT, as far as it is known by now."""
+        """COMPLETED, FAILED, CANCELED or TIMEOUT, by the events so far."""
         return states.result(self.status, self.first_fatal)
 
 
@@ -57,7 +57,7 @@ class JobRecord:
 EMPTY = {}
 
 
-# -- what each event changes, besides the state ------------------------------------------------------
+# -- effects of each event, besides the state ----------------------------------------------------------
 
 
 def _submit(job, context, event):

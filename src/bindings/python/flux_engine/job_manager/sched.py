@@ -2,13 +2,13 @@
 """The scheduler as a peer, and the jobs that wait for it: the job manager's side of RFC 27.
 
 A scheduler says hello, is told of the jobs that hold resources, says ready, and from then on is sent
-requests for resources and what is freed. When it goes, or breaks the protocol, all requests are forgotten and
-the jobs wait for the next one.
+requests for resources and frees. When it disconnects or breaks the protocol, all requests are dropped and
+the jobs wait for the next scheduler.
 
 Jobs that may be sent wait in a heap by descending priority, then submit time, then id. In unlimited
 mode all of them are sent. In limited mode at most `limit` requests are outstanding, and as the real
-job manager does, a waiting job that precedes one already sent has the last of those withdrawn, so
-that what the scheduler has is always the head of the order.
+job manager does, a waiting job that precedes one already sent causes the last of those to be
+withdrawn, so that the scheduler always has the first jobs in the order.
 """
 
 import errno
@@ -29,7 +29,7 @@ def _kind_of(body):
     """The type of a response to ``sched.alloc`` (RFC 27).
 
     Raises:
-        ValueError: what is wrong with it
+        ValueError: the response is malformed; the text says how
     """
     if not isinstance(body, dict):
         raise ValueError("expected an object")
@@ -53,20 +53,20 @@ class Sched:
         jobs (Jobs): the jobs there are
         events (Events): to post with
         queues (Queues): which of them are started
-        holders: ``holders(partial_ok)`` gives the jobs that hold resources; OSError if some of them have given back a
-            part, and the scheduler does not know of that
-        ended: ``ended(job)`` is called when a request was given up for a job that may have left SCHED
+        holders: ``holders(partial_ok)`` returns the jobs that hold resources; OSError if some of them have given back a
+            part, and the scheduler does not support that
+        ended: ``ended(job)`` is called when a request was withdrawn for a job that may have left SCHED
         acquired: ``acquired()`` gives the `AcquireStream` of the resource service, or None
 
     Attributes:
-        sender: who said hello, None without
+        sender: the peer that said hello, or None
         is_ready (bool): hello and ready are both in
-        limit (int): most outstanding requests in limited mode, 0 in unlimited mode
+        limit (int): maximum of outstanding requests in limited mode, 0 in unlimited mode
         pending (dict): id -> Job with an outstanding ``sched.alloc``
         queued (int): jobs waiting to be sent
     """
 
-    #: Whether something has the form of an R, and what of it jobs are told to have: for subclasses.
+    #: The check of the form of an R, and the part of it that jobs keep; subclasses may replace both.
     is_sound = staticmethod(rset.is_sound)
     kept = staticmethod(rset.redacted)
 
@@ -78,7 +78,7 @@ class Sched:
         self._holders = holders
         self._ended = ended
         self._acquired = acquired
-        #: what jobs hold, to check what the scheduler gives away; None: it has acquired nothing
+        #: the allocations of jobs, to check those that the scheduler makes; None: it has acquired nothing
         self._allocations = None
         self.sender = None
         self.is_ready = False
@@ -149,13 +149,13 @@ class Sched:
     # -- the order -------------------------------------------------------------------------------
 
     def enqueue(self, job):
-        """`job` is in SCHED (again): have it sent, or tell the scheduler what changed."""
+        """`job` is in SCHED (again): queue it to be sent, or tell the scheduler of the change."""
         if job.alloc_pending:
             self._update_pending(job)
             return
         self.dequeue(job)
         if job.flags & FLAG_ALLOC_BYPASS:
-            return  # a plugin gives it its resources
+            return  # a plugin allocates its resources
         if job.priority > 0 and self.queues.is_started(job):
             cell = [job]
             job.alloc_entry = cell
@@ -166,7 +166,7 @@ class Sched:
             self.events.schedule()
 
     def dequeue(self, job):
-        """Take `job` out of those waiting to be sent."""
+        """Remove `job` from the jobs waiting to be sent."""
         if job.alloc_entry is not None and not job.alloc_pending:
             job.alloc_entry[0] = None
             job.alloc_entry = None
@@ -192,7 +192,7 @@ class Sched:
             self.dequeue(job)
 
     def requeue_eligible(self, jobs):
-        """Queues were started or stopped: bring the order in line for `jobs`."""
+        """Queues were started or stopped: enqueue or withdraw `jobs` accordingly."""
         for job in jobs:
             if not job.waits:
                 continue
@@ -204,7 +204,7 @@ class Sched:
     # -- sending ---------------------------------------------------------------------------------
 
     def pump(self):
-        """Send what may be sent; called once for all that happened in a turn."""
+        """Send the requests that may be sent; called once for all events of a turn."""
         if self._reprioritized:
             self._send_prioritize()
         if not self.is_ready:
@@ -243,7 +243,7 @@ class Sched:
         self.events.send(self.service.h.send_untagged, "sched.alloc", payload)
 
     def _make_way(self):
-        """Withdraw the last job in order from the scheduler if one that waits precedes it.
+        """Withdraw the last job in order from the scheduler if a waiting job precedes it.
 
         One at a time: the next when the answer to this one is in.
         """
@@ -276,7 +276,7 @@ class Sched:
         if changed and self.is_ready:
             self.events.send(self.service.notify, "sched.prioritize", {"jobs": changed})
 
-    # -- what the scheduler answers ----------------------------------------------------------------
+    # -- answers of the scheduler ------------------------------------------------------------------
 
     def alloc_response(self, msg):
         """A response to ``sched.alloc``."""
@@ -310,7 +310,7 @@ class Sched:
             self._canceled(job)
 
     def _take(self, job, R):
-        """Enter what a job is given; returns what is wrong with it, or None. ValueError: it is no R."""
+        """Enter a job's allocation; returns the text of a conflict, or None. ValueError: it is not an R."""
         wrong = None
         if job is not None and self._allocations is not None:
             wrong = self._allocations.take(job.id, R, self.service.kernel.time)
@@ -405,7 +405,7 @@ class Sched:
 
     @property
     def knows_of_jobs(self):
-        """Whether the scheduler is told what comes back."""
+        """Whether the scheduler is told of freed resources."""
         return self.is_ready
 
     def free_response(self, msg):
@@ -416,7 +416,7 @@ class Sched:
     # -- scheduler gone ------------------------------------------------------------------------------
 
     def disconnected(self, sender):
-        """An endpoint is gone; was it the scheduler?"""
+        """An endpoint is gone: if it was the scheduler, forget the requests."""
         if sender is not None and sender is self.sender:
             self._suspend("disconnected")
 
@@ -458,7 +458,7 @@ class Sched:
 def merge_annotations(old, new):
     """Return the annotations `old` with `new` merged in (RFC 27); neither argument is changed.
 
-    A null removes a key, objects are merged key by key, everything else replaces what was there.
+    A null removes a key, objects are merged key by key, any other value replaces the old one.
     Nulls are never stored, and an object that a removal leaves empty goes too.
     """
     merged = dict(old)

@@ -21,7 +21,7 @@ class VirtualClock:
 
     Args:
         start (float): where it starts, seconds since the epoch. The default is a fixed date, not
-            today, so that two runs of the same input give the same timestamps.
+            today, so that two runs on the same input have the same timestamps.
     """
 
     virtual = True

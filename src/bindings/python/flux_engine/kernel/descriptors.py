@@ -10,7 +10,7 @@ class Descriptors:
 
     def __init__(self):
         self._selector = selectors.DefaultSelector()
-        self._files = {}  # fd -> (events, callback) of what cannot be waited for: files are always ready
+        self._files = {}  # fd -> (events, callback) of files, which are always ready and cannot be waited for
         self._signals = {}
         self._wakeup = None
 
@@ -65,7 +65,7 @@ class Descriptors:
                 callback(signum)
 
     def close(self):
-        """Give all back."""
+        """Close them all."""
         if self._wakeup is not None:
             signal.set_wakeup_fd(-1)
             for end in self._wakeup:

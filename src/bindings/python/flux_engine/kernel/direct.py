@@ -1,7 +1,7 @@
 """A reactor whose services answer at once, and the base of such services.
 
 In an instance each service is a task of its own, and a message waits for its turn. Here a request to a service is a function
-call. What a scheduler sees is the same: the same handle, messages and timers.
+call. A scheduler sees the same handle, messages and timers.
 """
 
 import errno
@@ -31,13 +31,13 @@ class DirectReactor(Reactor):
         endpoint.receive(msg)
 
     def sleeper(self):
-        """Whoever waits looks itself whether its answer is there."""
+        """None is needed: a caller that waits polls for its answer."""
 
     def resume(self, sleeper):
-        """Nobody sleeps."""
+        """Nothing to resume: no caller sleeps."""
 
     def switch_to_hub(self):
-        """Somebody waits for an answer: let others do one thing, and time go on if need be."""
+        """A caller waits for an answer: do one thing elsewhere, and advance the time if needed."""
         raise NotImplementedError
 
 
@@ -45,8 +45,8 @@ class Peer(Endpoint):
     """A service that answers when it is asked.
 
     Attributes:
-        methods (dict): what follows the name and the dot in a topic -> function of the message. It answers, or raises OSError,
-            which is answered
+        methods (dict): the part of a topic after the name and the dot -> function of the message. It answers, or raises
+            OSError, which becomes the answer
     """
 
     name = ""

@@ -1,4 +1,4 @@
-"""Endpoints: what messages go from and to."""
+"""Endpoints: the senders and receivers of messages."""
 
 import uuid
 
@@ -11,7 +11,7 @@ class Endpoint:
     Attributes:
         name (str): for logs and error texts
         uuid (str): the sender identity
-        userid, rolemask (int): what its requests are stamped with
+        userid, rolemask (int): credentials of its requests
         used (set): services it has ever addressed; each gets a disconnect notice when it goes
         unanswered (dict): requests with a matchtag it received and still owes an answer
     """

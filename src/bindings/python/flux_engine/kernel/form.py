@@ -1,4 +1,4 @@
-"""What a payload must look like."""
+"""Checks of the form of payloads."""
 
 import errno
 import os
@@ -7,10 +7,10 @@ from flux_engine.formats.form import check
 
 
 class Malformed(OSError):
-    """A payload that is not what its method takes.
+    """A payload that its method does not accept.
 
-    The sender is told ``Protocol error`` and no more, as by a real service; what is wrong stands in the
-    log at debug level.
+    The sender is told ``Protocol error`` and no more, as by a real service; the details are logged
+    at debug level.
     """
 
     def __init__(self, detail):
@@ -19,15 +19,15 @@ class Malformed(OSError):
 
 
 def check_form(body, form, topic):
-    """Check a payload at the door.
+    """Check the payload of a request.
 
     Args:
-        body: the payload, None for none, which is no object either
+        body: the payload, or None, which is not an object either
         form: see `flux_engine.formats.form`
-        topic (str): for the text
+        topic (str): for the error text
 
     Raises:
-        Malformed: what is wrong
+        Malformed: the payload does not have the form
     """
     try:
         check(body, form, topic)

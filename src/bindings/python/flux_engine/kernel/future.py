@@ -9,7 +9,7 @@ from flux_engine.kernel.message import RESPONSE, Message, error_of
 RPC_NORESPONSE = 1
 RPC_STREAMING = 2
 
-#: What a request has instead of a response that it did not want: there is nothing to wait for.
+#: The result of a request that wants no response: there is nothing to wait for.
 _NONE_WANTED = Message(RESPONSE, "")
 
 
@@ -17,10 +17,10 @@ class Future:
     """A result to come, or several, one after the other.
 
     Args:
-        handle (Flux): whose task waits for it, or has it in its reactor
+        handle (Flux): its task waits for the future, or has it in its reactor
 
     Attributes:
-        result: what `get` returns, or makes its value of; None until there is one
+        result: the value of `get`, or the message it is made from; None until there is one
         streaming (bool): whether another result may come after this one
     """
 
@@ -36,7 +36,7 @@ class Future:
         self.task = handle.task
 
     def settle(self, result):
-        """Here is a result, anything but None."""
+        """Enter a result, anything but None."""
         if self.result is None:
             self.result = result
         else:
@@ -46,7 +46,7 @@ class Future:
         self._ready()
 
     def _ready(self):
-        """There is a result: tell whoever waits for one."""
+        """There is a result: wake the waiting tasks and schedule the callback."""
         if self._sleepers:
             self._wake()
         if self._callback is not None:
@@ -84,7 +84,7 @@ class Future:
         return self
 
     def then(self, callback, *args, **kwargs):
-        """Have ``callback(future, *args, **kwargs)`` called by the reactor for each result; returns the future."""
+        """Let the reactor call ``callback(future, *args, **kwargs)`` for each result; returns the future."""
         self._callback = (callback, args, kwargs)
         self.task.callbacks += 1
         for _ in range((self.result is not None) + len(self._waiting)):
@@ -161,6 +161,6 @@ class RPC(Future):
         return self.response().body
 
     def stop(self):
-        """No more callbacks, and what still comes is dropped."""
+        """No more callbacks; further responses are dropped."""
         super().stop()
         self.task.futures.pop(self.matchtag, None)

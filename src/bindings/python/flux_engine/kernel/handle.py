@@ -1,9 +1,9 @@
-"""The handle: what code that runs on a task sends, answers and waits with.
+"""The handle: sending, answering and waiting, for code that runs on a task.
 
-It is for the services among themselves, where messages carry objects; it is what flux-core's bindings stand on (`_flux`
-calls it a ``flux_t *``); and the lean engine of ``flux simulate`` gives it to a scheduler as it is, since a handle of the
-bindings costs several times as much for each message. For that scheduler a few of its methods have the names and arguments
-of the bindings' ``flux.Flux``: what `flux.scheduler` and the bindings' BrokerModule call, and nothing else.
+Services use it among themselves, with messages that carry objects; flux-core's bindings are built on it (`_flux`
+calls it a ``flux_t *``); and the lean engine of ``flux simulate`` gives it to a scheduler directly, since a handle of the
+bindings costs several times as much for each message. For that scheduler it has the methods of the bindings' ``flux.Flux``
+that `flux.scheduler` and the bindings' BrokerModule call, with the same names and arguments, and no others.
 """
 
 import errno
@@ -19,9 +19,9 @@ from flux_engine.kernel.message import Message, payload_text
 class Flux:
     """A handle on the task `task`."""
 
-    #: How many refer to it, as the C API counts them (`_flux.handle`): the kernel itself is the first.
+    #: Number of references, as the C API counts them (`_flux.handle`): the kernel has the first.
     refs = 1
-    #: What a request's future is.
+    #: Class of a request's future.
     future_class = RPC
 
     def __init__(self, task):
@@ -36,7 +36,7 @@ class Flux:
 
         Args:
             topic (str): service and method
-            payload: None for none, str or bytes sent as they are, else what JSON can hold
+            payload: None for none, str or bytes sent unchanged, else a value that JSON can represent
             nodeid (int): a broker rank; any by default
             flags (int): RPC_STREAMING, RPC_NORESPONSE
 
@@ -75,7 +75,7 @@ class Flux:
         self.kernel.request(self._request(topic, None, obj))
 
     def forward(self, msg):
-        """Send a request message that somebody else has made."""
+        """Send a request message made by another sender."""
         copy = self._request(msg.topic, msg.payload_str, None)
         copy.matchtag, copy.flags, copy.nodeid = msg.matchtag, msg.flags, msg.nodeid
         self.kernel.request(copy)
@@ -146,10 +146,10 @@ class Flux:
         """Handle messages, timers and the rest until stopped; see `Task.reactor_run`.
 
         Args:
-            reactor: accepted for the sake of the signature
+            reactor: ignored; for compatibility with the bindings
 
         Raises:
-            whatever leaves a callback, SystemExit excepted
+            the exception that leaves a callback, except SystemExit
         """
         return self.task.reactor_run(flags)
 
@@ -169,8 +169,8 @@ class Flux:
     def stopwatch(self):
         """Seconds from an arbitrary start, to time a piece of code with.
 
-        Under the virtual clock code takes no time, so that how fast this machine is changes
-        nothing that is decided in the instance.
+        Under the virtual clock code takes no time, so that decisions in the instance do not
+        depend on the speed of the machine.
         """
         return self.kernel.time if self.kernel.clock.virtual else time.perf_counter()
 
@@ -199,26 +199,26 @@ class Flux:
 
     @property
     def handle(self):
-        """Itself: what the bindings call the handle of a handle."""
+        """Itself: the attribute `handle` of a handle of the bindings."""
         return self
 
     def about_to_wait(self, future, timeout):
-        """Called before somebody waits for an answer; may raise.
+        """Called before a task waits for an answer; may raise.
 
         Args:
-            future: what is waited for
+            future: the future that is waited for
             timeout (float): seconds; negative: without end
 
         Returns:
-            float: how long to wait instead
+            float: seconds to wait instead
         """
         return timeout
 
     def waited_in_vain(self, future, timeout):
-        """Called when the time is up, with the same arguments; may raise another error than TimeoutError's."""
+        """Called at the timeout, with the same arguments; may raise an error in place of TimeoutError."""
 
     def disconnect(self):
-        """Close it: an outside program's connection ends, and a task's requests find nobody any more."""
+        """Close it: the connection of an outside program ends; requests to the task fail from now on."""
         self.task.close()
         if self.kernel.uplink is not None:
             self.kernel.uplink.close()

@@ -15,13 +15,13 @@ from greenlet import getcurrent, greenlet
 from flux_engine.kernel.descriptors import Descriptors
 from flux_engine.kernel.reactor import Reactor
 
-#: While messages are moving, file descriptors are only looked at every so many turns.
+#: Turns between polls of the file descriptors while there are messages to deliver.
 TURNS_BETWEEN_POLLS = 8
 
-#: A virtual clock goes no further, whatever users ask for: the end of the year 9999.
+#: The end of a virtual clock, whatever time is requested: the end of the year 9999.
 END_OF_TIME = 253402300799.0
 
-#: What the operating system is asked to wait at once; it takes no number however large.
+#: The longest single wait in seconds: the operating system does not accept arbitrary numbers.
 LONGEST_WAIT = 86400.0
 
 
@@ -57,7 +57,7 @@ class Kernel(Reactor):
         """Run the loop until `stop`, or until ``until()`` is true after some turn.
 
         Raises:
-            RuntimeError: nothing is left that could ever make another turn
+            RuntimeError: nothing is left that could cause another turn
         """
         if until is not None and until():
             return
@@ -74,7 +74,7 @@ class Kernel(Reactor):
         self.run(until=self.is_idle)
 
     def stop(self):
-        """Make `run` return after the current turn; nothing happens when nobody is in it."""
+        """Make `run` return after the current turn; without effect outside of `run`."""
         if self._runner is not None:
             self._until = _always
 
@@ -87,13 +87,13 @@ class Kernel(Reactor):
             and hub is not getcurrent()
             and self._thread == get_ident()
         ):
-            # Nobody would collect it: a suspended greenlet keeps what its frames refer to.
+            # It would never be collected: a suspended greenlet keeps the objects its frames refer to.
             hub.throw()
         self._descriptors.close()
 
     @property
     def hub(self):
-        """The greenlet the loop runs in. What escapes it is raised in the program's first greenlet."""
+        """The greenlet of the loop. Exceptions that leave it are raised in the program's first one."""
         hub = self._hub
         # An outside program may have made its handle in another thread, where that loop has to stay.
         moved = self.uplink is not None and self._thread != get_ident()
@@ -106,7 +106,7 @@ class Kernel(Reactor):
         return self._hub
 
     def switch_to_hub(self):
-        """Give the processor to the loop; returns when somebody switches back."""
+        """Give the processor to the loop; returns when another greenlet switches back."""
         hub = self._hub
         if hub is None or hub.dead or self.uplink is not None:
             hub = self.hub
@@ -123,7 +123,7 @@ class Kernel(Reactor):
         self.call_soon(sleeper.switch)
 
     def sleeper(self):
-        """What `resume` is to let go on: the greenlet that asks."""
+        """The argument for a later `resume`: the calling greenlet."""
         return getcurrent()
 
     def _loop(self):
@@ -134,7 +134,7 @@ class Kernel(Reactor):
                 self._runner.switch()
 
     def _poll(self):
-        # Between messages a look at the descriptors is a system call that seldom finds anything.
+        # Between messages, polling the descriptors is a system call that seldom finds anything.
         if not self.ready or self.turns - self._polled >= TURNS_BETWEEN_POLLS:
             self._polled = self.turns
             self._look_outside()
@@ -148,7 +148,7 @@ class Kernel(Reactor):
             self._select(0)
             return
         if self.clock.virtual:
-            # Clients first: time only moves when nobody has anything to say.
+            # Clients first: time advances only when no client has sent anything.
             if self._select(0) or self.ready:
                 return
             if timers and timers[0][0] <= END_OF_TIME:
@@ -161,7 +161,7 @@ class Kernel(Reactor):
             )
         if timeout is None and not self._descriptors:
             self._deadlock()
-            return  # somebody caught it and has brought work
+            return  # the error was caught, and there is work again
         self._select(timeout)
 
     def _select(self, timeout):

@@ -1,8 +1,8 @@
 """An outside program's end of the socket.
 
 `connect` gives the program a kernel of its own with one task, the program itself, and a link that
-carries to the broker every request nothing here answers. Futures, watchers and the reactor are
-thus the same code outside as inside.
+carries to the broker every request that no service here answers. Futures, watchers and the
+reactor are thus the same code outside as inside.
 """
 
 import errno
@@ -18,7 +18,7 @@ from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.task import Task
 from flux_engine.kernel.wire import Unpacker, pack
 
-#: Where a system instance would listen: named in the error when FLUX_URI is not set.
+#: The socket of a system instance: named in the error when FLUX_URI is not set.
 SYSTEM_SOCKET = "/run/flux/local"
 
 
@@ -46,7 +46,7 @@ def connect(url=None):
         raise OSError(exc.errno or errno.EINVAL, f"broker socket {path}: {reason}") from None
     kernel = Kernel()
     credentials = {}
-    # A client may pose as somebody else, so that what guests may do can be tested.
+    # A client may claim another user id, so that the permissions of guests can be tested.
     if "FLUX_HANDLE_USERID" in os.environ:
         credentials["userid"] = int(os.environ["FLUX_HANDLE_USERID"], 0)
     if "FLUX_HANDLE_ROLEMASK" in os.environ:
@@ -58,7 +58,7 @@ def connect(url=None):
 
 
 class Link(Endpoint):
-    """Takes requests to the broker and brings back what it sends."""
+    """Carries requests to the broker, and its messages back."""
 
     def __init__(self, kernel, sock):
         super().__init__(kernel, "broker")
@@ -110,14 +110,14 @@ class Link(Endpoint):
 
     def close(self):
         """Close the connection."""
-        # The selector is shared with a child process that this may be the end of.
+        # A forked child process shares the selector, and may be the one that closes here.
         if os.getpid() == self._pid and not self.closed:
             self.kernel.remove_fd(self._sock.fileno())
         self._sock.close()
         self.closed = True
 
     def _lost(self):
-        """The instance is gone: whoever waits for it learns so."""
+        """The connection to the instance is lost: fail the requests that wait for it."""
         if self.closed:
             return
         kernel = self.kernel

@@ -1,4 +1,4 @@
-"""A listener: an endpoint with watchers and futures, whose code handles what arrives one item at a time."""
+"""A listener: an endpoint with watchers and futures, whose code handles one item at a time."""
 
 import errno
 import fnmatch
@@ -9,7 +9,7 @@ from flux_engine.kernel import message
 from flux_engine.kernel.endpoint import Endpoint
 from flux_engine.kernel.message import Message
 
-#: Where a listener keeps its debug word, in `Listener.aux`: what ``flux module debug`` changes.
+#: Key of the debug word in `Listener.aux`, which ``flux module debug`` changes.
 DEBUG_FLAGS = "debug_flags"
 
 GUEST_REFUSED = "Request requires owner credentials"
@@ -19,13 +19,13 @@ class Listener(Endpoint):
     """An endpoint with watchers and futures.
 
     Args:
-        kernel (Reactor): where it is
+        kernel (Reactor): the kernel it belongs to
         name (str): module or service name
 
     Attributes:
-        last_message (float): when it received its latest message
-        log_name (str): what its messages in the log are signed with
-        inbox (deque): what has arrived and is not handled yet: messages, and functions to call
+        last_message (float): time of the latest message it received
+        log_name (str): its name in the log
+        inbox (deque): unhandled items: messages, and functions to call
         callbacks (int): futures whose callback is outstanding
     """
 
@@ -65,11 +65,11 @@ class Listener(Endpoint):
         self.post(msg)
 
     def post(self, item):
-        """Have `item` handled: a message, or a function to call."""
+        """Queue `item` to be handled: a message, or a function to call."""
         self.inbox.append(item)
 
     def interrupt(self, function):
-        """Have ``function()`` called: a watcher is due."""
+        """Queue a call of ``function()``: a watcher is due."""
         self.post(function)
 
     def dispatch(self, item):

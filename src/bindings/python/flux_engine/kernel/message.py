@@ -1,7 +1,7 @@
 """Messages (RFC 3).
 
-A payload is kept either as JSON text or as the object it was made from, and turned into the
-other form only when somebody asks: between two builtin services no JSON is ever written.
+A payload is kept either as JSON text or as the object it was made from, and converted to the
+other form only on demand: between two builtin services no JSON is ever written.
 """
 
 import os
@@ -24,12 +24,12 @@ OWNER = os.getuid()
 
 encode = encoder(ensure_ascii=False)
 
-#: as the bindings of a real Flux write what a script or module gives them
+#: the format in which the bindings of a real Flux write payloads of scripts and modules
 _encode_spaced = encoder(", ", ": ", ensure_ascii=False)
 
 
 def payload_text(payload):
-    """The text that stands for a payload: None for none, str and bytes as they are, else JSON.
+    """The text of a payload: None for none, str and bytes unchanged, else JSON.
 
     Raises:
         TypeError: the payload is not serialisable
@@ -51,8 +51,8 @@ class Message:
         flags (int): FLAG_* bits
         errnum (int): of a response: 0 or a POSIX errno
         nodeid (int): of a request: a broker rank or NODEID_ANY
-        userid, rolemask (int): credentials of whoever sent it
-        sender (Endpoint): where a response goes
+        userid, rolemask (int): credentials of the sender
+        sender (Endpoint): the receiver of a response
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class Message:
 
     @property
     def payload(self):
-        """The payload, parsed anew at every access: the caller may change what it gets.
+        """The payload, parsed anew at every access: the caller may change the result.
 
         Raises:
             TypeError: the message has no payload
@@ -113,7 +113,7 @@ class Message:
 
     @property
     def body(self):
-        """The payload as an object shared with everybody else who sees this message: read only.
+        """The payload as an object shared by all receivers of this message: read only.
 
         None when there is no payload.
         """
@@ -131,14 +131,14 @@ class Message:
             return False
 
     def set_text(self, text):
-        """Have this payload, a text; None for none."""
+        """Set the payload, a text or None."""
         self._text, self._obj = text, None
 
     def drop_payload(self):
-        """Be a message without one: for whoever takes none, and is handed something."""
+        """Drop the payload, for methods that take none."""
         self._text = self._obj = None
 
-    # -- who sent it, and how -------------------------------------------------------------------
+    # -- sender and flags -----------------------------------------------------------------------
 
     @property
     def streaming(self):
@@ -150,7 +150,7 @@ class Message:
 
     @property
     def is_guest(self):
-        """Whether the sender is somebody other than the instance owner."""
+        """Whether the sender is not the instance owner."""
         return not self.rolemask & ROLE_OWNER
 
     # -- answers -----------------------------------------------------------------------------

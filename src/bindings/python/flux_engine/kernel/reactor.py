@@ -1,9 +1,9 @@
-"""Time, timers, and what is done in one turn.
+"""Time, timers, and the order of events in a turn.
 
-With a virtual clock the same input gives the same run, message by message: in a turn, what is due comes first, then what was
-on its way before the turn began, in the order in which it was sent.
+With a virtual clock the same input gives the same run, message by message: a turn handles due timers first, then the
+messages sent before the turn began, in the order in which they were sent.
 
-Nothing here takes greenlets: `kernel` adds them, for tasks that block; in a `direct` reactor nobody has to.
+Nothing here needs greenlets: `kernel` adds them, for tasks that block; in a `direct` reactor no task has to.
 """
 
 import heapq
@@ -12,13 +12,13 @@ import itertools
 from flux_engine.kernel.clock import RealClock
 from flux_engine.kernel.routing import Router
 
-#: Turns at one moment after which nobody believes that a scheduler comes to rest. A pass over 10,000 jobs that yields after
+#: Turns at one moment after which a scheduler is assumed never to finish. A pass over 10,000 jobs that yields after
 #: each takes 10,000 turns.
 MAX_TURNS_AT_ONE_TIME = 1_000_000
 
 
 class Reactor(Router):
-    """Calls what is due, and delivers messages, turn by turn.
+    """Calls due timers and delivers messages, turn by turn.
 
     Args:
         clock: a RealClock (default) or VirtualClock
@@ -28,9 +28,9 @@ class Reactor(Router):
         time (float): seconds since the epoch, as it was last seen
         running (Task): the task that has the processor now, or None
         turns (int): turns so far
-        module_handle: class of the handles of modules, if they are to have one of their own
-        intercept: None, or ``intercept(endpoint, msg)`` called before each delivery; what it
-            returns true for is not delivered (traces, fault runs)
+        module_handle: class of the handles of modules, if not the default
+        intercept: None, or ``intercept(endpoint, msg)`` called before each delivery; a message
+            for which it returns true is not delivered (traces, fault runs)
     """
 
     def __init__(self, clock=None, size=1):
@@ -38,7 +38,7 @@ class Reactor(Router):
         self.clock = clock or RealClock()
         self.time = self.clock.now()
         self.serial = itertools.count(1)
-        #: for matchtags: an outside program's tasks share one connection, on which they are told apart by these
+        #: for matchtags: they tell apart the tasks of an outside program, which share one connection
         self.tags = itertools.count(1)
         self.running = None
         self.intercept = None
@@ -70,7 +70,7 @@ class Reactor(Router):
         return entry
 
     def call_at(self, deadline, function):
-        """Call ``function()`` at `deadline`, in nobody's name; returns the `Call`, which can be cancelled."""
+        """Call ``function()`` at `deadline`, outside of any task; returns the `Call`, which can be cancelled."""
         call = Call(function)
         call.entry = self.add_timer(deadline, call)
         return call
@@ -80,11 +80,11 @@ class Reactor(Router):
         return self.call_at(self.time + seconds, function)
 
     def call_soon(self, function):
-        """Call ``function()`` after what is under way now."""
+        """Call ``function()`` after the messages that are queued now."""
         self.ready.append((CALL, function))
 
     def next_timer(self):
-        """When the next timer is due, seconds since the epoch; None if there is none."""
+        """Time of the next timer, seconds since the epoch; None if there is none."""
         timers = self._timers
         while timers and timers[0][2] is None:
             heapq.heappop(timers)
@@ -98,7 +98,7 @@ class Reactor(Router):
         """Call the timers that are due.
 
         Raises:
-            RuntimeError: there have been some again and again, and no time has passed
+            RuntimeError: timers were due in too many turns without time passing
         """
         if self.time != self._expired_at:
             self._expired_at, self._expiries = self.time, 0
@@ -120,7 +120,7 @@ class Reactor(Router):
     # -- turns ---------------------------------------------------------------------------------
 
     def turn(self):
-        """Let one turn pass."""
+        """Run one turn."""
         self.turns += 1
         # A reactor may begin anywhere in a turn; its idle watchers wait for the next one.
         idle = list(self.idle_watchers)
@@ -145,7 +145,7 @@ class Reactor(Router):
             watcher.fire()
 
     def _poll(self):
-        """Look at what comes from outside."""
+        """Poll external input."""
 
     def is_idle(self):
         """Whether nothing can happen before time passes."""
@@ -153,7 +153,7 @@ class Reactor(Router):
 
 
 def restless():
-    """The error of a scheduler that always has something more to do at the same time."""
+    """The error for a scheduler that always has more to do at the same time."""
     return RuntimeError(
         f"the scheduler does not come to rest: {MAX_TURNS_AT_ONE_TIME} turns of the reactor at one time"
     )
@@ -169,7 +169,7 @@ class Call:
 
     @property
     def when(self):
-        """When it is called, seconds since the epoch."""
+        """Time of the call, seconds since the epoch."""
         return self.entry[0]
 
     def cancel(self):

@@ -1,4 +1,4 @@
-"""Which endpoint a message goes to (RFC 3, 6), and what happens when that one leaves (RFC 5)."""
+"""Routing of messages to endpoints (RFC 3, 6), and the closing of an endpoint (RFC 5)."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from flux_engine.kernel.message import Message
 
 
 class Router:
-    """The services of an instance, and the queue of what is under way.
+    """The services of an instance, and the queue of undelivered messages.
 
     Args:
         size (int): number of broker ranks of the instance, for requests that name one
@@ -18,7 +18,7 @@ class Router:
         ready (deque): (endpoint, message) in the order of delivery
         services (dict): name -> the endpoint that holds it
         endpoints (dict): uuid -> endpoint, of those that are tasks
-        uplink (Endpoint): where requests go that no service here answers (an outside program's
+        uplink (Endpoint): receiver of requests that no service here answers (an outside program's
             link to its broker), or None
     """
 
@@ -33,7 +33,7 @@ class Router:
         """Register `endpoint` as the holder of service `name`.
 
         Raises:
-            FileExistsError: somebody holds it (RFC 5)
+            FileExistsError: another endpoint holds it (RFC 5)
         """
         if name in self.services:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -60,7 +60,7 @@ class Router:
         endpoint = self.services.get(name)
         if endpoint is None:
             if self.uplink is not None:
-                # At once: a program may well end after this, and never come to its loop.
+                # At once: a program may end after this without running its loop.
                 self.uplink.receive(msg)
             else:
                 self._refuse(msg, errno.ENOSYS, f"No service matching {msg.topic} is registered")
@@ -73,13 +73,13 @@ class Router:
                 self._refuse(msg, number, os.strerror(number))
                 return
         sender.used.add(name)
-        # Untagged requests (RFC 27) need no answer: nobody could be waiting for one.
+        # Untagged requests (RFC 27) need no answer: no future can be waiting for one.
         if msg.matchtag:
             endpoint.unanswered[id(msg)] = msg
         self.ready.append((endpoint, msg))
 
     def respond(self, msg, answer, responder=None):
-        """Send `answer` to whoever sent request `msg`."""
+        """Send `answer` to the sender of request `msg`."""
         if msg.flags & message.FLAG_NORESPONSE:
             return
         if responder is not None and (answer.errnum or not msg.flags & message.FLAG_STREAMING):
@@ -94,12 +94,12 @@ class Router:
             self.ready.append((msg.sender, msg.error_response(errnum, text)))
 
     def undeliverable(self, msg):
-        """`msg` never reached an endpoint that has closed: answer what `close` has not."""
+        """`msg` did not reach an endpoint that has closed: refuse it if `close` has not."""
         if msg.type == message.REQUEST and not msg.matchtag:
             self._refuse(msg, errno.ENOSYS, f"No service matching {msg.topic} is registered")
 
     def close(self, endpoint):
-        """`endpoint` goes away: tell its peers, fail what it leaves unanswered."""
+        """Close `endpoint`: notify its peers, fail the requests it has not answered."""
         if endpoint.closed:
             return
         endpoint.closed = True

@@ -38,12 +38,12 @@ def request(method, guest=False, streaming=False, form=None):
     """Mark a method as the handler of ``SERVICE.method``.
 
     Args:
-        method (str): what follows the service name in the topic
-        guest (bool): let other users than the instance owner in
+        method (str): the part of the topic after the service name
+        guest (bool): users other than the instance owner may call it
         streaming (bool or str): a request without the streaming flag is answered EPROTO (RFC 6), with
             this text if it is one
-        form (dict): what the payload must look like, see `formats.form`; without one a payload that is no
-            object counts as none. ``object``: the method takes anything, JSON or not, and looks itself
+        form (dict): the form of the payload, see `formats.form`; without one a payload that is not an
+            object counts as none. ``object``: any payload, JSON or not; the method itself checks it
     """
 
     def mark(function):
@@ -53,7 +53,7 @@ def request(method, guest=False, streaming=False, form=None):
     return mark
 
 
-#: Sent by a task to itself: what was on its way when it was sent has been handled when it arrives.
+#: Sent by a task to itself: when it arrives, all messages queued before it have been handled.
 _MARK = Message(message.EVENT, "")
 
 
@@ -72,7 +72,7 @@ class ServiceTask(Task):
         self.reactor_run()
 
     def dispatch(self, item):
-        # What is sent while the item is handled is an effect of it, and not waited for.
+        # Messages sent while the item is handled are its effects, and not waited for.
         is_last = item is _MARK or not (self.kernel.ready or self.inbox)
         if item is _MARK:
             self._marked = False
@@ -152,8 +152,8 @@ class Service:
     """A builtin service.
 
     Args:
-        ctx: the broker's context: ``ctx.kernel``, ``ctx.attrs``, ``ctx.config``, what a real module
-            gets in its welcome message
+        ctx: the broker's context: ``ctx.kernel``, ``ctx.attrs``, ``ctx.config``, the contents of a real
+            module's welcome message
         args (tuple of str): module arguments
 
     Attributes:
@@ -243,10 +243,10 @@ class Service:
         self.log(LOG_ERR, "".join(lines).rstrip())
 
     def defer(self, function):
-        """Call ``function()`` when all messages that are on their way now have been handled.
+        """Call ``function()`` when all messages queued now have been handled.
 
-        One function at a time: a second call before the first came to pass changes nothing if it names the
-        same function. With it a service does once, for all that happened in a turn, what is costly.
+        Only one function may be pending: another call with the same function has no effect until it has
+        run. A service uses this to do costly work once for all events of a turn.
         """
         self.task.defer(function)
 

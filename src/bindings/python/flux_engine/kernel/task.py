@@ -1,8 +1,8 @@
 """A task: a listener with a reactor, running in a greenlet of its own.
 
-Builtin services and broker modules are tasks; so is an outside program that opened a handle. What
-arrives waits in `Task.inbox` while the task is busy or blocked in a ``get()``, and is handled in
-order of arrival by its reactor, one item at a time.
+Builtin services and broker modules are tasks; so is an outside program that opened a handle.
+Arriving items wait in `Task.inbox` while the task is busy or blocked in a ``get()``; its reactor
+handles them in order of arrival, one at a time.
 """
 
 from greenlet import getcurrent, greenlet
@@ -11,7 +11,7 @@ from flux_engine.kernel.listener import DEBUG_FLAGS, GUEST_REFUSED, Listener
 
 __all__ = ["DEBUG_FLAGS", "GUEST_REFUSED", "REACTOR_NOWAIT", "REACTOR_ONCE", "Task"]
 
-#: Flags of `Task.reactor_run`: do not wait; end after the first thing that is handled.
+#: Flags of `Task.reactor_run`: do not wait; end after the first item.
 REACTOR_NOWAIT, REACTOR_ONCE = 1, 2
 
 
@@ -34,14 +34,14 @@ class Task(Listener):
         self._listening = False
         self._reactor = None
         self._body = body
-        #: Whether `reactor_run` ends when nothing could ever call back: a module is always called.
+        #: Whether `reactor_run` ends when no callback is possible any more: a module can always be called.
         self.runs_dry = body is None
         self.greenlet = getcurrent() if body is None else None
 
     # -- life ----------------------------------------------------------------------------------
 
     def start(self):
-        """Run the body, as soon as the loop gets to it."""
+        """Run the body in the next turn of the loop."""
         self.greenlet = greenlet(self._run_body, parent=self.kernel.hub)
         self.greenlet.task = self
         self.kernel.resume(self.greenlet)
@@ -51,7 +51,7 @@ class Task(Listener):
         failure = None
         try:
             self._body()
-        except (Exception, SystemExit) as exc:  # whatever a module raises is its own affair
+        except (Exception, SystemExit) as exc:  # a module's exception must not end the kernel
             failure = exc
         self.kernel.running = None
         if self.on_exit is not None:
@@ -62,13 +62,13 @@ class Task(Listener):
         return Task(self.kernel, self.name, userid=self.userid, rolemask=self.rolemask)
 
     def post(self, item):
-        """Have the reactor handle `item`: a message, or a function to call."""
+        """Queue `item` for the reactor: a message, or a function to call."""
         self.inbox.append(item)
         if self._listening:
             if getcurrent() is self.kernel.hub:
                 self._switch_to()
             else:
-                # Another task posts: it goes on first, and we have our turn from the loop.
+                # Another task posts: it goes on first; the loop resumes this one later.
                 self._listening = False
                 self.kernel.resume(self.greenlet)
 
@@ -82,7 +82,7 @@ class Task(Listener):
     # -- the reactor ---------------------------------------------------------------------------
 
     def reactor_run(self, flags=0):
-        """Handle what arrives until `reactor_stop`; see the handle's method of this name."""
+        """Handle items until `reactor_stop`; see the handle's method of this name."""
         if self._body is None:
             # An outside program may have made the handle in one thread, and use it in another.
             self.greenlet = getcurrent()
@@ -90,7 +90,7 @@ class Task(Listener):
         stopped = self._reactor
         inbox = self.inbox
         if flags & REACTOR_NOWAIT:
-            # When the loop has looked at its descriptors, and handed out what it found there.
+            # After the loop has polled its descriptors and called their callbacks.
             self.kernel.call_later(
                 0, lambda: self.kernel.call_soon(lambda: self.post(lambda: stopped.append(0)))
             )
@@ -118,7 +118,7 @@ class Task(Listener):
         self._listening = False
 
     def is_awaiting(self):
-        """Whether a watcher or a future's callback is left that the reactor would call."""
+        """Whether there is a watcher or a future's callback left for the reactor to call."""
         waits = any(watcher.holds_reactor for watcher in self.watchers)
         return waits or self.callbacks > 0
 

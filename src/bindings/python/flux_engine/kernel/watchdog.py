@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Tells where code is that does not come back to its reactor."""
+"""Reports code that does not return to its reactor."""
 
 import signal
 import threading
@@ -11,16 +11,16 @@ SIGNALS = {signal.ITIMER_PROF: signal.SIGPROF, signal.ITIMER_REAL: signal.SIGALR
 
 
 class Watchdog:
-    """A context manager: while it lasts, a turn that takes too long is reported.
+    """A context manager that reports turns that take too long.
 
-    It uses a signal, and so does nothing but in the main thread, and leaves a program alone that uses that signal itself.
+    It uses a signal: it does nothing outside the main thread, or in a program that handles that signal itself.
 
     Args:
-        turn: ``turn()`` gives a value that is another in each turn, or None while the reactor waits
-        report: ``report(frame, seconds)`` is called with the frame that runs, after each period of such a turn; what it raises,
-            the code that runs raises there
-        timer: ``signal.ITIMER_PROF``, processor time, so that neither a debugger nor a busy machine sets it off; or
-            ``ITIMER_REAL``, in which code counts that sleeps
+        turn: ``turn()`` returns a value that differs in each turn, or None while the reactor waits
+        report: ``report(frame, seconds)`` is called with the running frame, after each period of such a turn; an exception
+            it raises is raised in the running code
+        timer: ``signal.ITIMER_PROF``, processor time, so that neither a debugger nor a busy machine triggers it; or
+            ``ITIMER_REAL``, which includes the time that code sleeps
         period (float): seconds; default: LONGEST_TURN
     """
 
@@ -54,7 +54,7 @@ class Watchdog:
     def _look(self, signum, frame):
         turn = self._turn()
         if turn is None or turn != self._seen:
-            # A turn that began since has until the next time.
+            # A turn that began since is examined at the next signal.
             self._seen, self._periods = turn, 0
             return
         self._periods += 1
@@ -62,7 +62,7 @@ class Watchdog:
 
 
 def place(frame, path=None):
-    """Return where a frame is: ``FILE:LINE (FUNCTION)``; of its callers the innermost in the file `path`, if there is one."""
+    """Return the place of a frame, ``FILE:LINE (FUNCTION)``, or of its innermost caller in the file `path`, if there is one."""
     own = frame
     while own is not None and own.f_code.co_filename != path:
         own = own.f_back

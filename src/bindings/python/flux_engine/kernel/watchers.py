@@ -1,7 +1,7 @@
-"""Watchers: what a reactor calls back for.
+"""Watchers: the sources of a reactor's callbacks.
 
-They keep the habits of the real ones, odd as some are: a stopped timer goes on with what was left
-of it, ``reset()`` of a running timer does nothing, and a one-shot that fired and is started again
+They behave like the real ones, even where that is odd: a stopped timer resumes with its remaining
+time, ``reset()`` of a running timer does nothing, and a one-shot that fired and is started again
 fires at once.
 """
 
@@ -13,11 +13,11 @@ POLLIN, POLLOUT, POLLERR = 1, 2, 4
 
 
 class Watcher:
-    """What all watchers share.
+    """Base class of the watchers.
 
     Args:
-        task (Task): whose reactor makes the call
-        callback: ``callback(watcher, revents)``; see the subclass for what the second is
+        task (Task): its reactor makes the call
+        callback: ``callback(watcher, revents)``; see the subclass for `revents`
     """
 
     #: Whether `reactor_run` counts it among the active ones when it is stopped.
@@ -25,7 +25,7 @@ class Watcher:
 
     @property
     def holds_reactor(self):
-        """Whether `reactor_run` goes on for its sake."""
+        """Whether it keeps `reactor_run` running."""
         return self.counted
 
     def __init__(self, task, callback):
@@ -61,7 +61,7 @@ class Watcher:
         self.stop()
 
     def call(self, revents):
-        """Make the call, if nobody has stopped it since it became due."""
+        """Make the call, unless the watcher was stopped since it became due."""
         if self.active:
             self.callback(self, revents)
 
@@ -92,7 +92,7 @@ class TimerWatcher(Watcher):
         self._entry = None
 
     def set_times(self, after, repeat):
-        """Have the next `start` wait for `after` seconds; no effect on a running timer."""
+        """Set the delay of the next `start` to `after` seconds; no effect on a running timer."""
         if not self.active:
             self._left = after
             self._every = repeat
@@ -123,7 +123,7 @@ class TimerWatcher(Watcher):
 
 
 class LoopWatcher(Watcher):
-    """Called once a turn of the loop; without a callback it only is one of its kind.
+    """Called once a turn of the loop; without a callback it only counts as a watcher of its kind.
 
     Attributes:
         kind (str): "prepare", "check" or "idle"
@@ -205,7 +205,7 @@ class FDWatcher(Watcher):
 
 
 class SignalWatcher(Watcher):
-    """Calls for each signal of a number."""
+    """Calls for each signal `signum`."""
 
     def __init__(self, task, callback, signum):
         super().__init__(task, callback)
@@ -227,7 +227,7 @@ class MessageWatcher(Watcher):
     Args:
         type_mask (int): message types, as bits
         topic_glob (str): glob(7) pattern of topics
-        rolemask (int): roles besides the owner whose requests are let in; 0: the owner only
+        rolemask (int): roles besides the owner whose requests are accepted; 0: the owner only
     """
 
     counted = False

@@ -1,9 +1,9 @@
-"""How messages look on the instance's UNIX socket.
+"""The format of messages on the instance's UNIX socket.
 
 A frame is a 4 byte length in network order, then that many bytes: one line of JSON,
 ``[type, topic, matchtag, flags, errnum, nodeid, userid, rolemask]``, a newline, and the payload as
-it is; a message without payload has no newline either. It is a protocol between this project's
-own two ends, of one version: nobody else may rely on it.
+it is; a message without payload has no newline either. The protocol is private: both ends belong
+to this project and are of one version.
 """
 
 import json

@@ -13,7 +13,7 @@ from flux_engine.kernel.task import DEBUG_FLAGS
 
 
 def ping(task, msg):
-    """The payload comes back, with what the module saw of the request."""
+    """Return the payload, with the request's details as the module saw them."""
     try:
         body = msg.body
     except ValueError:
@@ -32,7 +32,7 @@ def ping(task, msg):
 
 
 def debug(task, msg):
-    """``{op: setbit|clrbit|set|clr, flags}`` -> ``{flags}``: change the debug word, tell what it is now."""
+    """``{op: setbit|clrbit|set|clr, flags}`` -> ``{flags}``: change the debug word, and return it."""
     body = msg.body or {}
     op, flags = body.get("op"), body.get("flags", 0)
     word = task.aux.get(DEBUG_FLAGS, 0)
@@ -53,7 +53,7 @@ def debug(task, msg):
 
 
 def stats(task, msg):
-    """What a module says that keeps no statistics: how many messages, which are not counted here."""
+    """The answer of a module without statistics: message counts, which are all 0 here."""
     none = dict.fromkeys(("request", "response", "event", "control"), 0)
     return {"tx": none, "rx": none}
 
@@ -74,11 +74,11 @@ METHODS = {
 
 
 def attach(service):
-    """Give a builtin service the requests it has no handler for."""
+    """Add the default handlers to a builtin service, for requests it does not handle itself."""
     for method, (function, guest) in METHODS.items():
         if f"{service.name}.{method}" not in service.methods:
             service.add_method(method, _handler(service, function), guest)
-    # What is no object is for `ping` to refuse.
+    # `ping` itself refuses payloads that are not objects.
     service.forms.setdefault(f"{service.name}.ping", object)
     service.add_method("shutdown", lambda msg: _shutdown(service))
 

@@ -32,7 +32,7 @@ def search_path(environ, builtin_dirs):
 
 
 def module_name(text):
-    """Return the module name that a path or name stands for: its last part without suffix."""
+    """Return the module name of a path or name: its last part without suffix."""
     base = os.path.basename(text)
     if base.endswith(".py"):
         return base[:-3]
@@ -45,7 +45,7 @@ def find(text, dirs, builtins=()):
 
     Arguments: `text`, a module name, or a path if it contains a slash; `dirs`, the search path;
     `builtins`, names of the modules that are part of the instance. Returns a ModuleFile. A
-    module file found before the built-in ones wins, as a site's own does.
+    module file found before the built-in ones takes precedence, such as a site's own.
 
     Raises OSError with the text that the load command shows.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Broker modules written in Python: how the file is executed, and what its end means.
+"""Broker modules written in Python: execution of the file, and the meaning of its end.
 
-A module runs as a task of the instance's kernel. On a real host it is a process of its own; what
-that shows to the outside (names, texts, errno of a failed start) is kept.
+A module runs as a task of the instance's kernel. On a real host it is a process of its own; the
+visible effects of that (names, texts, errno of a failed start) are kept.
 """
 
 import errno
@@ -37,7 +37,7 @@ class ModuleTask(Task):
         args (tuple of str): its arguments
 
     Attributes:
-        on_running: None, or ``on_running(task)``, called when it first signals that it is up
+        on_running: None, or ``on_running(task)``, called at the first signal that it runs
     """
 
     def __init__(self, kernel, name, path, args):
@@ -80,7 +80,7 @@ class ModuleTask(Task):
             forget_futures(self)
 
     def set_running(self):
-        """The module is up; later calls change nothing."""
+        """The module is running; later calls have no effect."""
         if not self.running:
             self.running = True
             if self.on_running is not None:
@@ -117,15 +117,15 @@ class ModuleTask(Task):
 def _load_entry(path):
     """Execute the file; return its entry point: ``mod_main`` or a BrokerModule class.
 
-    The module is not entered in ``sys.modules``, and its name is what the real loader makes of the
-    file's: both can be noticed by the code in it, and code that works here must work there.
+    The module is not entered in ``sys.modules``, and its name is derived from the file's as by the
+    real loader: module code can see both, and code that works here must work there.
     """
     module = types.ModuleType(os.path.basename(path).rstrip(".py"))
     module.__file__ = path
     try:
         with open(path, "rb") as stream:
             code = compile(stream.read(), path, "exec", dont_inherit=True)
-        exec(code, module.__dict__)  # running the file is what loading a module means
+        exec(code, module.__dict__)  # loading a module runs its file
     except (Exception, SystemExit) as exc:
         if isinstance(exc, SystemExit):
             raise LoaderExit(exc.code if isinstance(exc.code, int) else 1) from None
@@ -152,7 +152,7 @@ def print_traceback(exc, path=None):
 
 
 def failure_of(exc, path):
-    """Tell what the end of a module by `exc` means, and print what its process would have printed.
+    """Map the exception that ended a module to an error, and print what its process would have.
 
     Returns (errnum, text) for the log and the load command.
     """

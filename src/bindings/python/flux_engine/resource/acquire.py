@@ -8,14 +8,14 @@ from flux_engine.formats import idset
 
 
 class AcquireStream:
-    """What the one holder of the stream has been told.
+    """The acquire stream, and the state as its one holder knows it.
 
     Args:
         service (Service): answers on its behalf
-        patience (float): seconds that the holder has to hear of ranks that went down
+        patience (float): seconds until the holder counts as informed of ranks that went down
 
     Attributes:
-        told (Allocations): the resources as the holder knows them, for whoever checks what it gives away; None before
+        told (Allocations): the resources as the holder knows them, to check its allocations; None before a request
         request (Message): the holder's request, or None
         muted (bool): nothing more is sent (the instance ends)
     """
@@ -26,7 +26,7 @@ class AcquireStream:
         self.told = None
         self.request = None
         self.muted = False
-        self._ranks = []  # bounds: what is in `resources` and has not been shrunk
+        self._ranks = []  # bounds: ranks of `resources` that have not been shrunk
         self._up = []
 
     def open(self, msg, R, ranks, up):
@@ -35,14 +35,14 @@ class AcquireStream:
         Arguments: R (dict), ranks (bounds of R), up (bounds).
 
         Raises:
-            OSError: EBUSY, somebody holds the stream
+            OSError: EBUSY, the stream has a holder
         """
         if self.request is not None:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         self.request = msg
         self._ranks = ranks
         self._up = idset.intersect(up, ranks)
-        # Not before a scheduler is there: it takes the bindings, which a broker need not have imported.
+        # Imported with the first scheduler only: it imports the bindings, which a broker does not need.
         from flux.resource.allocations import Allocations
 
         self.told = Allocations(R)
@@ -57,7 +57,7 @@ class AcquireStream:
         return True
 
     def update(self, up, gone=(), properties=None, expiration=None):
-        """Tell the holder what has changed since it was last told, if anything.
+        """Send the holder the changes since the last update, if there are any.
 
         Arguments: up (bounds), all ranks available now; gone (bounds), ranks that are not coming
         back; properties (dict), ``{"property-add"|"property-remove": {NAME: bounds}}``; expiration

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The resource inventory: a checked R (RFC 20) and the questions the resource service asks of it.
 
-An Inventory does not change; what changes the inventory makes a new one. Sets of ranks are lists
+An Inventory is immutable; a change of the inventory makes a new one. Sets of ranks are lists
 of bounds as in `flux_engine.formats.idset`.
 """
 
@@ -14,7 +14,7 @@ class Inventory:
 
     Args:
         R (dict): an RFC 20 resource set, version 1. It is kept, not copied.
-        may_be_empty (bool): R is what is left of a whole one, perhaps nothing
+        may_be_empty (bool): R is the rest of a whole one, and may be empty
 
     Attributes:
         R (dict): as given
@@ -59,7 +59,7 @@ class Inventory:
         """Return the bounds of all ranks on the hosts `names`.
 
         Raises:
-            ValueError: a host is not there; the text lists all such hosts
+            ValueError: a host is unknown; the text lists all such hosts
         """
         wanted = set(names)
         missing = wanted.difference(self.hosts)
@@ -76,7 +76,7 @@ class Inventory:
         return part.to_dict()
 
     def without(self, bounds):
-        """Return the Inventory that is left when the ranks in `bounds` go; it may be empty."""
+        """Return the Inventory without the ranks in `bounds`; it may be empty."""
         if not idset.intersect(bounds, self.ranks):
             return self
         R = self.restrict(idset.difference(self.ranks, bounds))
@@ -87,9 +87,8 @@ class Inventory:
     def _cut_scheduling(self, bounds):
         """R's ``scheduling`` without the ranks in `bounds`.
 
-        It is nobody's business but its writer's, except that TreePool's names ranks, and is refused
-        if they are not those of R. They may still be the enclosing instance's, so that only their
-        order counts (RFC 49).
+        It is opaque, except that TreePool's names ranks, and is refused if they are not those of R.
+        They may still be the enclosing instance's, so that only their order counts (RFC 49).
         """
         scheduling = self.R["scheduling"]
         if not self.has_topology:
@@ -106,7 +105,7 @@ class Inventory:
                 if not idset.intersect([rank, rank + 1], bounds)
             )
         except (KeyError, IndexError, TypeError, AttributeError, ValueError):
-            return scheduling  # not what we think it is: its reader will say so
+            return scheduling  # of an unknown form: its reader reports that
         children = [
             {**entry, "ranks": idset.encode(idset.intersect(ranks, left))}
             for entry, ranks in zip(scheduling["children"], named)
@@ -139,7 +138,7 @@ class Inventory:
 
 
 def _check_whole(execution):
-    """What R may leave out elsewhere, and not here."""
+    """Check parts of R that are optional elsewhere but required here."""
     if not execution["R_lite"]:
         raise ValueError("execution.R_lite: expected an array with at least one entry")
     for i, entry in enumerate(execution["R_lite"]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Where the inventory comes from: ``[resource]`` configuration, or what this host has."""
+"""Sources of the inventory: the ``[resource]`` configuration, or this host."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def check(config):
     """Check the ``[resource]`` table.
 
     Raises:
-        OSError: EINVAL, it is no table or has a key that nobody knows
+        OSError: EINVAL, it is not a table or has an unknown key
     """
     form.check_table(config.get("resource"), _TABLE, "resource")
 
@@ -31,7 +31,7 @@ def from_config(config):
 
     Arguments: config (dict), the whole configuration. ``resource.path`` names a file with R,
     ``resource.config`` is an array of ``{hosts, cores?, gpus?, properties?}``: hosts are numbered
-    in the order in which they are first named, and what several entries say of one host adds up.
+    in the order in which they are first named, and several entries for one host add up.
     ``resource.scheduling`` names a JSON file that becomes R's ``scheduling`` key.
 
     Returns R, or None if the configuration defines no resources.
@@ -110,5 +110,5 @@ def _text(entry, key, where, decode):
 
 
 def discover(hosts):
-    """Make R from what this host has: the processors this process may use, on every one of `hosts`."""
+    """Make R from this host: the processors that this process may use, on each of `hosts`."""
     return rset.uniform(hosts, len(os.sched_getaffinity(0)))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The state of the resources: what there is, and which of it may be used.
+"""The state of the resources: the inventory, and the ranks that may be used.
 
-Pure bookkeeping: no messages here. Sets of ranks are bounds (see `inventory`).
+Bookkeeping only: no messages here. Sets of ranks are bounds (see `inventory`).
 """
 
 from flux_engine.formats import constraint, hostlist, idset
@@ -19,7 +19,7 @@ class DrainTable:
         self._info = {}  # rank -> (timestamp, reason)
 
     def drain(self, bounds, timestamp, reason):
-        """Drain ranks; those that are drained stay as they are, but for a reason that was not given yet.
+        """Drain ranks; those drained already do not change, except that a missing reason is added.
 
         Arguments: bounds; timestamp (seconds since the epoch); reason (str or None).
         """
@@ -58,9 +58,9 @@ class ResourceState:
 
     Attributes:
         base (Inventory): as defined
-        view (Inventory): what a scheduler sees: base without the ranks excluded at start
+        view (Inventory): a scheduler's view: base without the ranks excluded at start
         drains (DrainTable)
-        joined, forced_offline (list): broker ranks that are there; ranks taken away by command
+        joined, forced_offline (list): broker ranks that are online; ranks taken offline by command
         excluded (list): by configuration at start
     """
 
@@ -74,10 +74,10 @@ class ResourceState:
         self.excluded = []
 
     def define(self, inventory, config):
-        """Take over a new inventory and what the configuration says about it.
+        """Set a new inventory and apply the configuration to it.
 
         Raises:
-            ValueError: ``resource.exclude`` names what is not there
+            ValueError: ``resource.exclude`` names unknown targets
         """
         excluded = []
         table = config.get("resource", {})
@@ -93,7 +93,7 @@ class ResourceState:
         self._forget_ranks()
 
     def _forget_ranks(self):
-        """Nothing is kept of ranks that are not in the inventory any more."""
+        """Forget the ranks that are no longer in the inventory."""
         ranks = self.base.ranks
         self.drains.undrain(idset.difference(self.drains.ranks, ranks))
         self.excluded = idset.intersect(self.excluded, ranks)
@@ -102,7 +102,7 @@ class ResourceState:
 
     @property
     def online(self):
-        """Bounds of the inventory's ranks that are there."""
+        """Bounds of the inventory's ranks that are online."""
         there = idset.union(self.joined, [self.size, idset.MAX_ID + 1])
         return idset.difference(idset.intersect(self.base.ranks, there), self.forced_offline)
 
@@ -115,7 +115,7 @@ class ResourceState:
         """Return the Inventory in which these ranks have (or lack) property `name`.
 
         Raises:
-            ValueError: not a name a property can have here
+            ValueError: not a valid property name
         """
         constraint.check_property(name)
         properties = dict(self.base.properties)
@@ -125,10 +125,10 @@ class ResourceState:
 
 
 def targets(text, inventory, where=""):
-    """Return the bounds that an idset of ranks or a hostlist stands for.
+    """Return the bounds of an idset of ranks or a hostlist.
 
     Raises:
-        ValueError: it is neither, or names what is not in the inventory
+        ValueError: it is neither, or names ranks or hosts that are not in the inventory
     """
     if not isinstance(text, str):
         raise ValueError(f"{where}expected an idset or a hostlist")
