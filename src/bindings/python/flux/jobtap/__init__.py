@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Plugins of the job manager (jobtap plugins) in Python: what ``plugin_init(p)`` and callbacks use.
+"""Plugins of the job manager (jobtap plugins) in Python: API for ``plugin_init(p)`` and callbacks.
 
-A plugin is a file with a function ``plugin_init(p)``; `Plugin` says what `p` can do. Names are
+A plugin is a file with a function ``plugin_init(p)``; `Plugin` documents `p`. Names are
 those of the C functions without ``flux_jobtap_`` and ``flux_plugin_``. The same file runs in the
 job manager of a real Flux, through the plugin ``python.so``, and in that of the embedded instance.
-Public is what is imported here; everything else in this package may change.
+The names imported here are public; everything else in this package may change.
 
 Used by both job managers:
 
 =======================  ========================================================================
 ``plugin.py``            `Plugin`: the API
 ``validation.py``        checks of everything that plugins pass to the job manager
-``handlers.py``          which callback is called for a topic, and what its return value means
+``handlers.py``          the choice of the callback for a topic, and the meaning of its return value
 ``callback_args.py``     the arguments of a callback; ``frozen_json.py``: values in them
 ``plugin_resources.py``  timers, other watchers and futures: they end with the plugin
 ``perilogs.py``          the prologs and epilogs that a plugin has open
 ``plugin_file.py``       runs a plugin file
-``owned_file.py``        reads a file of code, if nobody but the instance owner could have written it
+``owned_file.py``        reads a file of code if only the instance owner could have written it
 ``process_guard.py``     plugins may not handle signals, nor end the process
 ``errors.py``            exceptions, and their texts for users and for the log
 =======================  ========================================================================

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The arguments of a callback: a mapping of the job's data, of which only what is used is read."""
+"""The arguments of a callback: a mapping of the job's data, read on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class CallbackArgs(Mapping[str, Any]):
     """A read-only mapping. A value is fetched from its source when it is first used, and kept.
 
     Args:
-        source: where values come from: ``source.fetch(key)`` returns one or raises KeyError,
+        source: the source of values: ``source.fetch(key)`` returns one or raises KeyError,
             ``source.keys()`` lists the keys. None: there are only the values in `known`
         known (dict): values that are known already
     """
@@ -62,7 +62,7 @@ class CallbackArgs(Mapping[str, Any]):
         """The source of the values.
 
         Raises:
-            OSError: EINVAL: the callback has returned, and with it the source is gone
+            OSError: EINVAL: the callback has returned, and the source is gone
         """
         if self._source is None:
             raise OSError(errno.EINVAL, "the callback that these args belong to has returned")
@@ -73,7 +73,7 @@ class CallbackArgs(Mapping[str, Any]):
 
         Args:
             kept (bool): the plugin has kept these arguments: fetch all values that it could still
-                ask for
+                read
         """
         if kept:
             self._all()

@@ -27,7 +27,7 @@ class Popen(subprocess.Popen[Any]):
 
     #: the end of the pipe that the status is read from, or None if there is nothing more to read
     _status: int | None = None
-    #: what was read from it and not used yet
+    #: bytes read from it and not used yet
     _text = b""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -121,8 +121,8 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
     def _take(self) -> None:
-        # The status may have been read together with the line that says that the command has
-        # started. Then all that is left in the pipe is its end.
+        # The status may have been read together with the line that reports the start of the
+        # command. Then only end of file is left in the pipe.
         more = self._read()
         if b"\n" in self._text:
             self._ended(os.waitstatus_to_exitcode(int(self._text)))

@@ -17,7 +17,7 @@ class Rejected(JobtapError):
     """A callback rejected the job (`Plugin.reject_job`). Its text is the error of the submission."""
 
 
-#: The text for an R of a job that the scheduler will be asked for.
+#: The text for an R given to a job whose resources the scheduler allocates.
 R_WITHOUT_BYPASS = (
     "R without the flag alloc-bypass: the scheduler will be asked for the job too."
     ' Call job_set_flag(CURRENT_JOB, "alloc-bypass") in job.validate'
@@ -56,8 +56,8 @@ def describe(exc: BaseException, where: str | None = None) -> str:
 
     Args:
         exc: the exception
-        where (str): path of the plugin: the line shown is the last one in this file, or if there is
-            none the last one of the traceback
+        where (str): path of the plugin: the line shown is the last one in this file, else the last
+            one of the traceback
     """
     if isinstance(exc, SyntaxError):
         line = f", line {exc.lineno}" if exc.lineno else ""
@@ -86,8 +86,8 @@ def describe_for_log(exc: BaseException, where: str | None, callback: Any = None
     Args:
         exc: the exception
         where (str): path of the plugin
-        callback: what was called. Its first line is shown if the exception is about what it has
-            returned, so that none of its lines is in the traceback
+        callback: the callback. Its first line is shown if the exception is about its return value,
+            since none of its lines is in the traceback then
     """
     text = describe(exc, where)
     frames = traceback.extract_tb(exc.__traceback__)
@@ -102,7 +102,7 @@ def describe_for_log(exc: BaseException, where: str | None, callback: Any = None
         return text
     if text.endswith(place) or isinstance(exc, SyntaxError):
         return text
-    # What may stand there is a line of ours, which tells the author of the plugin nothing.
+    # The text may end with a line of this package, which does not help the plugin's author.
     if frames and text.endswith(_at(frames[-1])):
         text = text[: -len(_at(frames[-1]))]
     return text + place

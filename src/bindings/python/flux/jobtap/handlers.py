@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The callbacks of one plugin: which one is called for a topic, and what its return value means."""
+"""The callbacks of one plugin: selection by topic, and the meaning of the return value."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from flux.jobtap import validation
 from flux.jobtap.errors import JobtapError, Rejected, refusal
 
-#: Topics for which the callback that was found is remembered. There must be a limit, since plugins
-#: may use any number of topics of their own.
+#: Size of the cache of callbacks by topic, limited since plugins may use any number of topics of
+#: their own.
 MAX_REMEMBERED_TOPICS = 1000
 
 
@@ -67,21 +67,21 @@ class Handlers:
 
 
 def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
-    """Check what a callback has returned.
+    """Check the return value of a callback.
 
     Args:
         answer: the return value. None, True and integers from 0 mean success; False and negative
             integers mean a refusal without a text; a dict is an answer
-        topic (str): what it was called for
+        topic (str): the topic of the call
         name (str): the plugin
 
     Returns:
-        dict: a copy of the answer that holds only what JSON can hold; None if there is none
+        dict: a copy of the answer, of values that JSON can represent; None if there is none
 
     Raises:
         JobtapError: the callback refuses; `Rejected` for a topic that is about a new job
         TypeError: the value is none of these
-        OSError: EINVAL: JSON cannot hold what is in the dict
+        OSError: EINVAL: JSON cannot represent the dict
     """
     if answer is None or answer is True:
         return None

@@ -3,7 +3,7 @@
 it.
 
 C code (src/jobtap/python.c) calls the five functions at the end of this module. The API that
-plugins use is in `flux.jobtap.plugin`; `PluginHost` carries it out by calls of the C functions of
+plugins use is in `flux.jobtap.plugin`; `PluginHost` implements it by calls of the C functions of
 the job manager.
 """
 
@@ -99,11 +99,11 @@ class UpdateArgsSource(ArgsSource):
 
 
 class RunningCallback:
-    """A callback that is being called, and what C is answered.
+    """A running callback, and its answer to C.
 
     Args:
-        host (PluginHost): whose callback it is
-        topic (str): what it is called for
+        host (PluginHost): the host of its plugin
+        topic (str): the topic of the call
         args: its ``flux_plugin_arg_t``
 
     Attributes:
@@ -204,7 +204,7 @@ class RunningCallback:
 
 
 class PluginHost:
-    """A loaded plugin, and what it can ask of the job manager.
+    """A loaded plugin, and the job manager's functions for it.
 
     Args:
         p: the ``flux_plugin_t`` of the plugin
@@ -216,7 +216,7 @@ class PluginHost:
         self.key = key
         self.plugin: Any = None  # a Plugin, until it is unloaded
         self.error: str | None = None
-        #: the name that messages have: of its file, until the plugin has one
+        #: the name in messages: the plugin's, or its file's until there is a plugin
         self.name = self.basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
         self._registered = {"conf.update"}
         self.aux: dict[
@@ -228,7 +228,7 @@ class PluginHost:
         self._posts = plugin_resources.PostCounts()
         self._late: dict[
             int, list[tuple[str, str]]
-        ] = {}  # new job -> exceptions that it gets when it is valid
+        ] = {}  # new job -> exceptions to raise when it has been validated
         self.h = lib.flux_jobtap_get_flux(p)
         pointer = int(ffi.cast("uintptr_t", self.h))
         self.plugin_resources = plugin_resources.PluginResources(
@@ -240,8 +240,8 @@ class PluginHost:
     def load(self) -> None:
         """Run the plugin's file and its ``plugin_init``.
 
-        An error is kept until C calls the handler for conf.update, since only there it can be shown
-        to the user.
+        An error is kept until C calls the handler for conf.update, the only place where it can be
+        shown to the user.
         """
         try:
             path, args = _find(self.p, self.basename)
@@ -259,8 +259,8 @@ class PluginHost:
             text = describe(exc, self.plugin.path if self.plugin else None)
             self.log(LOG_DEBUG, trace(exc))
             self.error = text if self.name in text else f"{self.name}: {text}"
-        # python.so caches jobspecs. One plugin at least has to be called when a jobspec changes, to
-        # have the cache cleared (see python_call).
+        # python.so caches jobspecs. At least one plugin has to be called when a jobspec changes, to
+        # clear the cache (see python_call).
         self._register("job.update")
 
     def take_R(self, id: int, R: Any) -> None:
@@ -306,7 +306,7 @@ class PluginHost:
         for line in text.splitlines():
             lib.jobtap_log(self.h, level, line.encode(errors="replace"))
 
-    # -- what Plugin calls -------------------------------------------------------------------------
+    # -- calls from Plugin -------------------------------------------------------------------------
 
     def handlers_changed(self, plugin: Plugin, topic: str) -> None:
         if plugin.handlers.has(topic) or topic in ("conf.update", "job.update", "job.state.depend"):
@@ -328,7 +328,7 @@ class PluginHost:
         _check(lib.flux_jobtap_set_load_sort_order(self.p, mode.encode()))
 
     def _id(self, id: int) -> int:
-        """The id of a job, CURRENT_JOB included, which not every C function knows."""
+        """The id of a job; resolves CURRENT_JOB, which not every C function accepts."""
         if id != CURRENT_JOB:
             return id
         current = lib.jobtap_id(_running[-1].args) if _running else -1
@@ -400,7 +400,7 @@ class PluginHost:
         _check(rc, _JOB)
 
     def depend(self, args: Any) -> None:
-        """A job was validated: raise the exceptions that had to wait for it."""
+        """A job was validated: raise the exceptions that were delayed until then."""
         id = lib.jobtap_id(args)
         for type, note in self._late.pop(id, ()):
             lib.jobtap_raise_exception(self.p, id, type.encode(), 0, note.encode())
@@ -736,7 +736,7 @@ def _report_stray(exc: BaseException) -> None:
 thread_guard.install(_report_stray)
 
 
-# -- what C calls ----------------------------------------------------------------------------------
+# -- calls from C ----------------------------------------------------------------------------------
 
 
 @ffi.def_extern(error=0)

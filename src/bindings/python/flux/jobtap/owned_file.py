@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Files of Python code that the instance owner runs: plugins, and functions of a site for a scheduler.
 
-Whoever can write such a file can do what the instance owner can. So it is run only if it belongs to the
-owner or to root, and nobody else can write it.
+Write access to such a file gives all rights of the instance owner. So it is run only if it belongs
+to the owner or to root, and no other user can write it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 
 
 class PermissionRefused(Exception):
-    """The file may not be run, because somebody else could have written it."""
+    """The file may not be run, because another user could have written it."""
 
 
 def read_owned(path: str) -> bytes:
@@ -33,14 +33,14 @@ def read_owned(path: str) -> bytes:
 
 
 def check_owner(status: os.stat_result, user: int) -> None:
-    """Check that a file belongs to the user or to root, and that nobody else can write it.
+    """Check that a file belongs to the user or to root, and that no other user can write it.
 
     Args:
         status (os.stat_result): of the file
         user (int): user id of the instance owner
 
     Raises:
-        PermissionRefused: the text says what is wrong
+        PermissionRefused: the file fails the check; the text gives the reason
     """
     if status.st_uid not in (0, user):
         raise PermissionRefused(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The prologs and epilogs that a plugin has started and not finished.
 
-A job stays where it is as long as one is open, so each of them has to be finished by somebody: by
-the plugin, or in its place when it is removed, or when the callback that has started them fails.
+A job does not leave its state while one is open, so each of them has to be finished: by the plugin,
+or in its place when it is removed or the callback that started them fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 #: How many of them a job may have open at a time. The job manager of flux-core counts them in eight
-#: bits, and drops what is queued for a job that has more.
+#: bits, and drops the events queued for a job that has more.
 MAX_OPEN = 255
 #: The wait status of a command that has ended with exit code 1.
 FAILED = 1 << 8
@@ -27,7 +27,7 @@ class Perilog(NamedTuple):
         id (int): the job
         kind (str): ``prolog`` or ``epilog``
         description (str): as it is in the job's eventlog
-        if_removed (int): the wait status that it ends with when the plugin is removed
+        if_removed (int): its wait status if the plugin is removed
     """
 
     id: int
@@ -51,7 +51,7 @@ class Perilogs:
         self._finish = finish
         self._log = log
         self._open: list[Perilog] = []
-        # What the running functions of the plugin have started, innermost last
+        # Those started by the running functions of the plugin, innermost last
         self._started: list[list[Perilog]] = []
 
     def __iter__(self) -> Iterator[Perilog]:
@@ -68,7 +68,7 @@ class Perilogs:
             self._started[-1].append(perilog)
 
     def finished(self, id: int, kind: str, description: str) -> bool:
-        """Somebody has finished one; returns False if this plugin has none like it."""
+        """One was finished; returns False if this plugin has no such one."""
         for perilog in self._open:
             if perilog[:3] == (id, kind, description):
                 self._open.remove(perilog)
@@ -84,8 +84,8 @@ class Perilogs:
         self._started.pop()
 
     def fail(self, what: str) -> None:
-        """The function has raised an exception: finish what it has started, for it may not have
-        come as far as to arrange for the end of it.
+        """The function has raised an exception: finish those it has started, since it may not have
+        arranged for their end yet.
 
         Args:
             what (str): plugin and topic, for the log
@@ -116,11 +116,11 @@ class Perilogs:
         failed: Counter[str] = Counter()
         for perilog in perilogs:
             if perilog not in self._open:
-                continue  # it was finished by what the former ones have brought about
+                continue  # finished as an effect of an earlier one
             self._open.remove(perilog)
             status = status_of(perilog)
             note = None
-            # One exception for a job says enough.
+            # One exception for a job is enough.
             if status and (perilog.id, perilog.kind) not in known:
                 known.add((perilog.id, perilog.kind))
                 note = f"{why} during {perilog.kind} {perilog.description!r}"

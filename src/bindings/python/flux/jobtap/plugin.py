@@ -118,7 +118,7 @@ class Plugin:
         """Reject the job, in job.create, job.validate or job.dependency.*. Always raises.
 
         Args:
-            text (str): why, for the user who submits the job
+            text (str): the reason, for the submitting user
         """
         raise Rejected(str(text) if text else f"rejected by job-manager plugin '{self.name}'")
 
@@ -126,14 +126,14 @@ class Plugin:
         """Refuse, in job.update.KEY or conf.update. Always raises.
 
         Args:
-            text (str): why, for the user
+            text (str): the reason, for the user
         """
         raise JobtapError(str(text))
 
     # -- jobs --------------------------------------------------------------------------------------
 
     def job_lookup(self, id: int) -> Mapping[str, Any]:
-        """Return what `args` would be in a callback for a job, active or inactive."""
+        """Return the `args` of a callback for a job, active or inactive."""
         found: Mapping[str, Any] = self._host.job_lookup(self, validation.job_id(id))
         return found
 
@@ -174,7 +174,7 @@ class Plugin:
             OSError: EINVAL: JSON cannot hold the context, a value is out of range, or it is an
                 event that only the job manager posts (submit, validate, start, release, free,
                 clean) or that has a method of its own (prologs and epilogs). EPROTO: the context
-                lacks what RFC 21 requires
+                lacks a key that RFC 21 requires
         """
         context = self._check_event(name, context)
         self._host.event_post(self, validation.job_id(id), name, context)
@@ -195,8 +195,7 @@ class Plugin:
         self._host.dependency_add(self, validation.job_id(id), description)
 
     def dependency_remove(self, id: int, description: str) -> None:
-        """Remove a dependency, since it is met. The job may have gone on as far as SCHED when this
-        returns.
+        """Remove a dependency, since it is met. The job may have reached SCHED when this returns.
 
         Raises:
             OSError: ENOENT: the job has no such open dependency
@@ -207,8 +206,8 @@ class Plugin:
     # -- priority ----------------------------------------------------------------------------------
 
     def priority_unavail(self, args: Any = None) -> dict[str, int]:
-        """Return what job.state.priority and job.priority.get have to return while the priority is
-        not known."""
+        """Return the answer of job.state.priority and job.priority.get while the priority is not
+        known."""
         return {"priority": PRIORITY_UNAVAIL}
 
     def reprioritize_job(self, id: int, priority: int) -> None:
@@ -246,7 +245,7 @@ class Plugin:
     # -- subscriptions, auxiliary data -------------------------------------------------------------
 
     def job_subscribe(self, id: int) -> None:
-        """Have the callbacks for job.event.* called for a job, until it is inactive."""
+        """Call the callbacks for job.event.* for a job, until it is inactive."""
         self._host.job_subscribe(self, validation.job_id(id))
 
     def job_unsubscribe(self, id: int) -> None:
@@ -270,13 +269,13 @@ class Plugin:
         )
 
     def job_aux_get(self, id: int, name: str, default: Any = None) -> Any:
-        """Return what this plugin has attached to a job under a name, or `default`."""
+        """Return the value that this plugin has attached to a job under a name, or `default`."""
         return self._host.job_aux_get(
             self, validation.job_id(id), validation.text(name, "name"), default
         )
 
     def job_aux_delete(self, id: int, name: str) -> None:
-        """Remove what this plugin has attached to a job under a name, if there is anything."""
+        """Remove the value that this plugin has attached to a job under a name, if there is one."""
         self._host.job_aux_delete(self, validation.job_id(id), validation.text(name, "name"))
 
     def job_aux_delete_value(self, id: int, value: Any) -> None:
@@ -290,15 +289,15 @@ class Plugin:
     ) -> None:
         """Keep a job from being started until `prolog_finish` is called.
 
-        If the plugin is removed before that, the prolog ends; unless `if_removed` says that this is
-        all right, it has failed, and the job does not run. If the function that has called
-        `prolog_start` raises an exception, the prolog has failed in any case.
+        If the plugin is removed before that, the prolog ends with status `if_removed`; by default it
+        has failed, and the job does not run. If the function that has called `prolog_start` raises
+        an exception, the prolog has failed in any case.
 
         Args:
             description (str): for the job's eventlog; `prolog_finish` has the same
             id (int): the job
-            if_removed (int): the wait status that the prolog ends with if the plugin is removed: 0
-                lets the job go on, any other ends it with an exception
+            if_removed (int): the wait status of the prolog if the plugin is removed: 0 lets the job
+                go on, any other ends it with an exception
 
         Raises:
             OSError: EINVAL: the job was started. EOVERFLOW: it has 255 of them open
@@ -368,7 +367,7 @@ class Plugin:
     def service_register_ex(
         self, method: str, rolemask: int, callback: Callable[[Plugin, Any], Any]
     ) -> None:
-        """`service_register` for the instance owner, and for users who have a role in `rolemask`.
+        """`service_register` for the instance owner, and for users with a role in `rolemask`.
 
         Args:
             rolemask (int): FLUX_ROLE_OWNER (1), FLUX_ROLE_USER (2)
@@ -385,7 +384,7 @@ class Plugin:
 
 
 class RemovedPluginHost:
-    """In place of the host of a plugin that was removed: every method raises OSError."""
+    """Replaces the host of a plugin that was removed: every method raises OSError."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Runs a plugin file, after a check that nobody else could have changed it."""
+"""Runs a plugin file, after a check that no other user could have changed it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_plugin_file(path: str) -> Callable[[Any], Any]:
 
 def _run(name: str, path: str, module: types.ModuleType) -> Callable[[Any], Any]:
     try:
-        exec(compile(read_owned(path), path, "exec"), module.__dict__)  # noqa: S102  that is what it is for
+        exec(compile(read_owned(path), path, "exec"), module.__dict__)  # noqa: S102  its purpose
     except OSError as exc:
         if exc.filename != path:
             raise OSError(errno.EINVAL, f"{name}: {describe(exc, path)}") from exc

@@ -21,11 +21,11 @@ class PluginRPC(plugin_resources.plugin_rpc_class(flux.rpc.RPC)):
 
 
 class PluginHandle(plugin_resources.plugin_handle_class(flux.core.handle.Flux)):
-    """The job manager's handle, as one plugin has it.
+    """The job manager's handle, for one plugin.
 
     Args:
         pointer (int): address of the ``flux_t``
-        resources (PluginResources): keeps what is made with it
+        resources (PluginResources): keeps the watchers and futures made with it
     """
 
     _handle: Any

@@ -23,22 +23,22 @@ from flux.jobtap.process_guard import end_child
 _ANSWERED_BY_JOB_MANAGER = ("job-manager.", "job-ingest.")
 _METHODS_THAT_NEED_JOB_MANAGER = ("resource.sched-status", "sched.resource-status")
 
-#: How many seconds a plugin waits for an answer inside a callback, unless it names a time itself
-#: (``wait_for(seconds)``). The job manager does nothing else meanwhile, and whoever is asked may in
-#: turn wait for the job manager.
+#: Seconds that a plugin waits for an answer inside a callback, unless it names a time itself
+#: (``wait_for(seconds)``). The job manager does nothing else meanwhile, and the service that is
+#: called may in turn wait for the job manager.
 MAX_WAIT = 1.0
 
-#: How many events a plugin may post to one job in one turn of the job manager's reactor, and how
-#: many of those that are rare. Each event may call the plugin again, and the turn would never end
-#: if each call posted one.
+#: Maximum of events that a plugin may post to one job in one turn of the job manager's reactor, and
+#: of rare ones. Each event may call the plugin again, and the turn would never end if each call
+#: posted one.
 MAX_POSTS_PER_TURN, MAX_RARE_POSTS_PER_TURN = 10000, 100
-#: Events of which no job has many: those that send a job back to PRIORITY, and exceptions.
+#: Events that are rare in a job: those that send it back to PRIORITY, and exceptions.
 RARE_EVENTS = ("urgency", "jobspec-update", "flux-restart", "exception")
 
 
 class PostCounts:
-    """How many events a plugin posts to each job before the job manager comes to rest: it handles an
-    event, and all that plugins post because of it, before its reactor turns again.
+    """Counts the events that a plugin posts to each job in a turn: the job manager handles an event,
+    and all that plugins post because of it, before its reactor turns again.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,13 @@ class PostCounts:
         """Count an event.
 
         Args:
-            turn: another one for each turn of the reactor
+            turn: a value that differs in each turn of the reactor
             name (str): the plugin
             event (str): its name
             id (int): the job
 
         Raises:
-            OSError: ELOOP: there are so many that the plugin seems to post without end
+            OSError: ELOOP: above the maximum: the plugin seems to post without end
         """
         if turn != self._turn:
             self._turn = turn
@@ -99,7 +99,7 @@ def no_answer(topic: str, seconds: float) -> OSError:
 
     Args:
         topic (str): of the request; empty if it is not known
-        seconds (float): how long it has waited
+        seconds (float): the time it has waited
     """
     unit = "second" if seconds == 1 else "seconds"
     return NoAnswer(
@@ -156,7 +156,7 @@ class PluginResources:
 
         Args:
             callback: the plugin's function; None: there is none
-            where (str): what the callback is for, for the log
+            where (str): the purpose of the callback, for the log
         """
         if callback is None:
             return None
@@ -176,12 +176,12 @@ class PluginResources:
         return call
 
     def add_watcher(self, watcher: Any) -> Any:
-        """Have a watcher end with the plugin; returns the watcher."""
+        """Register a watcher to end with the plugin; returns the watcher."""
         self._watchers.add(watcher)
         return watcher
 
     def add_future(self, future: Any) -> Any:
-        """Have a future end with the plugin; returns the future."""
+        """Register a future to end with the plugin; returns the future."""
         self._futures.add(future)
         return future
 
@@ -217,10 +217,10 @@ def refuse_to_wait(topic: str) -> None:
 
 
 def wait_limit(timeout: float) -> float:
-    """How long `wait_for` waits inside a callback.
+    """The time that `wait_for` waits inside a callback.
 
     Args:
-        timeout (float): what it was called with; negative: without limit
+        timeout (float): its argument; negative: without limit
 
     Returns:
         float: seconds

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Keeps plugins from handling signals of the job manager's process, from ending it and from doubling it.
+"""Keeps plugins from handling signals of the job manager's process, and from ending or forking it.
 
 `install` replaces functions of `os` and `signal` once for the whole interpreter. They raise an
-error while a plugin runs, and otherwise do what they always did. `end_child` ends a child process that
+error while a plugin runs, and otherwise work as before. `end_child` ends a child process that
 a plugin has forked, where it would go on as a second job manager.
 """
 
@@ -32,7 +32,7 @@ _job_manager = os.getpid()
 
 
 def install(host: Any) -> None:
-    """Have the functions refuse whenever ``host.is_running_plugin()`` is true.
+    """Make the functions refuse whenever ``host.is_running_plugin()`` is true.
 
     They only do so in this process: a child process that a plugin has forked may call all of them.
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Keeps Python code in the job manager's thread from blocking it: no waiting for the job manager
-itself, nor long for anybody else, no reactor, no signal handlers.
+itself, no long wait for another service, no reactor, no signal handlers.
 
 Used in the job manager of a real Flux only. There all Python code is plugins, and they may create
 handles of their own.
@@ -27,8 +27,8 @@ from flux.jobtap import child_processes, plugin_resources, process_guard
 _thread: list[int | None] = [None]
 #: the topic of the request whose answer is being waited for; empty if it is not known
 _topic = [""]
-#: Names of C functions that wait until the future that they are given is fulfilled, by how they
-#: begin. ("flux_future_get" alone stands for itself: others that begin so do not wait.)
+#: Prefixes of the names of C functions that wait until their future is fulfilled.
+#: ("flux_future_get" is a full name: others with this prefix do not wait.)
 _WAITING = (
     "flux_rpc_get",
     "flux_kvs_lookup_get",
@@ -52,8 +52,8 @@ def _in_job_manager() -> bool:
 
 
 def _limit_waiting() -> None:
-    """Have the C functions that wait for a future do so for a limited time in the job manager's
-    thread, and those that wait for a message not at all.
+    """Limit the time that C functions wait for a future in the job manager's thread; functions that
+    wait for a message do not wait at all there.
 
     The bindings wrap each C function when it is first used, and call many of them themselves
     (`flux.kvs.get` is an example), where no Python method of a future is involved.
@@ -103,7 +103,7 @@ def _limit_waiting() -> None:
 
 
 def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
-    """Have every handle refuse to wait for the job manager, or to run a reactor, in the job
+    """Make every handle refuse to wait for the job manager, or to run a reactor, in the job
     manager's thread.
 
     Args:
@@ -177,7 +177,7 @@ class PluginProcess:
 
 class InertSignalModule:
     """Stands for the module `signal` in flux.util, whose functions set a handler for Ctrl-C while
-    they wait. Inside the job manager no handler may be set, and nobody types Ctrl-C."""
+    they wait. Inside the job manager no handler may be set, and there is no Ctrl-C."""
 
     SIGINT, SIG_DFL = signal.SIGINT, signal.SIG_DFL
     getsignal = staticmethod(signal.getsignal)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Checks of what plugins pass to the job manager: job ids, events, priorities, flags, jobspec
-updates.
+"""Checks of the arguments that plugins pass to the job manager: job ids, events, priorities, flags,
+jobspec updates.
 
 These values go into eventlogs and messages, so they must be valid JSON that the C code of a real
 Flux accepts too, and no event may leave a job in a state that the job manager cannot handle.
@@ -47,17 +47,17 @@ _REQUIRED_CONTEXT: dict[str, dict[str, tuple[type, ...]]] = {
 }
 #: Events that begin a job or take it back: only the job manager itself may post them.
 _NOT_POSTED = ("submit", "invalidate")
-#: Events by which the job manager notes what others have told it. A job of which it believes wrongly
-#: that its resources are free, or that it has ended, keeps them for good.
+#: Events by which the job manager records reports of other services. A job that it wrongly takes to
+#: have ended, or to hold no resources, would hold them forever.
 _NOT_POSTED_BY_PLUGINS = ("validate", "start", "release", "free", "clean")
-#: Events that have methods of their own, which count what is open.
+#: Events with methods of their own, which count open prologs and epilogs.
 _BY_METHOD = {
     "prolog-start": "prolog_start",
     "prolog-finish": "prolog_finish",
     "epilog-start": "epilog_start",
     "epilog-finish": "epilog_finish",
 }
-#: The type of the exception with which the job manager says that a scheduler could not take over
+#: The type of the exception by which the job manager reports that a scheduler could not take over
 #: the resources of a job. It does not free them then.
 _RESERVED_EXCEPTION = "scheduler-restart"
 
@@ -84,11 +84,11 @@ def plain(value: Any, what: str) -> Any:
     """Copy a value through JSON, so that the plugin cannot change it later.
 
     Args:
-        value: what the plugin has passed
-        what (str): what it is, for the error
+        value: the plugin's argument
+        what (str): its name, for the error
 
     Raises:
-        OSError: EINVAL: JSON cannot hold it, or C cannot: integers of more than 64 bits, lone
+        OSError: EINVAL: JSON or C cannot represent it: integers of more than 64 bits, lone
             surrogates, NUL
     """
     try:
@@ -128,11 +128,11 @@ def text(value: Any, what: str) -> str:
     """Check a string that is passed to C.
 
     Args:
-        value: what the plugin has passed
-        what (str): the name of the argument, for the error
+        value: the plugin's argument
+        what (str): its name, for the error
 
     Raises:
-        OSError: EINVAL: it is not a string, or C cannot hold it
+        OSError: EINVAL: it is not a string, or C cannot represent it
     """
     if type(value) is not str:
         raise _invalid(f"{what}={value!r}: expected a string")
@@ -144,7 +144,7 @@ def text(value: Any, what: str) -> str:
 
 
 def word(value: Any, what: str) -> str:
-    """Check a string that must not be empty, and must not have white space in it. See `text`.
+    """Check a string that must not be empty or contain white space. See `text`.
 
     Raises:
         OSError: EINVAL: it is not such a string
@@ -219,8 +219,8 @@ def updates(value: Any, what: str) -> dict[str, Any]:
     """Check the updates of a jobspec-update event (RFC 21).
 
     Args:
-        value: what the plugin has passed
-        what (str): what it is, for the error
+        value: the plugin's argument
+        what (str): its name, for the error
 
     Returns:
         dict: a copy: dotted path -> new value
@@ -274,7 +274,7 @@ def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
 
     Raises:
         OSError: as `event`; EINVAL too for events that are not for plugins, since a job could be
-            left with resources that nobody frees
+            left with resources that are never freed
     """
     checked = event(name, context)
     if name in _NOT_POSTED_BY_PLUGINS:
