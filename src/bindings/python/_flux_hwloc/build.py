@@ -11,8 +11,8 @@ found from a source tree: beside this directory. Nothing is written outside DIR 
 temporary directory, so the source tree may be read-only. Compiler and linker flags come from
 ``--cflags`` / ``--libs``, else from HWLOC_CFLAGS / HWLOC_LIBS, else from pkg-config, else ``-lhwloc``.
 
-``--check`` builds nothing: it says on one line what is there or what is missing.
-Exit status: 0 done; 1 something is missing (the message says what to install); 2 usage.
+``--check`` builds nothing and prints one line: the versions found, or the missing dependency.
+Exit status: 0 done; 1 a dependency is missing (the message says what to install); 2 usage.
 
 The installed module is one file: put it where ``flux.resource`` is found (it is imported by its
 top-level name, and only when there is XML to read).
@@ -96,7 +96,7 @@ static uint64_t flux_hwloc_local_memory (hwloc_obj_t obj)
 
 
 def hwloc_flags(cflags=None, libs=None):
-    """(compile flags, link flags) as two lists; see the module's text for where they come from."""
+    """(compile flags, link flags) as two lists; see the module's docstring for their sources."""
     cflags = cflags if cflags is not None else os.environ.get("HWLOC_CFLAGS")
     libs = libs if libs is not None else os.environ.get("HWLOC_LIBS")
     if cflags is None and libs is None:
@@ -116,7 +116,7 @@ def builder(cflags, libs):
 
 
 def missing(cflags, libs):
-    """None if the extension can be built here, else one sentence that says what to install."""
+    """None if the extension can be built here, else a sentence about the missing dependency."""
     program = (
         "#include <Python.h>\n" + SOURCE + "int main (void) "
         "{ return hwloc_get_api_version () + flux_hwloc_local_memory (0); }\n"
