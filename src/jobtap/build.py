@@ -10,8 +10,8 @@ shared library (Python configured with ``--enable-shared``), the headers of Pyth
 headers of Flux and jansson are found by pkg-config, or given by FLUX_CORE_CFLAGS and
 FLUX_CORE_LIBS. Nothing is written outside DIR and a temporary directory.
 
-``--check`` builds nothing, and prints on one line what is missing. Exit status: 0 done; 1 something
-is missing; 2 usage.
+``--check`` builds nothing, and prints the missing dependency on one line. Exit status: 0 done; 1 a
+dependency is missing; 2 usage.
 """
 
 import os
@@ -74,7 +74,7 @@ int jobtap_service_register (flux_plugin_t *p, const char *method, uint32_t role
 flux_plugin_arg_t *jobtap_args (flux_plugin_arg_t *others, const char *text);
 """
 
-#: What C calls in Python.
+#: The Python functions that C calls.
 EMBEDDING = """
 extern "Python" int python_load (flux_plugin_t *p, long key);
 extern "Python" int python_call (long key, const char *topic, flux_plugin_arg_t *args);
@@ -119,8 +119,8 @@ def shared_library():
 
 
 def missing():
-    """Find out whether python.so can be built here: returns None, or a text that says what is
-    missing."""
+    """Check whether python.so can be built here: returns None, or a text about the missing
+    dependency."""
     problem = extension.missing()
     if problem:
         return problem

@@ -23,8 +23,8 @@ def fail(text):
 
 
 def find_python_so():
-    """Find python.so: what FLUX_JOBTAP_PYTHON says, else in the source tree or installation of this
-    command, else on the search path of the job manager."""
+    """Find python.so: the file that FLUX_JOBTAP_PYTHON names, else in the source tree or installation
+    of this command, else on the search path of the job manager."""
     named = os.environ.get("FLUX_JOBTAP_PYTHON")
     if named:
         return os.path.abspath(named)

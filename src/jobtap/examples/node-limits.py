@@ -8,7 +8,7 @@
 
 A job that exceeds the limit alone is rejected. Others wait in DEPEND with the dependency
 ``node-limit``, in the order of submission, until enough of the user's jobs have ended. A job that
-does not ask for nodes counts as one node. ``flux jobtap query`` shows how many nodes each user has.
+does not request nodes counts as one node. ``flux jobtap query`` shows how many nodes each user has.
 """
 
 from flux.jobtap import CURRENT_JOB
@@ -46,7 +46,7 @@ def conf_update(p, topic, args):
 
 
 def nodes_of(jobspec):
-    """The smallest number of nodes that a jobspec asks for."""
+    """The minimum number of nodes that a jobspec requests."""
 
     def count(vertices):
         for vertex in vertices:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Say how many watts a job draws, for a scheduler that counts them as licences.
+"""Set the watts that a job draws, for a scheduler that counts them as licences.
 
     flux jobtap load power.py node=650 core=6
 
-A job that asks for nodes draws `node` watts on each, at the least number that it asks for; any other draws `core` watts for each core. A job
-that says ``system.licenses.watts`` itself keeps its number. The scheduler has ``[licenses] watts``.
+A job that requests nodes draws `node` watts for each of their minimum number; any other draws `core` watts for each core. A job
+that sets ``system.licenses.watts`` itself keeps its number. The scheduler has ``[licenses] watts``.
 """
 
 
@@ -17,7 +17,7 @@ def plugin_init(p):
 
 
 def count_of(vertices, kind):
-    """How many vertices of a kind a jobspec asks for, at least."""
+    """The minimum number of vertices of a kind that a jobspec requests."""
     total = 0
     for vertex in vertices:
         number = vertex["count"]
@@ -32,7 +32,7 @@ def create(p, topic, args):
     jobspec = args["jobspec"]
     asked = jobspec["attributes"]["system"].get("licenses", {})
     if args["state"] != 1 or "watts" in asked:
-        return  # not a new job, or it says so itself
+        return  # not a new job, or the job sets it itself
     watts = count_of(jobspec["resources"], "node") * p.args.get("node", 0)
     watts = watts or count_of(jobspec["resources"], "core") * p.args.get("core", 0)
     if watts:

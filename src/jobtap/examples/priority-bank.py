@@ -2,7 +2,7 @@
 """Compute the priority from the bank that a job is charged to: ``urgency * 1000 + weight of the
 bank``.
 
-The weights are not known when the plugin is loaded. Jobs wait in PRIORITY until somebody sets them:
+The weights are unknown when the plugin is loaded. Jobs wait in PRIORITY until a request sets them:
 
     h.rpc("job-manager.priority-bank.weights", {"weights": {"physics": 300, "biology": 200}})
 

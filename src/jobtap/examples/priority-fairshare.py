@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Priority by fair share: who has used less than their share comes first.
+"""Priority by fair share: users below their share come first.
 
     flux jobtap load priority-fairshare.py half-life=604800 shares=/etc/flux/shares.json weight=10000
 
-Usage is core seconds of jobs that ran, of which half is forgotten after `half-life` seconds (a week by default). The
-file `shares` gives weights by userid: ``{"1001": 3, "1002": 1}``; who is not in it has 1. The fair-share factor of a user is
-``2 ** -(part of the usage / part of the shares)``: 1 for who has used nothing, 0.5 for who has used just their part. The priority is
+Usage is core seconds of jobs that ran, with a half-life of `half-life` seconds (a week by default). The
+file `shares` gives weights by userid: ``{"1001": 3, "1002": 1}``; a user not in it has 1. The fair-share factor of a user is
+``2 ** -(part of the usage / part of the shares)``: 1 without usage, 0.5 for a user who has used exactly their share. The priority is
 ``urgency * 100000`` and `weight` times the factor. Every `period` seconds (600) all priorities are computed again.
 """
 
@@ -27,7 +27,7 @@ def plugin_init(p):
             )
         p.settings[name] = value
     p.shares = read_shares(p.args.get("shares"))
-    #: userid -> (core seconds, when they were counted), and job id -> (userid, cores, start) of those that run
+    #: userid -> (core seconds, time of the count), and job id -> (userid, cores, start) of running jobs
     p.usage, p.running = {}, {}
     p.known = (None, {})
     p.add_handler("job.state.priority", priority)
@@ -43,7 +43,7 @@ def read_shares(path):
     """The weights in a file; {} without one.
 
     Raises:
-        JobtapError: it is not what it should be
+        JobtapError: the file cannot be read, or is not an object of numbers above 0
     """
     if path is None:
         return {}
@@ -86,13 +86,13 @@ def ended(p, topic, args):
 
 
 def decayed(p, userid):
-    """What is left of the usage of a user's jobs that are over."""
+    """The usage of a user's ended jobs, decayed to the present."""
     used, when = p.usage.get(userid, (0.0, 0.0))
     return used * 2 ** -((now(p) - when) / p.settings["half-life"])
 
 
 def usages(p):
-    """{userid: usage}, jobs that run included; computed once for all jobs that are looked at at a time."""
+    """{userid: usage}, running jobs included; computed once for all jobs prioritized at the same time."""
     if p.known[0] != now(p):
         found = {userid: decayed(p, userid) for userid in p.usage}
         for userid, cores, start in p.running.values():

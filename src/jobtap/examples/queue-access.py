@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who may submit to a queue: what RFC 33 has in ``policy.access``, and Flux itself does not enforce.
+"""Access control for queues: ``policy.access`` of RFC 33, which Flux itself does not enforce.
 
     [queues.debug.policy.access]
     allow-user = ["alice"]
     allow-group = ["staff"]
 
-A user who is named, or in a group that is, may submit to the queue, or move a job there; so may the instance owner. Without
-the table everybody may. A virtual queue without one has its parent's; ``[policy.access]`` is for queues without any, and for an
-instance without queues. The groups of a user are looked up once, until the configuration is loaded anew.
+The users listed, members of the groups listed, and the instance owner may submit to the queue or move jobs there. Without
+the table all users may. A virtual queue without one has its parent's; ``[policy.access]`` applies to queues without any, and to
+an instance without queues. The groups of a user are cached until the configuration is reloaded.
 """
 
 import grp
@@ -16,8 +16,8 @@ import pwd
 
 
 def plugin_init(p):
-    p.rules = {}  # by queue (None: the others), the users and groups that may; no entry: all may
-    p.groups = {}  # by user id, the names of a user: the user's own, and of the groups
+    p.rules = {}  # queue (None: the others) -> users and groups allowed; no entry: all users
+    p.groups = {}  # user id -> names of the user and of the groups
     p.add_handler("conf.update", conf_update)
     p.add_handler("job.validate", validate)
 
@@ -65,7 +65,7 @@ def names_of(p, userid):
 
 def validate(p, topic, args):
     queue = args["jobspec"]["attributes"]["system"].get("queue")
-    rule = p.rules.get(queue)  # not of a queue that was made since, by somebody else
+    rule = p.rules.get(queue)  # none for a queue made since the last configuration
     if rule is None or args["userid"] == os.getuid():
         return
     user, groups = names_of(p, args["userid"])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Fill in what users leave out, when they submit.
+"""Set defaults in submitted jobs, and cap their time limits.
 
     flux jobtap load submit-policy.py duration=3600 bank=guest max-duration=86400
 
 A job without a time limit gets `duration` (seconds), one without a bank gets `bank`. A time limit
-beyond `max-duration` is cut to it. The job's eventlog shows what was changed (``jobspec-update``),
-and limits apply to the result.
+beyond `max-duration` is cut to it. The job's eventlog shows the changes (``jobspec-update``), and
+limits apply to the result.
 """
 
 
