@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What scripts/quickstart does inside its instance: the commands a user would type, and their output.
+"""The part of scripts/quickstart inside its instance: the commands a user would type, and their output.
 
 Everything goes through the flux command, so that each line can be repeated by hand.
 """
@@ -12,7 +12,7 @@ import sys
 import time
 
 JOBS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "quickstart.jobs")
-# Longer than the jobs take on a slow machine: only a scheduler that is stuck gets there.
+# Longer than the jobs take on a slow machine: exceeded only if the scheduler is stuck.
 PATIENCE = 90
 
 
@@ -120,7 +120,7 @@ def submit(lines):
 
 
 def explain(jobid):
-    """Ask why a job is pending, once the scheduler has said so (annotations come a moment after the job)."""
+    """Ask why a job is pending, once the scheduler has annotated it (a moment after the submission)."""
     words = ["jobs", "-no", "{annotations.sched.reason_pending}", jobid]
     while flux("jobs", "-no", "{status_abbrev}", jobid).strip() in ("PD", "D", "P", "S"):
         reason = flux(*words, check=False).strip()

@@ -1,6 +1,6 @@
-# What scripts/quickstart and scripts/check share: bring a fresh clone to where it is built.  To be sourced.
+# Shared by scripts/quickstart and scripts/check: build a fresh clone.  To be sourced.
 #
-# Each step looks first whether there is anything to do.  Nothing is written outside the source tree but Debian packages
+# Each step first checks whether there is anything to do.  Nothing is written outside the source tree but Debian packages
 # (as root): caches go to .cache, the Python environment to .venv.
 
 root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
@@ -13,11 +13,11 @@ XDG_CACHE_HOME=$root/.cache
 MPLCONFIGDIR=$root/.cache/matplotlib
 PIP_DISABLE_PIP_VERSION_CHECK=1
 PIP_NO_INPUT=1
-# A user's own settings of these would reach into .venv, or out of it.
+# A user's own settings of these would affect .venv, or take effect outside of it.
 unset PYTHONHOME PYTHONPATH PIP_USER PIP_TARGET PIP_PREFIX
 export PATH PIP_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INPUT
 
-# step TEXT: what begins now; done_step: how long it took.
+# step TEXT: announce a step; done_step: print its duration.
 step() {
     step_text=$1
     step_start=$(date +%s)
@@ -27,7 +27,7 @@ done_step() {
     step_seconds=$(($(date +%s) - step_start))
     if [ $step_seconds -gt 1 ]; then echo "${1:-done} ($step_seconds s)"; else echo "${1:-done}"; fi
 }
-# fail TEXT: the step did not work; the end of its output, and what to do.
+# fail TEXT: the step failed; print the end of its output, and TEXT as advice.
 fail() {
     echo FAILED
     grep -v '^WARNING: Location' "$log" | tail -n 15 | sed 's/^/    | /'
@@ -84,7 +84,7 @@ apt_install() {
     DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@" >>"$log" 2>&1 </dev/null
 }
 
-# python_environment FILE ...: have .venv with what the requirements files name.
+# python_environment FILE ...: make .venv with the packages of the requirements files.
 python_environment() {
     case $1 in *-dev*) step "Tools for tests and documentation" ;; *) step "Python environment (.venv)" ;; esac
     sum=$(cat "$@" | cksum)
@@ -113,7 +113,7 @@ Is the package index there?  Try '.venv/bin/python -m pip install$files' by hand
     done_step
 }
 
-# flux_python: have flux-core's Python bindings where there is no real Flux.
+# flux_python: fetch flux-core's Python bindings where there is no real Flux.
 flux_python() {
     step "flux-core's Python bindings (flux-python)"
     if [ -f .cache/flux-python/.complete ] && scripts/flux-python >>"$log" 2>&1; then
@@ -125,7 +125,7 @@ flux_python() {
     fi
 }
 
-# build: configure (again, if what it looks for has changed) and make.
+# build: configure (again, if the packages it looks for have changed) and make.
 build() {
     step "Build (configure, make)"
     if ! command -v autoreconf >/dev/null && [ ! -x configure ]; then
@@ -153,7 +153,7 @@ build() {
     [ "$(cat .cache/configured 2>/dev/null)" = "$have" ] || build_is_new=t
     echo "$have" >.cache/configured
     done_step
-    # What configure found: once.
+    # The findings of configure: once.
     [ -z "$build_is_new" ] || sed -n '/^  flux-scheduler/,/to be installed/p' .cache/configure.out | sed '$d' | sed 's/^/  /'
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What of the host's bindings flux.scheduler and flux.resource use, for mypy alone (scripts/check).
+"""The host's bindings as flux.scheduler and flux.resource use them, for mypy only (scripts/check).
 
-The bindings have no types, neither the host's nor the embedded instance's. Whoever calls something
-more of them adds it here, with the types a real Flux has.
+The bindings have no types, neither the host's nor the embedded instance's. Calls of
+further functions need stubs here, with the types of a real Flux.
 """
