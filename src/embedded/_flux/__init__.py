@@ -1,12 +1,12 @@
 """The C API of flux-core, as its Python bindings call it, on the kernel of `flux_engine`.
 
-The package ``flux`` of flux-core (on PyPI: ``flux-python``) is written on three modules that cffi makes of C
+The package ``flux`` of flux-core (on PyPI: ``flux-python``) uses three modules that cffi builds from C
 libraries: ``_flux._core``, ``_flux._idset`` and ``_flux._hostlist``, each with ``ffi`` and ``lib``.  These are the same three in
-Python.  The package runs on them as it is: as a client of the embedded instance, and in its modules.
+Python.  The package runs on them unchanged: as a client of the embedded instance, and in its modules.
 
-Read `ctype`, `cdata` and `function` for how a C function looks from Python; then what there is of them: `handle`,
-`reactor`, `messages`, `futures`, `kvs`, `job`, `broker`, `idset`, `hostlist`, `constants`.  `module` is what a broker module
-is given.  A pointer is an object of the kernel, or of one of these files; a ``char *`` is bytes; an array, such as those that
+Read `ctype`, `cdata` and `function` for the mapping of C functions to Python; then the functions: `handle`,
+`reactor`, `messages`, `futures`, `kvs`, `job`, `broker`, `idset`, `hostlist`, `constants`.  `module` has the handle
+of a module.  A pointer is an object of the kernel, or of one of these files; a ``char *`` is bytes; an array, such as those that
 functions put their results in, is a list.
 """
 
@@ -16,11 +16,11 @@ import os
 def bindings():
     """The directory that holds the package ``flux`` of flux-core.
 
-    That is what FLUX_SCHEDULER_BINDINGS names, or ``flux-python`` beside this directory's parent in an installation, or
+    It is the one that FLUX_SCHEDULER_BINDINGS names, or ``flux-python`` beside this directory's parent in an installation, or
     ``.cache/flux-python`` of the source or build tree.
 
     Raises:
-        ImportError: there is none; the text says the way out
+        ImportError: there is none; the text says how to get it
     """
     base = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     build = os.environ.get("FLUX_BUILD_DIR") or os.path.dirname(base)

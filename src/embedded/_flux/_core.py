@@ -1,4 +1,4 @@
-"""``_flux._core``: what the bindings call of libflux-core."""
+"""``_flux._core``: the functions of libflux-core that the bindings call."""
 
 import flux.wrapper
 from _flux import broker, constants, debugger, futures, handle, job, kvs, messages, reactor  # noqa: F401
@@ -10,7 +10,7 @@ lib = Library(
 )
 ffi = lib.get_ffi()
 
-# The bindings find the functions by a wrapper that is made for each; see `function`.
+# The bindings look up the functions through wrappers; see `function`.
 Wrapped.base = flux.wrapper.WrapperBase
 flux.wrapper.FunctionWrapper = Wrapped
 flux.wrapper.Wrapper.__getattr__ = look_up

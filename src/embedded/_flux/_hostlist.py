@@ -1,4 +1,4 @@
-"""``_flux._hostlist``: what the bindings call of libflux-hostlist."""
+"""``_flux._hostlist``: the functions of libflux-hostlist that the bindings call."""
 
 from _flux import hostlist  # noqa: F401
 from _flux.ffi import FFI

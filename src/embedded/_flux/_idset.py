@@ -1,4 +1,4 @@
-"""``_flux._idset``: what the bindings call of libflux-idset."""
+"""``_flux._idset``: the functions of libflux-idset that the bindings call."""
 
 from _flux import idset  # noqa: F401
 from _flux.ffi import FFI

@@ -1,4 +1,4 @@
-"""What a handle asks its broker: attributes, the log, services; and what a module tells it."""
+"""Requests of a handle to its broker (attributes, the log, services), and messages of a module to it."""
 
 import errno
 
@@ -38,7 +38,7 @@ functions(
 
 @function("int flux_log (flux_t *h, int level, const char *fmt, ...)")
 def flux_log(h, level, fmt):
-    # The one format without arguments that means something.
+    # The only conversion without arguments.
     text = fmt.replace("%%", "%")
     body = {"level": level, "name": h.task.log_name, "text": text}
     send(h, "log.append", body, RPC_NORESPONSE).end()

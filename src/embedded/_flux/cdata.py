@@ -1,4 +1,4 @@
-"""What C values are in Python: NULL, arrays, text with a size, and handles of objects."""
+"""C values in Python: NULL, arrays, text with a size, and handles of objects."""
 
 import weakref
 
@@ -6,7 +6,7 @@ from _flux.ctype import named
 
 
 class Null:
-    """The pointer to nothing; false, and equal to itself only."""
+    """The null pointer; false, and equal to itself only."""
 
     __slots__ = ()
     ctype = named("void *")
@@ -44,7 +44,7 @@ class Array(list):
 
 
 class Text:
-    """A ``char[]``: bytes, and for how many there is room with the zero at their end."""
+    """A ``char[]``: bytes, and its size including the terminating zero."""
 
     __slots__ = ("size", "value")
     ctype = named("char[]")
@@ -58,7 +58,7 @@ class Text:
 
 
 class Error:
-    """A ``flux_error_t``: one line about what went wrong."""
+    """A ``flux_error_t``: one line of error text."""
 
     __slots__ = ("text",)
     ctype = named("flux_error_t")
@@ -74,7 +74,7 @@ class Error:
 
 
 class Match:
-    """A ``struct flux_match``: which messages are meant.
+    """A ``struct flux_match``: a pattern of messages.
 
     Attributes:
         typemask (int): FLUX_MSGTYPE_* bits
@@ -94,9 +94,9 @@ class Match:
 class Handle:
     """A ``void *`` that stands for an object, for callbacks.
 
-    Who is given one as the argument of a callback refers to it weakly (`weak`), as C does: it lives as long as
-    whoever made it keeps it.  The bindings keep it in the object that it stands for.  A strong reference to that
-    object would be a cycle in each future and watcher, for the collector to find, so for these it is a weak one.
+    A receiver of one as the argument of a callback refers to it weakly (`weak`), as C does: it lives as long as
+    its maker keeps it.  The bindings keep it in the object that it stands for.  A strong reference to that
+    object would make each future and watcher a cycle for the garbage collector, so for these it is weak.
     """
 
     __slots__ = ("__weakref__", "_of", "_strong")
@@ -115,7 +115,7 @@ class Handle:
 
 
 def weak(arg):
-    """A function that returns a callback's argument, or None when nobody keeps it any more."""
+    """A function that returns a callback's argument, or None once it was freed."""
     if arg is None or arg is NULL:
         return _nothing
     return weakref.ref(arg)
@@ -126,7 +126,7 @@ def _nothing():
 
 
 def text_of(value):
-    """The text of a ``char *`` that was given as bytes."""
+    """The text of a ``char *``, given as bytes."""
     if b"\0" in value:
         value = value.partition(b"\0")[0]
     return value.decode("utf-8", "surrogateescape")

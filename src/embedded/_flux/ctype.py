@@ -1,6 +1,6 @@
-"""C types by name, as ``ffi.typeof`` tells of them."""
+"""C types by name, as ``ffi.typeof`` returns them."""
 
-#: Least and greatest value of each type of integer.
+#: Minimum and maximum of each integer type.
 INTEGERS = {
     "char": (-(1 << 7), (1 << 7) - 1),
     "int": (-(1 << 31), (1 << 31) - 1),
@@ -29,9 +29,9 @@ class CType:
     """A type; there is one object of each, so that they may be compared with ``is``.
 
     Attributes:
-        cname (str): how C writes it, without ``const``
+        cname (str): its name in C, without ``const``
         kind (str): "primitive", "pointer", "array", "struct", "function" or "void"
-        item (CType): of a pointer or array: what it points to, or holds
+        item (CType): of a pointer or array: type of the target or the items
         length (int): of an array; None if it is not part of the type
         result (CType), args (tuple of CType), ellipsis (bool): of a function
     """
@@ -87,7 +87,7 @@ def _joined(words):
 
 
 class Prototype:
-    """What a function is called, takes and returns.
+    """The name, arguments and result of a function.
 
     Args:
         text (str): ``int flux_respond (flux_t *h, const flux_msg_t *request, const char *s)``

@@ -1,4 +1,4 @@
-"""``ffi``: types, arrays, NULL, and which Python functions C calls back."""
+"""``ffi``: types, arrays, NULL, and the Python functions that C calls back."""
 
 import threading
 
@@ -11,7 +11,7 @@ _POINTERS = {}
 
 
 def pointer_to(cname, *classes):
-    """Say that objects of these classes are what C calls ``cname``; returns the CType."""
+    """Map objects of these classes to the C type ``cname``; returns the CType."""
     ctype = named(cname)
     for cls in classes:
         _POINTERS[cls] = ctype
@@ -24,10 +24,10 @@ def class_of(ctype):
 
 
 class FFI:
-    """What cffi calls an FFI object.
+    """An FFI object of cffi.
 
     Args:
-        library: whose attributes the functions become that `def_extern` is used on
+        library: functions decorated with `def_extern` become its attributes
 
     Attributes:
         NULL: the null pointer
@@ -41,7 +41,7 @@ class FFI:
 
     @property
     def errno(self):
-        """The error of the function that this thread called last."""
+        """The errno of this thread's last call."""
         return getattr(self._thread, "errno", 0)
 
     @errno.setter
@@ -52,7 +52,7 @@ class FFI:
         """The CType of a name, a function or a pointer.
 
         Raises:
-            TypeError: it is nothing of C's
+            TypeError: it is not a C object
         """
         if isinstance(what, str):
             return named(what)
@@ -72,7 +72,7 @@ class FFI:
 
         Args:
             cname (str): such as ``int[1]``, ``char[]``, ``struct flux_match *``
-            value: of ``char[]``: its bytes, or how many there is room for; of a match: a dict
+            value: of ``char[]``: its bytes, or its size; of a match: a dict
         """
         maker = _MAKERS.get(cname)
         if maker is None:
@@ -88,7 +88,7 @@ class FFI:
 
         Raises:
             RuntimeError: it is NULL
-            TypeError: it is no text
+            TypeError: it is not text
         """
         if value.__class__ is Text:
             value = value.value
@@ -109,7 +109,7 @@ class FFI:
         return handle.object
 
     def def_extern(self, name=None):
-        """Decorator: this function is the one that C calls by this name."""
+        """Decorator: C calls this function by this name."""
 
         def mark(function):
             self._library.define(name or function.__name__, function)
@@ -119,7 +119,7 @@ class FFI:
 
 
 def _maker(ctype):
-    """A function that makes what ``ffi.new`` returns of an initial value."""
+    """A function from an initial value to the result of ``ffi.new``."""
     if ctype.kind == "array" and ctype.item.cname == "char":
         return _new_text
     if ctype.kind == "pointer" and ctype.item.cname == "struct flux_match":

@@ -5,15 +5,15 @@
         ...
 
 The Python function gets objects, int, float and str, and None for a NULL that `null` allows; any other NULL is EINVAL.
-It returns such values, too, and raises OSError where C returns -1 or NULL and sets errno: one of type int that has nothing
-to say returns None for 0.  What C puts where a pointer points to, the last arguments that `out` names, it returns.  From the
-prototype the code is made that checks and converts the arguments, as cffi does: TypeError for another type, OverflowError
-for a number that does not fit.  `functions` declares a table of them, each a line long.
+It returns such values, too, and raises OSError where C returns -1 or NULL and sets errno; a function of type int may
+return None for 0.  It returns the values that C stores through pointers, the last arguments, named by `out`.  The code that
+checks and converts the arguments is generated from the prototype, and behaves like cffi's: TypeError for another
+type, OverflowError for a number that does not fit.  `functions` declares a table of one-line functions.
 
 There are two ways to call it.  ``lib.flux_respond(...)`` is as in C: it returns -1 and sets ``ffi.errno``.  The
-bindings' own wrapper (``flux.wrapper.FunctionWrapper``) makes an exception of that again, and goes through the
-arguments twice on the way.  `Wrapped` is put in its place: it does what that does, and is made once for each function.
-So is `look_up`, in the place of the method that finds a function and keeps it in the wrapper's class.
+bindings' own wrapper (``flux.wrapper.FunctionWrapper``) turns that into an exception again, and processes the
+arguments twice.  `Wrapped` replaces it: it behaves the same, and is made once for each function.  `look_up`
+replaces the method that finds a function and stores it in the wrapper's class.
 """
 
 import errno
@@ -24,18 +24,18 @@ from _flux.cdata import NULL, Array, Match, Text, bytes_of, text_of
 from _flux.ctype import INTEGERS, Prototype
 from _flux.ffi import class_of
 
-#: name -> (prototype text, function, arguments that may be NULL, arguments that results are put in)
+#: name -> (prototype text, function, arguments that may be NULL, arguments for results)
 _DECLARED = {}
 
 
 def function(prototype, null="", out=""):
-    """Decorator: the function is what C calls by the prototype's name.
+    """Decorator: the function implements the C function of the prototype.
 
     Args:
         prototype (str): in C
-        null (str): names of arguments that may be NULL, with spaces between them
-        out (str): names of the last arguments, if they are where results are put.  The Python function is not given
-            them, and returns the value, or a tuple of the values
+        null (str): names of arguments that may be NULL, separated by spaces
+        out (str): names of the last arguments, if they point to results.  The Python function is not given them, and
+            returns the value, or a tuple of the values
     """
 
     def declare(implementation):
@@ -96,7 +96,7 @@ class Function:
 
         Args:
             wrapped (bool): for the bindings' wrapper: the first argument is the wrapper; None stands for NULL, a
-                wrapper for what it wraps, str for ``char *``
+                wrapper for its pointer, str for ``char *``
             add_handle (bool): the wrapper's own pointer goes first
         """
         names = [f"a{number}" for number in range(len(self.ctype.args))]
@@ -145,7 +145,7 @@ class Function:
         return call
 
     def _call(self, names, scope):
-        """Lines of code that call the implementation, and return what C does."""
+        """Lines of code that call the implementation, and return the C function's result."""
         passed = len(names) - len(self._out)
         call = f"function({', '.join(names[:passed])})"
         result = self.ctype.result
@@ -188,7 +188,7 @@ _NO_HANDLE = "Attempting to call a cached, bound method that requires a handle w
 
 
 class Wrapped:
-    """In the place of ``flux.wrapper.FunctionWrapper``: a function for each function of ours.
+    """Replaces ``flux.wrapper.FunctionWrapper``: a Python function for each declared one.
 
     Attributes:
         base: the class of the bindings' wrappers
@@ -198,15 +198,15 @@ class Wrapped:
 
     def __new__(cls, fun, name, function_type, ffi, add_handle=False):
         call = fun.bound(wrapped=True, add_handle=add_handle)
-        # The exceptions are the implementation's: there is no result that would have to be looked at.
+        # The implementation raises exceptions, so results need no check.
         call.set_error_check = lambda is_error: None
         return call
 
 
 def look_up(wrapper, name):
-    """In the place of ``flux.wrapper.Wrapper.__getattr__``: what a wrapper's attribute is in C.
+    """Replaces ``flux.wrapper.Wrapper.__getattr__``: the C function or constant for a wrapper's attribute.
 
-    The function is kept in the wrapper's class, as it is: the bindings would put another one around it.
+    The function is stored unwrapped in the wrapper's class: the bindings would wrap it once more.
 
     Raises:
         AttributeError: it is a name of Python's own, or masked by the wrapper
@@ -234,7 +234,7 @@ def look_up(wrapper, name):
 
 
 def _check(name, ctype, wrapped, nullable, scope):
-    """Lines of code that check and convert an argument; what they refer to is put into `scope`."""
+    """Lines of code that check and convert an argument; the names they use are entered in `scope`."""
     if ctype.kind == "primitive":
         return _check_number(name, ctype, scope)
     if ctype.cname == "void *":
@@ -294,7 +294,7 @@ def _text_result(value):
 
 
 def _pointer(value):
-    """A result as it is put where a pointer is wanted: ``char *`` for text."""
+    """A result as it is stored through a pointer: ``char *`` for text."""
     if value is None:
         return NULL
     return bytes_of(value) if value.__class__ is str else value
@@ -313,7 +313,7 @@ def _pointer_converter(ctype, take, wrapped, nullable):
 
     Args:
         ctype (CType): its type
-        take: ``take(value)`` is what the implementation is given for a value, or None if that is nothing of this type
+        take: ``take(value)`` converts a value for the implementation; None if it is not of this type
         wrapped (bool), nullable (bool): see `Function.bound`
     """
 
@@ -347,20 +347,20 @@ def _text_taker(wrapped):
 
 
 def _array_taker(item):
-    """For what results are put in: ``int *``, ``const char **``, ``flux_error_t *``."""
+    """A check of arguments for results: ``int *``, ``const char **``, ``flux_error_t *``."""
 
     def take(value):
         if value.__class__ is not Array:
             return None
         other = value.ctype.item
-        # A pointer to one kind of pointer is as good as to another: bindings cast them to and fro.
+        # Pointers to pointers are interchangeable: the bindings cast them back and forth.
         return value if other is item or other.kind == item.kind == "pointer" else None
 
     return take
 
 
 def _buffer(value):
-    """What text is written to: a ``char[]`` that ``ffi.new`` made."""
+    """A buffer for text: a ``char[]`` made by ``ffi.new``."""
     if value.__class__ is Text:
         return value
     if value is NULL or value is None:
@@ -379,7 +379,7 @@ def _callback(value):
 
 
 class Library:
-    """``lib``: functions and constants of a C library, each made when it is first asked for.
+    """``lib``: functions and constants of a C library, each made on first use.
 
     Args:
         ffi: the FFI whose errno they set
@@ -395,7 +395,7 @@ class Library:
         return self._ffi
 
     def define(self, name, value):
-        """Have an attribute of this name."""
+        """Set an attribute of this name."""
         setattr(self, name, value)
 
     def __getattr__(self, name):
@@ -410,11 +410,11 @@ class Library:
 
 
 def nothing(pointer):
-    """What destroying something comes to: Python counts who refers to it."""
+    """Destroys an object: a no-op, since Python counts references."""
 
 
 def itself(pointer):
-    """What another reference comes to, for the same reason."""
+    """Takes another reference: a no-op for the same reason."""
     return pointer
 
 

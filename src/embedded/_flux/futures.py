@@ -1,9 +1,9 @@
-"""``flux_future_t``: answers that have not come yet; and ``flux_rpc``, whose future is a request's answer.
+"""``flux_future_t``: results to come; and ``flux_rpc``, whose future is a request's answer.
 
-A future is fulfilled, any number of times: what comes while a result is still there waits until `reset` takes that away.
-There are two ways to hear of a result.  ``then`` has a continuation called by the reactor.  ``get`` and ``wait_for`` wait for it;
-nothing else of the caller runs meanwhile.  So that what a future is made of can be fulfilled while somebody waits, its
-``init`` callback asks ``flux_future_get_flux`` for a handle: while waiting that is a clone, whose reactor runs just then.
+A future may be fulfilled any number of times: a further result is queued until `reset` removes the current one.
+There are two ways to get a result.  With ``then`` the reactor calls a continuation.  ``get`` and ``wait_for`` wait for it;
+nothing else of the caller runs meanwhile.  So that the parts of a future can be fulfilled during such a wait, its
+``init`` callback gets its handle from ``flux_future_get_flux``: during a wait that is a clone, whose reactor is running.
 """
 
 import errno
@@ -21,12 +21,12 @@ class Future(kernel_future.Future):
     """A future.
 
     Args:
-        init: ``init(future, arg)``, called when somebody first takes an interest: once for waiting, once for ``then``
+        init: ``init(future, arg)``, called at the first use: once for waiting, once for ``then``
         arg: argument of `init`; held weakly
 
     Attributes:
         handle (Flux): the handle it belongs to, or None
-        task (Task): whose reactor calls the continuation, or None
+        task (Task): its reactor calls the continuation; or None
         refs (int): references; with the last one it ends
         result (tuple): (value, errnum, error text) once it is fulfilled, else None
     """
@@ -77,7 +77,7 @@ class Future(kernel_future.Future):
             self._post()
 
     def reset(self):
-        """Take the result away; the next one takes its place if it has come already."""
+        """Remove the result; a queued one takes its place."""
         super().reset()
         if self._callback is not None:
             self._arm_timer()
@@ -103,8 +103,8 @@ class Future(kernel_future.Future):
         """Wait until there is a result.
 
         Raises:
-            TimeoutError: none came in so many seconds; negative: wait without end
-            OSError: none can ever come (EDEADLK)
+            TimeoutError: there was none after `timeout` seconds; negative: wait without end
+            OSError: there can never be one (EDEADLK)
         """
         if self.result is not None:
             return
@@ -113,7 +113,7 @@ class Future(kernel_future.Future):
         self._wait(timeout)
 
     def _wait(self, timeout):
-        """Run `init` and a reactor for what it has started."""
+        """Call `init`, and run a reactor for the operations it started."""
         asked = timeout
         if self.handle is not None:
             timeout = self.handle.about_to_wait(self, timeout)
@@ -155,13 +155,13 @@ class Future(kernel_future.Future):
             raise failure(errno.ETIMEDOUT)
 
     def now(self):
-        """The handle that `init` works with while somebody waits."""
+        """The handle for `init` during a wait."""
         if self._now is None:
             self._now = Flux(self.handle.task.clone())
         return self._now
 
     def current_flux(self):
-        """The handle to start something with: the clone while somebody waits, else its own."""
+        """The handle for new operations: the clone during a wait, else its own."""
         if self.handle is None:
             raise failure(errno.EINVAL)
         return self.now() if self._waited_for else self.handle
@@ -177,7 +177,7 @@ class Future(kernel_future.Future):
     # -- continuations -------------------------------------------------------------------------------------
 
     def then(self, timeout, continuation, arg):
-        """Have ``continuation(future, arg)`` called by the reactor for each result."""
+        """Let the reactor call ``continuation(future, arg)`` for each result."""
         if self.task is None:
             raise failure(errno.EINVAL)
         self._callback = (continuation, arg)
@@ -227,7 +227,7 @@ class Future(kernel_future.Future):
             continuation(self, given)
 
     def end(self):
-        """Nobody refers to it any more: nothing of it happens from now on."""
+        """The last reference is gone: stop its timer and its callbacks."""
         self._stop_timer()
         self._callback = None
         if self._now is not None:
@@ -291,7 +291,7 @@ class RPCFuture(Future):
             self._holds = self.task
             self._holds.callbacks += 1
         if self._in_vain and self.result is None:
-            # With a real Flux the response has its receiver since somebody waited, and there cannot be two.
+            # With a real Flux an earlier wait has become the response's receiver, and there cannot be two.
             self._close()
             self.fulfill_error(errno.EEXIST)
 
@@ -300,7 +300,7 @@ class RPCFuture(Future):
         super().reset()
 
     def _wait(self, timeout):
-        """Block the calling greenlet: what is to come comes from elsewhere."""
+        """Block the calling greenlet; the hub delivers the response."""
         limit = self.handle.about_to_wait(self, timeout)
         try:
             kernel_future.Future.wait_for(self, limit)
@@ -341,7 +341,7 @@ class RPCFuture(Future):
         return body
 
     def field(self, name, kind):
-        """A field of the payload; OSError (EPROTO) if there is none of that type."""
+        """A field of the payload; OSError (EPROTO) if it is missing or of another type."""
         value = self.body().get(name)
         if not isinstance(value, kind):
             raise failure(errno.EPROTO)
@@ -455,7 +455,7 @@ pointer_to("flux_future_t *", Composite, RPCFuture)
 
 
 def follow(parent, child, continuation):
-    """Have ``continuation(child, NULL)`` called where the parent's results are waited for."""
+    """Call ``continuation(child, NULL)`` in the reactor that waits for the parent's results."""
     h = parent.current_flux()
     if not isinstance(child, RPCFuture):
         child.set_flux(h)
@@ -503,7 +503,7 @@ def flux_rpc(h, topic, s, nodeid, flags):
 
 
 def rpc(f):
-    """A future if it is that of a request; OSError (EINVAL) for another."""
+    """Return `f` if it is the future of a request, else raise OSError (EINVAL)."""
     if not isinstance(f, RPCFuture):
         raise failure(errno.EINVAL)
     return f

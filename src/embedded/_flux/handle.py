@@ -1,7 +1,7 @@
 """``flux_t``: opening and closing a handle.
 
-A ``flux_t *`` is the kernel's own handle (`flux_engine.kernel.handle.Flux`).  It is counted, as in C: who opens it has one
-reference, each future that was made with it another; with the last a client's connection is closed.
+A ``flux_t *`` is the kernel's own handle (`flux_engine.kernel.handle.Flux`).  It is counted, as in C: its opener has one
+reference, each future made with it another; a client's connection is closed with the last.
 """
 
 import errno
@@ -43,7 +43,7 @@ class LoopKernel(Kernel):
         self.send(msg.sender, msg)
 
 
-#: FLUX_O_TRACE and the rest: what a handle may be opened with. They change nothing here.
+#: Valid flags for opening a handle, FLUX_O_TRACE and the rest. They have no effect here.
 OPEN_FLAGS = 0x7F
 
 
@@ -52,7 +52,7 @@ def _open(uri, flags):
         return Flux(Task(LoopKernel(VirtualClock()), "loop"))
     h = current.inside_handle() if uri is None else None
     if h is not None:
-        # A plugin's is one of the bindings.
+        # A plugin has a handle of the bindings.
         h = h.handle
         h.refs += 1
         return h
@@ -69,7 +69,7 @@ def flux_close(h):
     if h is None:
         return
     h.refs -= 1
-    # While Python ends, modules that closing takes may be gone, and the system closes the socket.
+    # During Python's shutdown, modules needed here may be gone; the system closes the socket.
     if h.refs == 0 and not sys.is_finalizing():
         h.disconnect()
 

@@ -24,7 +24,7 @@ class List:
         self._places = None
 
     def places(self):
-        """name -> where it is first in the list."""
+        """name -> its first index in the list."""
         if self._places is None:
             self._places = {}
             for place, name in enumerate(self.hosts):

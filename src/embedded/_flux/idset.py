@@ -1,4 +1,4 @@
-"""Sets of ids (RFC 22), kept as intervals: what a set costs depends on its gaps, not on its members."""
+"""Sets of ids (RFC 22), kept as intervals: costs depend on the number of gaps, not of members."""
 
 import errno
 
@@ -6,9 +6,9 @@ from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions, nothing
 from flux_engine.formats import idset as text_form
 
-#: What there is no member of: given back where no id is found.
+#: Returned where no id is found; never a member.
 INVALID_ID = (1 << 32) - 2
-#: The least id that no set can have.
+#: The smallest id that no set can have.
 LIMIT = 1 << 31
 BRACKETS, RANGE = 2, 4
 
@@ -44,7 +44,7 @@ def _index(bounds, id):
 @function("struct idset *idset_decode (const char *s)")
 def idset_decode(s):
     body = s[1:-1] if s[:1] == "[" and s[-1:] == "]" else s
-    # The library of the host is no stickler for commas, but a range of one id is none.
+    # flux-core's library accepts extra commas, but not a range of one id.
     parts = [part for part in body.split(",") if part]
     if any(low == high for low, _, high in (part.partition("-") for part in parts)):
         raise failure(errno.EINVAL)

@@ -1,4 +1,4 @@
-"""Jobs: submitting them, waiting for them, their events and results, and how ids and states are written."""
+"""Jobs: submitting them, waiting for them, their events and results, and the formats of ids and states."""
 
 import errno
 import json
@@ -39,13 +39,13 @@ _ENCODINGS = {
 def flux_job_id_encode(id, type, buf, bufsz):
     encode = _ENCODINGS.get((type or "dec").lower())
     if encode is None:
-        # Among them two forms, words and emoji, whose tables no RFC has.
+        # Also for two forms, words and emoji, whose tables are in no RFC.
         raise failure(errno.EPROTO)
     _write(buf, bufsz, encode(id))
 
 
 def _write(buf, size, text):
-    """Put a text where there is room for `size` bytes; returns its length."""
+    """Store a text in a buffer of `size` bytes; returns its length."""
     value = bytes_of(text)
     if len(value) >= min(size, buf.size):
         raise failure(errno.EOVERFLOW)
@@ -95,7 +95,7 @@ functions(
 
 @function("flux_future_t *flux_job_submit (flux_t *h, const char *jobspec, int urgency, int flags)")
 def flux_job_submit(h, jobspec, urgency, flags):
-    # The owner of an instance needs no signature (RFC 15), and there is nobody else here.
+    # The owner of an instance needs no signature (RFC 15), and there are no other users here.
     return send(h, "job-ingest.submit", {"jobspec": jobspec, "urgency": urgency, "flags": flags})
 
 
@@ -165,7 +165,7 @@ def flux_job_event_watch_cancel(f):
 
 
 class Result(Future):
-    """What becomes of a job: made of its events, and ready with the last of them.
+    """The result of a job: made from its events, and ready with the last of them.
 
     Args:
         h (Flux): the handle
@@ -220,5 +220,5 @@ def flux_job_result_get(f):
     null="userid error",
 )
 def flux_unwrap_string(text, verify, userid, error):
-    # What was submitted (key J) is kept without an envelope: nobody but the owner signs anything here.
+    # The submitted jobspec (key J) is kept without an envelope: there are no signatures here.
     return text

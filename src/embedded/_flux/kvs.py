@@ -14,7 +14,7 @@ from flux_engine.kernel.future import RPC_NORESPONSE
 
 
 def _key(key):
-    """A key as the service takes it: without empty parts."""
+    """A key in the form of the service: without empty parts."""
     if not key:
         raise failure(errno.EINVAL)
     if ".." in key or key[0] == "." or key[-1] == ".":
@@ -53,7 +53,7 @@ def flux_kvs_lookup_get(f):
 
 
 def cancel(f, topic):
-    """Ask for the end of a stream of responses."""
+    """Cancel a stream of responses."""
     send(f.handle, topic, {"matchtag": f.matchtag}, RPC_NORESPONSE).end()
 
 
@@ -75,7 +75,7 @@ pointer_to("flux_kvs_txn_t *", Transaction)
 
 
 def _change(txn, flags, *op):
-    """Add an operation that knows no flags."""
+    """Add an operation that supports no flags."""
     if flags:
         raise failure(errno.EINVAL)
     txn.ops.append(list(op))
@@ -84,7 +84,7 @@ def _change(txn, flags, *op):
 functions(
     {
         "flux_kvs_txn_t *flux_kvs_txn_create (void)": Transaction,
-        # What was committed has gone along as it is.
+        # A commit may still refer to the former list.
         "int flux_kvs_txn_clear (flux_kvs_txn_t *txn)": lambda txn: setattr(txn, "ops", []),
         "int flux_kvs_txn_unlink (flux_kvs_txn_t *txn, int flags, const char *key)":
             lambda txn, flags, key: _change(txn, flags, "unlink", _key(key)),

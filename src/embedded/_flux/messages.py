@@ -1,6 +1,6 @@
-"""``flux_msg_t``: a message, what is read from one and put into it (RFC 3); sending, receiving and answering.
+"""``flux_msg_t``: messages, access to their fields (RFC 3); sending, receiving and answering.
 
-A message is the kernel's own object.  Python keeps count of who refers to it, so counting here does nothing.
+A message is the kernel's own object.  Python counts the references, so reference counting is a no-op here.
 """
 
 import errno
@@ -94,7 +94,7 @@ def flux_msg_get_payload(msg):
     text = msg.payload_str
     if text is None:
         raise failure(errno.EPROTO)
-    # The zero at the end counts.
+    # The size includes the terminating zero.
     return text, msg.payload_size + 1
 
 
@@ -138,7 +138,7 @@ def flux_send(h, msg, flags):
     elif msg.type == message.REQUEST:
         h.forward(msg)
     elif msg.type == message.RESPONSE:
-        # Whom it is for would stand in its route, which `flux_respond` knows.
+        # Its receiver would be in its route, which `flux_respond` knows.
         raise failure(errno.EHOSTUNREACH)
     else:
         raise failure(errno.EINVAL)

@@ -1,7 +1,7 @@
-"""What a broker module is given: a handle of the bindings, on the kernel's own.
+"""The handle of a broker module: one of the bindings, on the kernel's own.
 
-In the embedded instance modules are greenlets of one process.  What the bindings keep for each thread is here kept for each
-greenlet: whether it is in a reactor, and the exception that left one of its callbacks.
+In the embedded instance modules are greenlets of one process.  State that the bindings keep for each thread is kept for
+each greenlet here: whether it is in a reactor, and the exception that left one of its callbacks.
 """
 
 from greenlet import getcurrent
@@ -12,7 +12,7 @@ from flux_engine.kernel.current import inside_handle
 
 
 class _PerGreenlet:
-    """In the place of ``flux.core.handle.Flux.tls``, a `threading.local`."""
+    """Replaces ``flux.core.handle.Flux.tls``, a `threading.local`."""
 
     @property
     def __dict__(self):
@@ -34,7 +34,7 @@ class _PerGreenlet:
 
 
 def prepare():
-    """Have the bindings keep their state for each greenlet: before code of several uses them in this process."""
+    """Make the bindings keep their state for each greenlet; called before several greenlets use them in this process."""
     if not isinstance(flux.core.handle.Flux.tls, _PerGreenlet):
         flux.core.handle.Flux.tls = _PerGreenlet()
 
@@ -45,12 +45,12 @@ class VirtualTimeFlux(flux.core.handle.Flux):
     def stopwatch(self):
         """Seconds from an arbitrary start, to time a piece of code with.
 
-        Code takes no time there, so that how fast this machine is changes nothing that is decided in the instance.
+        Code takes no time there, so that decisions in the instance do not depend on the speed of the machine.
         """
         return self.handle.kernel.time
 
 
-# Who looks at the type of a handle sees one.
+# The type has the name of a plain handle.
 VirtualTimeFlux.__name__ = "Flux"
 
 
@@ -63,7 +63,7 @@ def module_handle(h):
 
 
 def forget_futures(task):
-    """A task has ended: whatever its module still waited for does not come any more.
+    """A task has ended: drop the futures that its module still waited for.
 
     The bindings keep each future that has a callback from being collected until its last answer, in a dict of their module. A
     module of a real broker takes that dict with it when its process ends; here it would keep the whole instance.

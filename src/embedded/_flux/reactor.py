@@ -1,6 +1,6 @@
 """Reactors, watchers and message handlers.
 
-A ``flux_reactor_t *`` is a task of the kernel: what a task's reactor runs is what arrives for it.
+A ``flux_reactor_t *`` is a task of the kernel: its reactor handles the items that arrive for the task.
 """
 
 import errno
@@ -24,7 +24,7 @@ def flux_reactor_run(r, flags):
 
 
 def _is_service(r):
-    """Whether it is the reactor of a builtin service, in which only plugins use the bindings: it runs, and goes on."""
+    """Whether it is the reactor of a builtin service, where only plugins use the bindings: it is not run or stopped by them."""
     return getattr(r, "service", None) is not None
 
 
@@ -39,7 +39,7 @@ def flux_reactor_stop_error(r):
     if not _is_service(r):
         r.reactor_stop(-1)
         return
-    # The bindings stop the reactor because of an exception, which it would raise when it has ended.
+    # The bindings stop the reactor because of an exception, to raise it afterwards.
     from flux.core.handle import Flux
 
     exception = Flux.set_exception(None)
@@ -92,11 +92,11 @@ class SignalWatcher(watchers.SignalWatcher):
     """A signal watcher; in a module none for SIGINT.
 
     The bindings make one for each run of a reactor, so that Ctrl-C ends a program.  A module of the embedded instance
-    is no process of its own, and the signal is the instance's.
+    is not a process of its own, and the signal is the instance's.
     """
 
     def __init__(self, task, callback, signum):
-        # The bindings look at the number themselves, when they have made the watcher.
+        # The bindings check the number themselves, after making the watcher.
         valid = signum if 1 <= signum < signal.NSIG else signal.SIGUSR1
         super().__init__(task, callback, valid)
         self._mute = not task.runs_dry and signum == signal.SIGINT
@@ -111,7 +111,7 @@ class SignalWatcher(watchers.SignalWatcher):
 
 
 def _of(cls, w):
-    """A watcher if it is one of a class; OSError (EINVAL) for another."""
+    """Return the watcher if it is of the class, else raise OSError (EINVAL)."""
     if not isinstance(w, cls):
         raise failure(errno.EINVAL)
     return w
