@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What this host is."""
+"""Versions of this host."""
 
 from flux_scheduler_version import VERSION
 
-#: the release of flux-core whose commands, messages and events these are
+#: the release of flux-core that commands, messages and events follow
 HOST_VERSION = "0.88.0"
 
 
 def bindings_version():
-    """The release of flux-python that the bindings are, or None where it cannot be told."""
+    """The release of the bindings, flux-python; None if it is unknown."""
     from importlib import metadata
 
     try:
@@ -18,7 +18,7 @@ def bindings_version():
 
 
 def describe():
-    """One line for people."""
+    """One line of text for users."""
     bindings = bindings_version()
     over = f", on flux-python {bindings}" if bindings else ""
     return f"embedded host of flux-scheduler {VERSION}{over}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Broker attributes: named strings that describe an instance.
 
-Every attribute the instance knows is declared here once, with what may be done to it:
+Every attribute of the instance is declared here once, with its permitted changes:
 
 * ``START``: may be given at start (``flux start -S NAME=VALUE``);
 * ``RUN``: may be changed while the instance runs (``flux setattr``).
@@ -14,7 +14,7 @@ import errno
 START = 1
 RUN = 2
 
-#: name -> (default or None for "not set", what may be done to it)
+#: name -> (default or None for "not set", permitted changes)
 DECLARED = {
     "broker.module-nopanic": (None, START | RUN),
     "broker.pid": (None, 0),
@@ -57,14 +57,14 @@ class AttrTable:
         return self._values.get(name, default)
 
     def get_int(self, name, default=0):
-        """Return `name` as an integer, or `default` if it is unset or no number."""
+        """Return `name` as an integer, or `default` if it is unset or not a number."""
         try:
             return int(self._values[name], 0)
         except (KeyError, ValueError):
             return default
 
     def is_true(self, name):
-        """Tell whether `name` is set to something that means yes."""
+        """Return whether `name` is set to a true value."""
         return self._values.get(name, "0") not in ("", "0", "false", "no", "off")
 
     def flags(self, name):

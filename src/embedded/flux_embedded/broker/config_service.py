@@ -57,11 +57,11 @@ class ConfigService(Service):
 
     def _tell_all(self, future):
         names = [mod["name"] for mod in future.body["mods"] if mod["name"] != self.name]
-        # By name, but those that read the table for themselves before the connector: flux-core tells all at once.
+        # By name, the connector last, after modules that read the table themselves: flux-core tells all at once.
         self._tell(sorted(names, key=lambda name: (name == "connector-local", name)))
 
     def _tell(self, names):
-        """One module after the other, so that the first to refuse ends it."""
+        """Tell one module after the other, so that the first refusal ends the load."""
         msg, former, told = self.loading
         if not names:
             self._end()
@@ -76,7 +76,10 @@ class ConfigService(Service):
         try:
             future.get()
         except OSError as exc:
-            if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):  # those are gone meanwhile
+            if exc.errno not in (
+                errno.ENOSYS,
+                errno.EHOSTUNREACH,
+            ):  # modules that are gone meanwhile
                 self._undo(told[-1], exc)
                 return
         self._tell(names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the builtin services of one instance share."""
+"""The state that the builtin services of an instance share."""
 
 import os
 import selectors
@@ -25,9 +25,9 @@ class BrokerContext:
 
     Attributes:
         kernel, attrs, config, hosts, environ: as above; ``config`` is replaced as a whole when the
-            configuration is loaded anew, never changed
+            configuration is reloaded, never changed in place
         ring (LogRing): the log
-        acquired (AcquireStream): what the scheduler has been told of resources, or None: there is no service for them
+        acquired (AcquireStream): the scheduler's view of the resources; None without a resource service
         job_R (dict): resources of the job in which the instance runs, or None
         fatal: None, or ``fatal(text)``: called when a module failed and the instance may not go on
     """
@@ -61,7 +61,7 @@ class BrokerContext:
         self.ring.append(level, name, text, rank)
 
     def call_later_real(self, seconds, function):
-        """Call ``function()`` in the loop after so many seconds of real time, whatever the clock is."""
+        """Call ``function()`` in the loop after `seconds` of real time, also under a virtual clock."""
         if not self.kernel.clock.virtual:
             self.kernel.call_later(seconds, function)
             return

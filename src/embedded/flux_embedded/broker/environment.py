@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The environment of what an instance runs."""
+"""The environment of the commands that an instance runs."""
 
 import os
 
 from flux_engine import paths
 
-#: Belong to the job in which an instance runs, not to what runs in the instance.
+#: Variables of the job in which an instance runs, not for commands in the instance.
 _OF_THE_JOB = (
     "FLUX_JOB_ID", "FLUX_JOB_ID_PATH", "FLUX_JOB_SIZE", "FLUX_JOB_NNODES", "FLUX_JOB_TMPDIR", "FLUX_JOB_CC", "FLUX_TASK_RANK",
     "FLUX_TASK_LOCAL_ID", "FLUX_KVS_NAMESPACE", "FLUX_HANDLE_USERID", "FLUX_HANDLE_ROLEMASK", "FLUX_EMBEDDED_RANK",

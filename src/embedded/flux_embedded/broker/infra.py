@@ -14,7 +14,7 @@ service.add, .remove  ``{service}`` -> nothing (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
 event.subscribe       ``{topic}`` -> nothing: every event whose topic begins so; event.unsubscribe
 broker.now            -> ``{now}``: the instance's time, which may be virtual
-state-machine.wait    -> nothing: until the instance runs, which it does for whoever can ask
+state-machine.wait    -> nothing: once the instance runs, which is true for any client
 ====================  ============================================================================
 """
 
@@ -32,7 +32,7 @@ ENTRY = {"level?": int, "name?": str, "text": str, "rank?": int}
 
 
 class LogService(Service):
-    """``log``: the way into the ring and out of it."""
+    """``log``: appending to the ring and reading it."""
 
     name = "log"
 
@@ -46,7 +46,7 @@ class LogService(Service):
             body = msg.body
             check_form(body, ENTRY, msg.topic)
         except (ValueError, RecursionError, Malformed):
-            # A real broker takes any text: it is an entry as it stands.
+            # A real broker accepts any text as an entry.
             body = {"text": msg.payload_str or ""}
         self.ctx.ring.append(
             body.get("level", LOG_INFO), body.get("name", "?"), body["text"], body.get("rank", 0)
@@ -102,7 +102,7 @@ class AttrService(Service):
 
 
 class BrokerService(Service):
-    """``broker``: what is asked of the instance as a whole."""
+    """``broker``: requests about the instance as a whole."""
 
     name = "broker"
 
@@ -112,7 +112,7 @@ class BrokerService(Service):
 
 
 class StateService(Service):
-    """``state-machine``: how far the broker is; it answers once it runs."""
+    """``state-machine``: the broker's state; it answers once the instance runs."""
 
     name = "state-machine"
 
@@ -122,7 +122,7 @@ class StateService(Service):
 
 
 class NameService(Service):
-    """``service``: who holds which service name (RFC 5)."""
+    """``service``: the holders of service names (RFC 5)."""
 
     name = "service"
 
@@ -147,7 +147,7 @@ class NameService(Service):
 
 
 class EventService(Service):
-    """``event``: publishing, in one order for everybody (RFC 3)."""
+    """``event``: publishing, in one order for all subscribers (RFC 3)."""
 
     name = "event"
 

@@ -7,7 +7,7 @@
     instance.handle.rpc("job-ingest.submit", {...}).get()
     instance.stop()
 
-``flux start`` uses the same class and puts the rest around it (see `session`).
+``flux start`` uses the same class and adds the rest (see `session`).
 """
 
 import os
@@ -37,7 +37,7 @@ from flux_engine.modules.modpath import search_path
 #: Seconds a module has to end when the instance stops.
 STOP_TIMEOUT = 10.0
 
-#: What a test of jobs needs; a scheduler is loaded by whoever tests it.
+#: The services for tests of jobs; tests of a scheduler load it themselves.
 JOB_SERVICES = ("kvs", "resource", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
 
 
@@ -49,8 +49,8 @@ class Instance:
         conf (dict): configuration
         clock: RealClock (the default) or VirtualClock
         services (iterable of str): builtin modules that `start` loads, in this order
-        R (dict): resources (RFC 20), put into the KVS before the resource service looks; default:
-            what the configuration says, or this host's
+        R (dict): resources (RFC 20), put into the KVS before the resource service reads it; default:
+            the configured ones, or this host's
         hosts (list of str): the host of each rank; default: this host's name
         attrs (AttrTable): attributes set at start
         environ (dict): its environment; default: the process's
@@ -58,10 +58,10 @@ class Instance:
 
     Attributes:
         kernel (Kernel), ctx (BrokerContext), modules (ModuleManager)
-        handle (Flux): of a task that lives where `start` was called
+        handle (Flux): of a task in the greenlet that called `start`
     """
 
-    #: What makes the kernel.
+    #: Class of the kernel.
     kernel_class = Kernel
 
     def __init__(self, size=1, conf=None, clock=None, services=JOB_SERVICES, R=None, hosts=None, attrs=None,
@@ -103,7 +103,7 @@ class Instance:
         self.bring_up()
 
     def start_broker(self):
-        """Start what is always there."""
+        """Start the permanent services."""
         for service in self.infra:
             defaults.attach(service)
             service.start()
@@ -128,7 +128,7 @@ class Instance:
         self.handle.rpc("module.remove", {"name": name}).get()
 
     def kill_module(self, name):
-        """End a module as if its process had been killed: it gets no chance to say anything."""
+        """End a module as if its process had been killed: it cannot send anything any more."""
         self.modules.kill(name)
 
     def service(self, name):
@@ -136,7 +136,7 @@ class Instance:
         return self.modules.table[name].service
 
     def stop(self):
-        """Unload everything; nothing of it is left: no task, timer or descriptor. May be repeated."""
+        """Unload everything: no task, timer or descriptor is left. May be repeated."""
         if self.handle is None:
             return
         for name in self.modules.removal_order():
@@ -158,7 +158,7 @@ class Instance:
         self.kernel.dispose()
 
     def _settle(self, ready):
-        """Run until ``ready()``, or until it seems that this will never be."""
+        """Run until ``ready()``, at most STOP_TIMEOUT; under a virtual clock, until idle."""
         if self.kernel.clock.virtual:
             self.kernel.run_until_idle()
             return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The instance's log: a ring of the latest entries, and where entries go besides.
+"""The instance's log: a ring of the latest entries, and the copies to stderr and a file.
 
 An entry is kept if its level is at most ``log-level``; it is written to stderr up to
 ``log-stderr-level``, and to the file ``log-filename`` up to ``log-forward-level`` (everything if
-a file is asked for and the level was left alone: a log file of errors only helps nobody).
+a file is requested and the level is the default: a log file of errors only is of little use).
 """
 
 import collections
@@ -69,7 +69,7 @@ class LogRing:
             self._file = None
 
     def append(self, level, name, text, rank=0):
-        """Add an entry; a text of several lines becomes one entry a line."""
+        """Add an entry; each line of a text becomes an entry."""
         level = min(max(int(level), LOG_EMERG), LOG_DEBUG)
         for line in text.splitlines() or [""]:
             self._append(LogEntry(self._clock(), name, rank, level, line))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which broker ranks are there: service ``overlay``.
+"""The broker ranks that are online: service ``overlay``.
 
 One process plays every rank, so a rank is online when the instance says so: rank 0 once the start
-scripts are done, then the others. ``flux overlay disconnect`` takes one away for good.
+scripts are done, then the others. ``flux overlay disconnect`` takes one offline for good.
 
 ====================  ============================================================================
 method                payload -> response
@@ -29,7 +29,7 @@ class OverlayService(Service):
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
         self.online = []
-        self._monitors = []  # requests that are answered at each change
+        self._monitors = []  # requests to answer at each change
 
     @request("monitor", streaming=True)
     def monitor(self, msg):
@@ -42,7 +42,7 @@ class OverlayService(Service):
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):
-        # The notice that a client has gone has no payload; the command to take a rank away has.
+        # The notice of a client's disconnect has no payload; the command to disconnect a rank has.
         if msg.body is None:
             self._monitors = [m for m in self._monitors if m.sender is not msg.sender]
             return

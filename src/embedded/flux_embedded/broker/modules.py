@@ -48,7 +48,7 @@ def end_greenlet(task):
         return
     task.greenlet.parent = getcurrent()
     task.greenlet.throw(GreenletExit)
-    # Somebody may still mean to resume it, and switching to a dead greenlet switches to its parent.
+    # It may still be resumed, and switching to a dead greenlet switches to its parent.
     task.greenlet.parent = task.kernel.hub
 
 
@@ -103,7 +103,7 @@ class ModuleManager(Service):
                 f"{service.name} is part of the instance and cannot be given another name",
             )
         defaults.attach(service)
-        # The others have files of their own with flux-core, and can be unloaded.
+        # With flux-core the others have files of their own, and can be unloaded.
         path = "builtin" if name in registry.PERMANENT else registry.file_of(name)
         return _Module(name, path, service.task, service)
 
@@ -119,7 +119,7 @@ class ModuleManager(Service):
                 del self.table[module.name]
                 module.task.close()
                 raise
-            # The first thing its reactor comes to, when begin() has returned.
+            # The first item that its reactor handles, when begin() has returned.
             module.task.post(lambda: self._running(module))
             return
         self.ctx.log(LOG_DEBUG, f"{LOADER} {module.name} pid={os.getpid()}")
@@ -172,7 +172,7 @@ class ModuleManager(Service):
             self.respond(msg)
 
     def _close(self, module):
-        """Take the task out of the instance: what it had not looked at yet fails as unknown (RFC 5)."""
+        """Remove the task from the instance: requests that it has not handled fail as unknown (RFC 5)."""
         task = module.task
         for name in [name for name, holder in self.kernel.services.items() if holder is task]:
             self.kernel.remove_service(name, task)
@@ -182,7 +182,7 @@ class ModuleManager(Service):
         task.close()
 
     def runtime_failure(self, name):
-        """A module failed after it was up: the instance goes down with it unless told otherwise."""
+        """A running module failed: the instance ends, unless ``broker.module-nopanic`` is set."""
         self.ctx.log(LOG_CRIT, f"{name} module runtime failure")
         if not self.ctx.attrs.is_true("broker.module-nopanic") and self.ctx.fatal is not None:
             self.ctx.fatal(f"{name} module runtime failure")
@@ -222,7 +222,7 @@ class ModuleManager(Service):
         self.ctx.log(LOG_DEBUG, f"rmmod {name}")
         self.notify(f"{name}.shutdown")
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     @request("list", guest=True)
     def list(self, msg):
@@ -243,10 +243,10 @@ class ModuleManager(Service):
         }
 
     def removal_order(self):
-        """Return the names of all modules in the order in which they can go.
+        """Return the names of all modules in an order in which they can be removed.
 
-        Python modules first, whenever they were loaded: they use the services of the others. Within
-        each kind the latest first.
+        Python modules first, since they use the services of the others; within each kind, the latest
+        first.
         """
         builtin = [
             module.name for module in reversed(self.table.values()) if module.service is not None

@@ -18,7 +18,7 @@ class Parent:
     """A connection to the enclosing instance.
 
     Args:
-        uri (str): where it is
+        uri (str): its URI
         job (str): id of the job in it that this process belongs to
 
     Attributes:
@@ -27,7 +27,7 @@ class Parent:
 
     Raises:
         OSError: it does not answer
-        ValueError: `job` is no job id
+        ValueError: `job` is not a job id
     """
 
     def __init__(self, uri, job):
@@ -39,11 +39,11 @@ class Parent:
 
     @classmethod
     def of_environment(cls, environ):
-        """Return the Parent that the environment of a job tells of, or None outside any job.
+        """Return the Parent by the environment of a job, or None outside of a job.
 
         Raises:
             OSError: the parent does not answer
-            ValueError: FLUX_JOB_ID is no job id
+            ValueError: FLUX_JOB_ID is not a job id
         """
         uri, job = environ.get("FLUX_URI", ""), environ.get("FLUX_JOB_ID")
         if not job or not uri.startswith("local://"):
@@ -51,7 +51,7 @@ class Parent:
         return cls(uri, job)
 
     def level(self):
-        """Return how deep the parent is nested; 0 for one that is no job itself."""
+        """Return the nesting level of the parent; 0 for one that is not a job itself."""
         return int(self._h.attr_get("instance-level"))
 
     def resources(self):
@@ -63,8 +63,8 @@ class Parent:
     def watch_expiration(self, kernel, changed, lost):
         """From now on, call ``changed(expiration)`` whenever the job's time limit changes.
 
-        Arguments: kernel (Kernel), whose loop looks at the connection; changed; lost, called when
-        the parent has gone.
+        Arguments: kernel (Kernel), whose loop polls the connection; changed; lost, called when the
+        parent has gone.
         """
 
         def told(future):
@@ -80,7 +80,7 @@ class Parent:
         watch = {"id": self.id, "key": "R", "flags": 0}
         self._h.rpc_object("job-info.update-watch", watch, RPC_STREAMING).then(told)
         self._fd = self._h.kernel.uplink.fileno()
-        # The connection has a loop of its own, which turns when there is something for it.
+        # The connection has a loop of its own, which runs when there is input for it.
         kernel.add_fd(
             self._fd,
             selectors.EVENT_READ,
@@ -88,12 +88,12 @@ class Parent:
         )
 
     def announce(self, uri):
-        """Tell the enclosing instance where the one in the job can be reached."""
+        """Tell the enclosing instance the URI of the one in the job."""
         memo = {"id": self.id, "memo": {"uri": uri}}
         self._h.rpc_object("job-manager.memo", memo, RPC_NORESPONSE)
 
     def close(self, kernel):
-        """Hang up."""
+        """Close the connection."""
         if self._fd is not None:
             kernel.remove_fd(self._fd)
             self._fd = None

@@ -23,7 +23,7 @@ class Command:
     Args:
         ctx (BrokerContext): the broker
         stage (str): name in the log, such as ``rc2.0``
-        argv (list of str): one word is given to the shell, several are run as they are
+        argv (list of str): one word is a shell command, several are run directly
         environ (dict): its environment
         terminal (bool): make it the foreground process group of the terminal on stdin
 
@@ -51,9 +51,9 @@ class Command:
         sys.stdout.flush()
         sys.stderr.flush()
         try:
-            # What the stages around the user's own command print goes to the log.
+            # The output of the stages around the user's own command goes to the log.
             self._output = None if self.stage == "rc2.0" else tempfile.TemporaryFile()
-            # Its own process group, so that all of it can be ended and a terminal's ^C is its alone.
+            # Its own process group, so that all of it can be ended, and ^C goes to it alone.
             self._process = subprocess.Popen(
                 self.argv, env=self.environ, stdout=self._output, **_OWN_GROUP
             )
@@ -65,9 +65,7 @@ class Command:
         self.pid = self._process.pid
         if self.terminal:
             _give_terminal(self.pid)
-            self.kill(
-                signal.SIGCONT
-            )  # it may have asked for the terminal already, and been stopped
+            self.kill(signal.SIGCONT)  # it may have been stopped for reading the terminal already
         watch_exit(self.ctx.kernel, self._process, lambda: self._reap(callback))
 
     def _reap(self, callback):
@@ -104,7 +102,7 @@ def watch_exit(kernel, process, callback):
     """Call ``callback()`` in the loop of `kernel` once `process` (a Popen) has ended."""
     try:
         fd = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # an old Linux: look when a child has ended
+    except (AttributeError, OSError):  # an old Linux: check at each SIGCHLD
         undo = []
 
         def look(signum):
@@ -135,17 +133,17 @@ def _give_terminal(group):
 
 
 def adopt_orphans():
-    """Become the parent of what loses its parent below us, so that `kill_descendants` finds it."""
+    """Become the parent of orphaned descendants, so that `kill_descendants` finds them."""
     try:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
-        pass  # then a process that leaves its job on purpose outlives the instance
+        pass  # then a process that leaves its job deliberately outlives the instance
 
 
 def kill_descendants(spare=()):
-    """SIGKILL every process below this one, whatever group or session it is in, but for `spare`."""
+    """SIGKILL every descendant of this process, in any group or session, except `spare`."""
     children = _children()
     below = [pid for pid in children.get(os.getpid(), ()) if pid not in spare]
     for pid in below:
@@ -160,7 +158,7 @@ def kill_descendants(spare=()):
 def own_children():
     """Return the pids of this process's children, as a set.
 
-    A shell that turned into ``flux start`` (``exec``) may have left some: they are not the instance's.
+    A shell that ran ``exec flux start`` may have left some: they are not the instance's.
     """
     return set(_children().get(os.getpid(), ()))
 

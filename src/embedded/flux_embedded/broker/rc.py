@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What an instance loads at start when no start script is named, and how it winds down.
+"""The default start of an instance, without a start script, and its shutdown.
 
-That is what ``flux modprobe rc1`` and ``rc3`` do by their files, done by the instance's own task, a second faster.
+The same as ``flux modprobe rc1`` and ``rc3`` with their files, but in the instance's own task, a second faster.
 """
 
 import errno
@@ -47,7 +47,7 @@ class Startup:
         self.h.rpc("kvs.commit", {"ops": [["put", key, text]]}).get()
 
     def put_resources(self, R):
-        """Write R to the KVS, from where the resource service takes it."""
+        """Write R to the KVS, where the resource service reads it."""
         self.put("resource.R", json.dumps(R, separators=(",", ":")))
 
     def run(self):

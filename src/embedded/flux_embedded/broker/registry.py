@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The modules that are part of the instance, by the names a real host gives them.
+"""The modules that are part of the instance, by their names on a real host.
 
-Where one service of ours plays the part of several real modules (the KVS keeps its content in
-memory, so there is no content store), the other names load a placeholder: scripts
-that load, list and remove them by name work as on a real host.
+Where one service here stands for several real modules (the KVS keeps its content in memory, so
+there is no content store), the other names load a placeholder: scripts that load, list and remove
+them by name work as on a real host.
 """
 
 import importlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The socket of the instance: programs outside are endpoints of the kernel like everybody else."""
+"""The socket of the instance: outside programs are endpoints of the kernel like all others."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from flux_engine.kernel.endpoint import Endpoint
 from flux_engine.kernel.service import Service, request
 from flux_engine.kernel.wire import Unpacker, pack
 
-#: A client that lets more than this many bytes pile up is cut off.
+#: A client with more unread bytes than this is disconnected.
 MAX_BACKLOG = 1 << 28
 
 
@@ -25,7 +25,7 @@ class Client(Endpoint):
     Args:
         kernel (Kernel): the kernel
         sock (socket): its connection
-        server (SocketServer): who accepted it
+        server (SocketServer): the server that accepted it
     """
 
     def __init__(self, kernel, sock, server):
@@ -56,7 +56,7 @@ class Client(Endpoint):
         try:
             frame = pack(msg, tag)
         except (TypeError, ValueError) as exc:
-            # A sender inside may hand over any object; what is none in JSON is its mistake, not everybody's.
+            # A sender inside may pass any object; one that JSON cannot represent fails this message only.
             self.server.ctx.log(LOG_ERR, f"{msg.topic}: the payload cannot be sent: {exc}")
             if msg.type != message.RESPONSE:
                 return
@@ -125,7 +125,7 @@ class Client(Endpoint):
             self.close()
 
     def _take(self, msg):
-        """Check a message at the door and let it in."""
+        """Check a message from the client and route it."""
         if msg.type == message.RESPONSE and self._answer(msg):
             return
         if msg.type != message.REQUEST:
@@ -138,7 +138,7 @@ class Client(Endpoint):
         self.kernel.request(msg)
 
     def _answer(self, msg):
-        """Take a response of a service this client holds; whether anybody asked for it."""
+        """Take a response of a service this client holds; returns whether it was requested."""
         waiting = self.asked if msg.matchtag else self.asked_untagged
         key = msg.matchtag or msg.topic
         request = waiting.get(key)
@@ -172,7 +172,7 @@ class SocketServer:
         path (str): of the socket; a UNIX socket's path has about 100 bytes at most
 
     Attributes:
-        clients (set of Client): who is connected
+        clients (set of Client): the connected clients
 
     Raises:
         OSError: the socket cannot be made
@@ -210,14 +210,14 @@ class SocketServer:
                 self.ctx.log(LOG_ERR, f"accept: {exc.strerror}")
                 return
             if peer_uid(sock) != message.OWNER:
-                # The directory's mode keeps others out already; this is the second lock.
+                # The directory's mode keeps other users out already; this is a second check.
                 self.ctx.log(LOG_ERR, f"refused a connection of user {peer_uid(sock)}")
                 sock.close()
                 continue
             self.clients.add(Client(self.ctx.kernel, sock, self))
 
     def drain(self, seconds):
-        """Wait at most so many seconds (of real time) until clients have read what was sent to them."""
+        """Wait at most `seconds` (of real time) until clients have read all messages sent to them."""
         until = time.monotonic() + seconds
         while any(client.backlog for client in self.clients) and time.monotonic() < until:
             for client in list(self.clients):
@@ -226,7 +226,7 @@ class SocketServer:
             time.sleep(0.01)
 
     def close(self):
-        """Stop listening, cut off the clients, remove the socket."""
+        """Stop listening, disconnect the clients, remove the socket."""
         self.ctx.kernel.remove_fd(self.sock.fileno())
         self.sock.close()
         for client in list(self.clients):

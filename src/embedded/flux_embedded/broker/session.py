@@ -2,7 +2,7 @@
 """The life of an instance that runs a command: start scripts, the user's command, clean shutdown.
 
 The stages run one after the other in the instance's own task, the conductor: rc1 (load modules),
-ranks come online, rc2 (the command), cleanup (no job runs on), rc3 (unload modules). A signal or a
+ranks come online, rc2 (the command), cleanup (end the running jobs), rc3 (unload modules). A signal or a
 failed module cuts rc2 short and goes on with cleanup.
 """
 
@@ -39,7 +39,7 @@ FATAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Real seconds that a command has to end after SIGTERM, before SIGKILL.
 GRACE = 5.0
 
-#: Real seconds after which it is looked again whether the loop turns.
+#: Real seconds between checks that the loop turns.
 WATCH_PERIOD = 1.0
 
 #: Real seconds that jobs have to end at shutdown, before the instance goes on without them.
@@ -50,11 +50,11 @@ class Session:
     """An instance that runs a command, from start to end.
 
     Args:
-        options (StartOptions): what it was asked to be (see `start`)
+        options (StartOptions): its options (see `start`)
 
     Attributes:
         instance (Instance): the instance
-        exit_code (int): what ``flux start`` exits with
+        exit_code (int): the exit code of ``flux start``
     """
 
     def __init__(self, options):
@@ -74,7 +74,7 @@ class Session:
         self.strangers = own_children()
         self.command = None  # the Command that runs now
         self.noted = None  # the first fatal signal: number, and real time
-        self.stopping = None  # why the instance ends early: a signal number, or a text
+        self.stopping = None  # reason for an early end: a signal number, or a text
         self.done = False
         self._report_at = LONGEST_TURN
 
@@ -87,7 +87,7 @@ class Session:
         adopt_orphans()
         undo = [self.kernel.add_signal(number, self._signalled) for number in FATAL_SIGNALS]
         for number in FATAL_SIGNALS:
-            signal.signal(number, self._note_signal)  # the loop still hears of it, when it turns
+            signal.signal(number, self._note_signal)  # the loop still receives it, when it turns
         try:
             self._make_rundir()
             self.instance.start_broker()
@@ -99,7 +99,7 @@ class Session:
                     self.kernel, self._expires, lambda: self.stop(signal.SIGTERM)
                 )
             collector.settle()
-            # Modules share one thread: what sleeps, or runs a program that itself waits for the instance, stops everything.
+            # Modules share one thread: code that sleeps, or runs a program that waits for the instance, stops everything.
             with Watchdog(
                 self.kernel.turn_under_way, self._stuck, signal.ITIMER_REAL, WATCH_PERIOD
             ):
@@ -154,7 +154,7 @@ class Session:
         self.noted = self.noted or (number, time.monotonic())
 
     def _stuck(self, frame, seconds):
-        """Called by the watchdog, again and again: a module holds the loop, so that it cannot hear of a signal or end."""
+        """Called by the watchdog repeatedly: a module blocks the loop, so that it cannot handle a signal or end."""
         task = self.kernel.running
         culprit = task.name if task is not None else "broker"
         if seconds <= WATCH_PERIOD:
@@ -168,7 +168,7 @@ class Session:
         if self.noted is None or time.monotonic() - self.noted[1] < GRACE:
             return
         if self.stopping is not None and seconds < CLEANUP_TIMEOUT:
-            return  # it has heard, and a module may well take its time to end
+            return  # the signal was handled, and a module may take long to end
         self.ctx.log(
             LOG_CRIT, f"{culprit} blocks the instance, which cannot shut down: ended by force"
         )
@@ -180,7 +180,7 @@ class Session:
 
     def _signalled(self, number):
         if self.stopping is not None and self.command is not None:
-            self.command.kill(signal.SIGKILL)  # somebody is in a hurry
+            self.command.kill(signal.SIGKILL)  # the second signal: do not wait
         self.stop(number)
 
     def stop(self, reason):
@@ -197,7 +197,7 @@ class Session:
             self._end_command(self.command)
 
     def _end_command(self, command):
-        # as a terminal does that goes away: whatever ends the instance, its command is hung up
+        # like a terminal that closes: at any end of the instance, its command is hung up
         command.kill(signal.SIGHUP)
         command.kill(signal.SIGCONT)  # a stopped one could not end
 
@@ -228,9 +228,9 @@ class Session:
         self._end_leftovers()
 
     def _is_builtin(self, path, default):
-        """Whether a stage is done here: the default command would do the same, a second later.
+        """Whether a stage is run here: the default command would do the same, a second later.
 
-        A site's own modprobe files are that command's to read.
+        A site's own modprobe files need that command.
         """
         return path == default and not any(
             name.startswith("FLUX_MODPROBE_PATH") for name in self.ctx.environ
@@ -299,7 +299,7 @@ class Session:
             rc.unload(self.h, self.ctx, names)
 
     def _end_leftovers(self):
-        """Python modules nobody unloaded are killed, and that is a failure of the instance."""
+        """Kill the Python modules that were not unloaded; that is a failure of the instance."""
         for name in self.instance.modules.python_modules():
             self.instance.modules.kill(name, "Terminated")
             if not self.ctx.attrs.is_true("broker.module-nopanic"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux start``: options, and what they make of an instance."""
+"""``flux start``: its options, and the start of an instance with them."""
 
 import getopt
 import os
@@ -35,22 +35,22 @@ _LONG = [
 
 
 class UsageError(Exception):
-    """The command line is wrong; the text is what is printed."""
+    """The command line is wrong; the text is printed."""
 
 
 class StartOptions:
-    """What an instance is asked to be.
+    """The options of an instance.
 
     Attributes:
         size (int): broker ranks; hosts (list of str or None): the host of each
         config (dict): the configuration
         attrs (AttrTable): attributes set at start
-        command (list of str): what to run; empty for an interactive shell
+        command (list of str): the command to run; empty for an interactive shell
         virtual_time (bool), verbose (int), dry_run (bool)
-        test (bool): a size was asked for: the instance does not take over a job's resources
+        test (bool): a size was given: the instance does not take over a job's resources
         parent (Parent or None): the instance in which this one is a job
         job_R (dict or None): that job's resources
-        rundir_given (bool): the run directory is the user's, who keeps it
+        rundir_given (bool): the run directory was given by the user, and is kept
     """
 
     def __init__(self):
@@ -107,7 +107,7 @@ def parse(argv):
 
 
 def _plain(options, name, value):
-    """The options that need no help from others."""
+    """Set an option that does not depend on others."""
     if name == "--conf":
         options.config = config.merge(options.config, _config(config.parse_setting, value, name))
     elif name in ("-S", "--setattr"):
@@ -193,7 +193,7 @@ def main(argv):
         print(exc, file=sys.stderr)
         return 1
     except config.ConfigError as exc:
-        # The rank is not known yet: a real broker shows its host instead.
+        # The rank is unknown yet: a real broker shows its host instead.
         _print_log(f"broker.crit[{socket.gethostname()}]: {exc}")
         return 1
     if options.verbose or options.dry_run:
@@ -217,11 +217,11 @@ def main(argv):
 def _join_job(options, environ):
     """Take over the resources of the job this is a task of, if it is one.
 
-    Returns whether there is an instance to start: one process plays all ranks, so of a job's tasks
-    only the first does.
+    Returns whether to start an instance: one process plays all ranks, so only the first of a job's
+    tasks does.
 
     Raises:
-        OSError, ValueError: the enclosing instance does not give the job's resources
+        OSError, ValueError: the enclosing instance does not return the job's resources
     """
     if options.test or "FLUX_JOB_ID" not in environ:
         return True

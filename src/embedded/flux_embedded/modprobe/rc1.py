@@ -1,4 +1,4 @@
-"""What an instance does at its start, when nothing else is said: load its modules."""
+"""The default start script of an instance: load its modules."""
 
 MODULES = [
     "content",
@@ -13,7 +13,7 @@ MODULES = [
     "job-ingest",
     "job-exec",
     "cron",
-    # Whichever module the configuration or the priorities choose.
+    # The module that the configuration or the priorities select.
     "sched",
 ]
 

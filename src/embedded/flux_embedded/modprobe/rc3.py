@@ -1,4 +1,4 @@
-"""What an instance does at its end, when nothing else is said: remove its modules."""
+"""The default shutdown script of an instance: remove its modules."""
 
 
 def setup(context):
