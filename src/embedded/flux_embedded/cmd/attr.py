@@ -12,7 +12,7 @@ def getattr_(argv):
     parser = Parser("flux-getattr", status=1)
     parser.add_argument("name")
     name = parser.parse_args(argv).name
-    # One broker plays all ranks: a task, or a script of a node, is told on which it runs.
+    # One broker plays all ranks: a task, or a script of a node, has its rank in the environment.
     rank = os.environ.get("FLUX_EMBEDDED_RANK") if name == "rank" else None
     handle = flux.Flux()
     try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The commands there are: one table, from which a command line is run and help is printed.
+"""The table of commands, for running command lines and printing help.
 
 A new command is a function of its arguments (a list of words) that returns the exit status (None is 0), and a line
-here.  Modules are imported only when their command is asked for: what a command costs is mostly what it imports.
-Failure is an exception: `CommandError`, or whatever OSError or ValueError comes up; `dispatch` prints it.
+here.  Modules are imported only when their command is run: imports are most of the cost of a command.
+Failure is an exception: `CommandError`, or any OSError or ValueError; `dispatch` prints it.
 """
 
 import importlib
@@ -16,7 +16,7 @@ class Command(NamedTuple):
 
     Args:
         where: ``module:function`` below flux_embedded.cmd; the function is ``main`` if there is none.
-        doc: what help says of it; None: not shown.
+        doc: its line in help; None: not shown.
     """
 
     where: str
@@ -49,7 +49,7 @@ GROUPS = {
     },
     "other useful commands": {
         "start": Command("start", "bootstrap a local Flux instance"),
-        # what the jobspecs of instances run; a broker is the whole instance here
+        # the command in jobspecs of instances; a broker is the whole instance here
         "broker": Command("start"),
         "simulate": Command("simulate", "run recorded jobs through schedulers, and compare"),
         "version": Command("version", "Display flux version information"),
@@ -80,7 +80,7 @@ commands, in their syntax. For general Flux documentation, please visit
 
 
 def usage():
-    """What ``flux --help`` prints."""
+    """The output of ``flux --help``."""
     text = HEAD
     for heading, group in GROUPS.items():
         shown = [(name, command.doc) for name, command in group.items() if command.doc]
@@ -89,7 +89,7 @@ def usage():
 
 
 def show_help(argv):
-    """``flux help``: what commands there are, or one command's own help."""
+    """``flux help``: the list of commands, or one command's own help."""
     if not argv:
         sys.stdout.write(usage())
         return 0

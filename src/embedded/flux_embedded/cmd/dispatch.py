@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Running the command that a ``flux`` command line names, and saying what went wrong."""
+"""Running the command of a ``flux`` command line, and reporting its failure."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from flux_engine.command.errors import warn
 
 
 def _external(name, argv):
-    """Run a ``flux-NAME.py`` or ``flux-NAME``, looked for where and in the order that flux-core does."""
+    """Run a ``flux-NAME.py`` or ``flux-NAME``, searched in the directories and order of flux-core."""
     path = []
     for value in (
         os.environ.get("FLUX_EXEC_PATH_PREPEND", ""),

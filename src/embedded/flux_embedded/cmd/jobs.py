@@ -18,7 +18,7 @@ FORMATS = {
 
 
 def _fetch(handle, args, fields):
-    """The jobs that the options ask for, and whether there are more of them."""
+    """The jobs that the options select, and whether there are more."""
     filters = words(args.filter) or ["pending", "running"] + (["inactive"] if args.a else [])
     count = 1000 if args.count is None else args.count
     found = JobList(

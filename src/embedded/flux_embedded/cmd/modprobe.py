@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux modprobe``: modules in the order in which they depend on one another.
 
-What it does is `flux.modprobe` of flux-core's bindings; here are its subcommands, and where this instance's files are.
+It uses `flux.modprobe` of flux-core's bindings; here are its subcommands, and the paths of this instance's files.
 """
 
 import json

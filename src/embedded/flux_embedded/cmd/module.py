@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux module``: load, unload and look at broker modules."""
+"""``flux module``: load, unload and list broker modules."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ STATES = "IRFE"
 
 
 def _path_of(word):
-    """A module as the broker must be given it: a name stays, a path is made whole."""
+    """The broker's argument for a module: a name unchanged, a path made absolute."""
     if "/" not in word:
         return word
     if not os.path.exists(word):
@@ -24,7 +24,7 @@ def _path_of(word):
 
 
 def _ask(topic, payload=None, what=None):
-    """A request whose failure is reported after what was tried."""
+    """Send a request; a failure is reported with a description of the action."""
     try:
         return flux.Flux().rpc(topic, payload).get()
     except OSError as exc:
@@ -32,7 +32,7 @@ def _ask(topic, payload=None, what=None):
 
 
 def _loaded_name(word):
-    """The name under which a module is loaded: one given by path is looked for by its path."""
+    """The name under which a module is loaded; one given by path is searched by its path."""
     if "/" not in word:
         return word
     path, name = os.path.realpath(word), os.path.basename(word).split(".", 1)[0]

@@ -32,7 +32,7 @@ FORMATS = {
 
 
 class Row:
-    """A line of the table: a `flux.queue.QueueInfo`, and what is made of it."""
+    """A line of the table: a `flux.queue.QueueInfo`, with derived columns."""
 
     def __init__(self, info):
         self.queue = info.name
@@ -45,7 +45,7 @@ class Row:
         for name in _UP:
             setattr(self, name, AltField("✔", "y") if getattr(info, name) else AltField("✗", "n"))
         if info.blocked == "parent":
-            # It goes on by itself when its parent is started.
+            # It resumes by itself when its parent is started.
             self.scheduling = "stopped (parent)"
             self.started = AltField("⏸", "p")
 
@@ -53,8 +53,8 @@ class Row:
 def list_command(args):
     layout = Formats("flux-queue", FORMATS, "list").layout(args.format, HEADINGS)
     handle = flux.Flux()
-    # Not QueueList: that of flux-python 0.88.0 wants of job-manager.queue-list what the job manager of flux-core 0.88.0
-    # does not say.
+    # Not QueueList: that of flux-python 0.88.0 needs keys of job-manager.queue-list that the job manager of flux-core
+    # 0.88.0 does not send.
     conf = QueueConf.from_config(handle.rpc("config.get").get())
     resources = resource_list(handle).get()
     rows = []
@@ -73,7 +73,7 @@ def _status(handle, name):
 
 
 def _ask(handle, label, topic, payload):
-    """A request whose failure is reported after what was tried."""
+    """Send a request; a failure is reported with a description of the action."""
     try:
         return handle.rpc(f"job-manager.{topic}", payload).get()
     except OSError as exc:
@@ -81,7 +81,7 @@ def _ask(handle, label, topic, payload):
 
 
 def _names(handle, wanted=None):
-    """The queues to speak of; None is the anonymous one."""
+    """The queues to act on; None is the anonymous one."""
     return [wanted] if wanted else _ask(handle, "list", "queue-list", {})["queues"] or [None]
 
 

@@ -8,7 +8,7 @@ import sys
 
 from flux_engine import paths
 
-#: command -> its class in ``flux.cli``, and what follows its name in the usage line
+#: command -> its class in ``flux.cli``, and its arguments in the usage line
 CLASSES = {
     "submit": ("SubmitCmd", "[OPTIONS...] COMMAND [ARGS...]"),
     "run": ("RunCmd", "[OPTIONS...] COMMAND [ARGS...]"),
@@ -20,7 +20,7 @@ CLASSES = {
 def _run(name, argv):
     from flux.util import CLIMain
 
-    # They read the process's own arguments, and become flux-job to attach to a job.
+    # They read sys.argv, and exec flux-job to attach to a job.
     sys.argv = [f"flux-{name}", *argv]
     os.environ.setdefault("FLUX_EXEC_PATH", paths.COMMANDS)
     directory = paths.command_dir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux update``: change a job that is not over."""
+"""``flux update``: change an active job."""
 
 import json
 

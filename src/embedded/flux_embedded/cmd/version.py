@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux version``: which Flux this is."""
+"""``flux version``: the version of this Flux."""
 
 import os
 

@@ -14,9 +14,9 @@ from flux_embedded.cmd.lib.watch import end_text, events_of, exit_code, watch
 from flux_engine.command.errors import CommandError, error_text, warn
 from flux_engine.formats.jsontext import dumps
 
-#: as much of standard input as goes into one message
+#: bytes of standard input in one message
 CHUNK = 1 << 16
-#: levels of the job shell's messages, as they are shown
+#: names of the levels of the job shell's messages
 LOG_LEVELS = {0: "FATAL", 1: "ALERT", 2: "CRIT", 3: "ERROR", 4: "WARN"}
 
 
@@ -24,7 +24,7 @@ class Attached:
     """One job, followed to its end.
 
     Args:
-        handle: where it runs
+        handle: a handle on its instance
         args: the options of the command
 
     Attributes:
@@ -41,7 +41,7 @@ class Attached:
         self.error = None
         self._submitted = None
         self._open = 0
-        self._held = []  # what is said once all output is shown
+        self._held = []  # messages to print after all output
         self._stdin = None
         self._watch("eventlog", self._event)
         self._watch("guest.output", self._output)
@@ -111,7 +111,7 @@ class Attached:
             f"severity={context.get('severity')} {context.get('note') or ''}"
         )
         if context.get("type") == "exec" and context.get("severity") == 0:
-            # What the shell says of it comes through another stream, and was said first.
+            # The shell's message about it comes through another stream, and comes first.
             self._held.append(text)
         else:
             warn(text)
@@ -161,7 +161,7 @@ class Attached:
         try:
             data = os.read(fd, CHUNK)
         except OSError:
-            data = b""  # a terminal that went away has nothing more to say
+            data = b""  # end of input from a closed terminal
         payload = {
             "id": int(self.id),
             "data": base64.b64encode(data).decode(),
@@ -178,7 +178,7 @@ class Attached:
         try:
             future.get()
         except OSError as exc:
-            # Tasks that have ended will not miss it; tasks that were never there are somebody's error.
+            # Harmless for tasks that have ended; for tasks that never existed it is an error.
             if exc.errno == errno.EPIPE:
                 warn(f"flux-job: ERROR: attach_send_shell: {error_text(exc)}")
                 self.failed, self.status = True, None

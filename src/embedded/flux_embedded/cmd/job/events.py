@@ -13,7 +13,7 @@ from flux_engine.command.errors import CommandError
 from flux_engine.formats.jsontext import encoder
 
 TIME_FORMS = ("raw", "iso", "offset", "human")
-#: what eventlogs are called in short
+#: short names of eventlogs
 LOGS = {
     None: "eventlog",
     "exec": "guest.exec.eventlog",
@@ -49,7 +49,7 @@ def eventlog(args):
 
 
 def _matcher(text):
-    """A function that tells whether an event's context has KEY=VAL; all have it for None."""
+    """A predicate: whether an event's context has KEY=VAL; always true for None."""
     if text is None:
         return lambda event: True
     key, equals, want = text.partition("=")
@@ -74,7 +74,7 @@ def wait_event(args):
         raise CommandError("count must be >= 1")
     timeout = parse_fsd(args.timeout) if args.timeout else float("inf")
     deadline = None if timeout == float("inf") else time.monotonic() + timeout
-    # The log of a job that has not started yet is waited for; one that nobody ever makes is an error.
+    # Wait for the log of a job that has not started yet; other logs must exist.
     waitcreate = path in ("guest.exec.eventlog", "guest.output")
     try:
         for event in watch_events(flux.Flux(), args.id, path, waitcreate, deadline):

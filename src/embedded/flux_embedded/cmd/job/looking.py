@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is known of a job: info, id, last, list-ids."""
+"""Information about jobs: info, id, last, list-ids."""
 
 import json
 import sys
@@ -52,7 +52,7 @@ def last(args):
     print(JobID(flux.Flux().rpc("job-manager.getinfo").get()["max_jobid"]))
 
 
-#: what is shown of each job by ``flux job list-ids``
+#: attributes of each job shown by ``flux job list-ids``
 ATTRS = (
     "userid urgency priority t_submit t_depend t_priority t_sched t_run t_cleanup t_inactive state "
     "name cwd ntasks ncores duration nnodes ranks nodelist success exception_occurred "

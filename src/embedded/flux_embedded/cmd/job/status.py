@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How jobs end: status and wait."""
+"""The results of jobs: status and wait."""
 
 import errno
 

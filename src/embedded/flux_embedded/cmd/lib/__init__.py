@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What several commands share: option parsing, connecting, output formats, jobspecs."""
+"""Shared by several commands: option parsing, connecting, output formats, jobspecs."""

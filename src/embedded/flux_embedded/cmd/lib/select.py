@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which jobs a command is about: users and states."""
+"""Selection of the jobs of a command: users and states."""
 
 import os
 import pwd
@@ -7,12 +7,12 @@ import pwd
 from flux_engine.command.errors import CommandError
 from flux_engine.formats.states import MASKS
 
-#: the userid that stands for everybody
+#: the userid that stands for all users
 ANYONE = 0xFFFFFFFF
 
 
 def user_id(text):
-    """The number of a user: of this one for None, of everybody for ``all``."""
+    """The id of a user: the current one for None, `ANYONE` for ``all``."""
     if text is None:
         return os.getuid()
     if text == "all":

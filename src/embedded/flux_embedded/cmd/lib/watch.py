@@ -52,12 +52,12 @@ def watch_events(handle, jobid, path="eventlog", waitcreate=False, deadline=None
 
 
 def exit_code(status):
-    """The exit status that a shell would make of a wait status."""
+    """The exit status of a shell for a wait status."""
     return 128 + (status & 0x7F) if status & 0x7F else (status >> 8) & 0xFF
 
 
 def end_text(status):
-    """What is said of tasks that ended with this wait status; None if they succeeded."""
+    """The message about tasks that ended with this wait status; None if they succeeded."""
     code = exit_code(status)
     if code == 0:
         return None

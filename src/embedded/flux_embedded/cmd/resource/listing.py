@@ -82,7 +82,7 @@ def _resources(args, default):
 
 
 class Row:
-    """Resources of one state that look alike in the columns shown."""
+    """Resources of one state with equal values in the columns shown."""
 
     def __init__(self, state, rset, properties=(), queues=(), hidden=()):
         self.state = state
@@ -95,10 +95,10 @@ class Row:
 
 
 def rows_of(state, rset, fields, requires):
-    """Split the resources of a state by what the columns `fields` tell apart.
+    """Split the resources of a state into rows that differ in the columns `fields`.
 
     Args:
-        requires (dict): the properties that each queue wants, {name: set}
+        requires (dict): the properties that each queue requires, {name: set}
     """
     by_property = "properties" in fields or "propertiesx" in fields
     by_queue = "queue" in fields and bool(requires)
@@ -125,7 +125,7 @@ def list_resources(args):
     states, resources, config = _resources(args, "free,allocated,down")
     wanted = words(args.queue)
     queues = config.get("queues", {})
-    # A virtual queue has the nodes of its parent: it is shown only when it is asked for.
+    # A virtual queue has the nodes of its parent: it is shown only on request.
     requires = {
         name: set(policy.requires_of(queues, name))
         for name, queue in queues.items()
@@ -133,7 +133,7 @@ def list_resources(args):
     }
     rsets = {state: resources[state] for state in states}
     if "state" not in layout.fields:
-        # Lines that nothing tells apart are one.
+        # Without a column for the state, the states are merged.
         whole = ResourceSet()
         for rset in rsets.values():
             whole.add(rset)

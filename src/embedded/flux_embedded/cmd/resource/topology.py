@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux resource topology``: nodes, what is free on them and who holds what."""
+"""``flux resource topology``: nodes, their free resources, and the jobs that hold the others."""
 
 import json
 import sys
@@ -56,7 +56,7 @@ def _given(path):
 
 
 def _live():
-    """R of the instance, with its topology; the R of every job that holds resources; who is down."""
+    """R of the instance, with its topology; the R of each job with resources; the ranks that are down."""
     handle = flux.Flux()
     robj = json.loads(handle.rpc("kvs.lookup", {"key": "resource.R"}).get()["value"])
     status = handle.rpc("resource.status").get()
@@ -76,6 +76,6 @@ def _live():
         try:
             jobs.append((id.f58, json.loads(future.get()["R"])))
         except OSError:
-            # it ended in the meantime, before it was given any
+            # it ended meanwhile, before any were allocated
             continue
     return robj, jobs, str(down)
