@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Requests that act on jobs from outside: raise, raiseall, kill, urgency, memo.
 
-Errors are what the commands print: ``unknown job id``, ``job is inactive`` and so on.
+Error texts are those that the commands print: ``unknown job id``, ``job is inactive`` and so on.
 """
 
 import errno
@@ -10,14 +10,14 @@ import signal
 
 from flux_engine.formats.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
 
-#: What requests for an exception have in theirs.
+#: Common keys of requests for an exception.
 EXCEPTION = {"severity": int, "type": str, "note?": str}
-#: The userid that stands for everybody, as the 32 bits it has.
+#: The userid that stands for all users, as 32 bits.
 ANY_USER = 0xFFFFFFFF
 
 
 def permit(msg, userid, what):
-    """Let in the owner of the instance, and guests in their own affairs.
+    """Check permission: the instance owner may act on all jobs, guests on their own.
 
     Raises:
         OSError: EPERM, ``guests WHAT their own jobs``

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Posting of job events: the per-job queue, the eventlog, the journal and what is sent afterwards.
+"""Posting of job events: the per-job queue, the eventlog, the journal and the messages sent afterwards.
 
 An event posted to a job that is idle is processed at once, with all that follows from it; one posted
 to a job in the middle of that (also from a plugin's callback) waits its turn in the job's queue.
 
-What goes to the KVS is collected and committed in one go; messages that an event gives rise to are
-kept in `outbox` until the commit that holds the event is in. So nobody sees an action before the
-event that announces it, and a failing KVS delays the instance rather than leaving holes in
-eventlogs.
+Changes of the KVS are collected and committed together; messages caused by an event are kept in
+`outbox` until the commit of that event is complete. So no action is visible before the event that
+announces it, and a failing KVS delays the instance rather than leaving gaps in eventlogs.
 """
 
 from collections import deque
@@ -17,7 +16,7 @@ from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import NEW
 from flux_engine.kernel.message import OWNER
 
-#: Jobs processed within the processing of another: deeper than this, the rest is done at the end.
+#: Maximum nesting of jobs processed within the processing of another; beyond it, they are put off to the end.
 MAX_NESTING = 40
 RETRY_MIN, RETRY_MAX = 0.1, 5.0
 
@@ -27,12 +26,12 @@ class Events:
 
     Args:
         service (Service): the job manager, to send with
-        journal (Journals): is told of all events once they are committed
+        journal (Journals): receives all events once they are committed
 
     Attributes:
         outbox (list): (function, *args) to call once everything posted so far is committed
-        cascade (int): goes up when events are posted while none is being processed: all that follows from them
-            has the same number
+        cascade (int): incremented when events are posted while none is being processed: all their consequences
+            have the same number
     """
 
     def __init__(self, service, journal):
@@ -53,7 +52,7 @@ class Events:
         self._late = {}  # job id -> fatal exceptions that wait for its validation
 
     def connect(self, jobtap, life, sched):
-        """Who acts on events: plugins, then the rules of a job's life; `sched` sends requests before each commit."""
+        """Set the handlers of events: plugins, then a job's life; `sched` sends requests before each commit."""
         self.jobtap = jobtap
         self.life = life
         self.sched = sched
@@ -78,11 +77,11 @@ class Events:
             self.post(job, "exception", context)
 
     def take_late(self, job):
-        """The fatal exceptions that `job` was raised before its validation; they are forgotten here."""
+        """Remove and return the fatal exceptions raised on `job` before its validation."""
         return self._late.pop(job.id, ())
 
     def release(self, job):
-        """End a hold and process what was queued meanwhile."""
+        """End a hold and process the events queued meanwhile."""
         job.hold = False
         if job.queue and not job.busy:
             self.drain(job)
@@ -147,7 +146,7 @@ class Events:
         self.journal_event(job, event)
 
     def journal_event(self, job, event):
-        """Tell the journal's readers; also for what is in no eventlog (annotations)."""
+        """Send an event to the journal's readers, also one that is in no eventlog (annotations)."""
         entry = {"id": job.id, "seq": job.seq, "event": event}
         name = event["name"]
         if name == "submit":
@@ -159,7 +158,7 @@ class Events:
             self.schedule()
 
     def annotated(self, job):
-        """Tell who listens that the annotations of `job` have changed."""
+        """Announce a change of the annotations of `job` to the journal's readers and subscribed plugins."""
         context = {"annotations": job.annotations}
         event = {"timestamp": self.service.kernel.time, "name": "annotations", "context": context}
         self.journal_event(job, event)
@@ -175,7 +174,7 @@ class Events:
             self.schedule()
 
     def schedule(self):
-        """Have `flush` called after the messages that are on their way now."""
+        """Schedule `flush` after the messages queued now."""
         if not self._scheduled:
             self._scheduled = True
             self.service.defer(self.flush)
@@ -183,7 +182,7 @@ class Events:
     # -- committing ------------------------------------------------------------------------------
 
     def flush(self):
-        """Commit what was posted; what else is posted until the answer comes goes together later."""
+        """Commit the posted events; those posted until the answer comes form the next commit."""
         self._scheduled = False
         if self._inflight is not None:
             return
@@ -202,7 +201,7 @@ class Events:
         self._commit()
 
     def close(self):
-        """The job manager ends: what was posted goes into the KVS, what would follow from it does not happen."""
+        """The job manager ends: commit the posted events, without their consequences."""
         ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
         self.puts, self.lines, self.outbox, self.journal = [], {}, [], []
         if ops:
@@ -223,7 +222,7 @@ class Events:
         _, outbox, journal = self._inflight
         self._inflight = None
         self._deliver(outbox, journal)
-        # What was posted meanwhile, and what the calls above posted.
+        # Events posted meanwhile, and by the calls above.
         self.flush()
 
     def _deliver(self, outbox, journal):

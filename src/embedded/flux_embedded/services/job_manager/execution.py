@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Execution as a peer: start requests and what comes back (RFC 32)."""
+"""Execution as a peer: start requests and their responses (RFC 32)."""
 
 import os
 
@@ -28,7 +28,7 @@ class Execution:
     # -- the execution service -------------------------------------------------------------------
 
     def hello(self, msg):
-        """``job-manager.exec-hello``: a service that starts jobs."""
+        """``job-manager.exec-hello``: an execution service introduces itself."""
         body = msg.body or {}
         provider = body.get("service")
         if not isinstance(provider, str) or not provider or "." in provider:
@@ -60,13 +60,13 @@ class Execution:
         )
         self._watcher.destroy()
         self.provider = self._sender = self._watcher = None
-        # A job that is being cleaned up has nobody left to end it: the next service will be asked to
-        # reattach, and says so if there is nothing to reattach to.
+        # A job in CLEANUP has lost the service that would end it: the next one will be asked to
+        # reattach, and fails if there is nothing to reattach to.
 
     # -- jobs ------------------------------------------------------------------------------------
 
     def request(self, job):
-        """Have `job`, in RUN and with no prolog open, started."""
+        """Request the start of `job`, in RUN and with no prolog open."""
         if self.provider is None or job.start_pending:
             return
         job.start_pending = True
@@ -80,7 +80,7 @@ class Execution:
             self.service.notify(f"{self.provider}.kill", {"id": job.id, "signum": signum})
 
     def set_expiration(self, job, expiration):
-        """Say when the time of `job` is over, once the event that says so is committed."""
+        """Send the new expiration of `job`, once its event is committed."""
         if self.provider is not None:
             request = {"id": job.id, "expiration": expiration}
             self.events.send(self.service.notify, f"{self.provider}.expiration", request)
@@ -128,7 +128,7 @@ class Execution:
         text = data["ranks"]
         ranks = set(idset.ids(text)) if text != "all" else set(rset.ranks(job.R))
         if job.state == RUN and final:
-            # Execution is over without a word on how: it never began.
+            # Execution has ended without a finish status: it never began.
             self.events.raise_exception(job, "exec", 0, "job ended without a finish status")
         self._let_go(job, ranks, final)
 

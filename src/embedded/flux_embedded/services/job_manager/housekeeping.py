@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Housekeeping: a script on each node after a job, before the node is given to another.
 
-No RFC has it. Configuration is the real one's: ``[job-manager.housekeeping]`` with ``command`` (array
+It is in no RFC. The configuration is that of a real Flux: ``[job-manager.housekeeping]`` with ``command`` (array
 of string) and ``release-after`` (FSD). The job's ``free`` event is posted when its resources are handed
-over to housekeeping, so the job may be INACTIVE while its nodes are still being looked after.
+over to housekeeping, so the job may be INACTIVE while housekeeping runs on its nodes.
 
 Without ``release-after`` all ranks are freed together when the last script has ended. With it, those
 that have ended by that time are freed then, and each later one when it ends.
 
-A rank that is offline, or goes offline before its script has ended, keeps its resources: nobody knows in
-what state the node is. The script is run there, again if it had begun, when the rank is back. Killing
+A rank that is offline, or goes offline before its script has ended, keeps its resources: the state of
+the node is unknown. The script is run there, again if it had begun, when the rank is back. Killing
 the job's housekeeping gives such a rank up.
 
 The scripts are run by the execution service (``job-exec.script``). Under the virtual clock they
@@ -40,12 +40,12 @@ _CONFIG = form.Table(
 
 
 class Housekeeping:
-    """Jobs whose nodes are being looked after.
+    """Jobs in housekeeping.
 
     Attributes:
         visits (dict): job id -> Visit
         is_configured (bool)
-        offline (set): ranks that went away and are not back
+        offline (set): ranks that went offline and are not back
     """
 
     def __init__(self, service, jobs, events, sched, waits):
@@ -85,7 +85,7 @@ class Housekeeping:
         self.is_configured = True
 
     def watch(self):
-        """Learn of ranks that come and go."""
+        """Watch ranks go offline and online."""
         self.service.rpc("overlay.monitor", streaming=True).then(self._ranks_changed)
 
     def _ranks_changed(self, future):
@@ -103,7 +103,7 @@ class Housekeeping:
                 visit.back(back)
 
     def start(self, job):
-        """Look after the nodes of `job`, which is done with all of them."""
+        """Start housekeeping on the nodes of `job`, all of which it has released."""
         if job.freed is None:
             job.freed = set()
         self.service.log(LOG_DEBUG, f"housekeeping: {jobid.f58(job.id)} started")
@@ -114,19 +114,19 @@ class Housekeeping:
         self.visits.pop(visit.job.id, None)
 
     def free(self, job, ranks, final):
-        """The nodes of `job` on these ranks are in order; `final`: and so are all others of it."""
+        """Give back ranks of `job` whose housekeeping has ended; `final`: they are the last."""
         self.sched.give_back(job.id, rset.fragment(job.R, ranks), final)
         self.waits.check()
 
     def holders(self, partial_ok=True):
-        """The jobs that hold resources the scheduler knows of: active ones and those whose nodes are looked after.
+        """The jobs that hold resources in the scheduler's view: active ones and those in housekeeping.
 
         Args:
-            partial_ok (bool): the scheduler knows that a job can have given back a part of them (RFC 27); for one that
+            partial_ok (bool): the scheduler supports jobs that have given back a part of them (RFC 27); for one that
                 does not, housekeeping of such jobs ends here, and their nodes count as free
 
         Raises:
-            OSError: ENOTSUP, it does not, and one of those jobs is still running
+            OSError: ENOTSUP, the scheduler does not, and one of those jobs is still running
         """
         active = [job for job in self.jobs.active.values() if job.has_resources and not job.bypass]
         if not partial_ok:
@@ -138,27 +138,27 @@ class Housekeeping:
         return active + [visit.job for visit in self.visits.values()]
 
     def _abort(self, visit):
-        """Stop looking after the nodes of a job and forget about them: they count as free."""
+        """End housekeeping of a job and forget its nodes: they count as free."""
         del self.visits[visit.job.id]
         visit.kill(15)
         visit.over = True
 
     def kill(self, id=None, ranks=None, signum=15):
-        """Signal scripts of one job or all, on some ranks or all; returns how many jobs."""
+        """Signal scripts of one job or all, on some ranks or all; returns the number of jobs."""
         visits = [v for v in self.visits.values() if id is None or v.job.id == id]
         for visit in visits:
             visit.kill(signum, ranks)
         return len(visits)
 
     def describe_config(self):
-        """``{command, release-after}`` as ``job-manager.stats-get`` has it."""
+        """``{command, release-after}`` for ``job-manager.stats-get``."""
         if not self.is_configured:
             return {"command": "", "release-after": -1.0}
         after = -1.0 if self._release_after is None else self._release_after
         return {"command": " ".join(self._command), "release-after": after}
 
     def describe(self):
-        """{id: {t_start, pending, allocated}} as ``job-manager.stats-get`` has it."""
+        """{id: {t_start, pending, allocated}} for ``job-manager.stats-get``."""
         return {jobid.f58(id): visit.describe() for id, visit in self.visits.items()}
 
 
@@ -186,7 +186,7 @@ class Visit:
         self._each = release_after == 0
         if release_after:
             self.service.timer(release_after, self._release_now)
-        # The handing over comes before the scripts: `free` is posted in the same turn.
+        # Before the scripts comes the `free` event, which is posted in the same turn.
         housekeeping.events.send(self._run_first)
 
     def _run_first(self):
@@ -245,10 +245,10 @@ class Visit:
         if self._each or not self.active:
             self._release_now(from_timer=False)
 
-    # -- ranks that come and go ----------------------------------------------------------------------
+    # -- ranks going offline and online ----------------------------------------------------------------------
 
     def lost(self, ranks):
-        """These ranks are offline: what their scripts do no longer counts."""
+        """These ranks are offline: the results of their scripts no longer count."""
         gone = (ranks & self.active) - self.waiting
         if gone:
             text = f"housekeeping of job {self.job.id}: offline, resources are kept: rank {idset.text(gone)}"
@@ -257,7 +257,7 @@ class Visit:
             self._signal(9, gone)
 
     def back(self, ranks):
-        """These ranks are online: those that wait for it are looked after."""
+        """These ranks are online: start the scripts that wait for them."""
         again = ranks & self.waiting
         self.waiting -= again
         self._run(again)

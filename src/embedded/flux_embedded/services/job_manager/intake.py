@@ -2,7 +2,7 @@
 """How jobs come to the job manager: from ingest, and at its start from the KVS.
 
 ``submit`` ``{"jobs": [{id, userid, urgency, flags, t_submit, jobspec}, ...]}`` -> ``{"errors": [[id, text], ...]}``: jobs whose
-jobspec and ``submit`` event are in the KVS already, and those that were refused; ingest removes what it stored of them.
+jobspec and ``submit`` event are in the KVS already, and those that were refused; ingest removes their data.
 
 In the KVS a job is a directory with jobspec, eventlog and R. Its eventlog is replayed with the same functions that live events
 go through (RFC 21).
@@ -21,7 +21,7 @@ from flux_engine.kernel.service import check_form
 
 #: One job of a request; the jobspec was checked by ingest.
 FORM = {"id": int, "userid": int, "urgency": int, "flags": int, "t_submit": float, "jobspec": dict}
-#: Asks for all of them.
+#: The request for all jobs.
 REQUEST = {"key": "job", "recursive": True, "values": True}
 
 
@@ -36,7 +36,7 @@ def directories(entries):
 
 
 def read_history(service, jobs, function, *args):
-    """Have ``function(entries, *args)`` called with the journal entries of all jobs so far."""
+    """Call ``function(entries, *args)`` with the journal entries of all jobs so far."""
 
     def received(future):
         try:
@@ -94,7 +94,7 @@ class Intake:
         self.events.send(self.service.respond, msg, {"errors": errors})
 
     def _introduce(self, item):
-        """Take in one job; returns why it was refused, or None."""
+        """Introduce one job; returns the reason of a refusal, or None."""
         id = item["id"]
         jobspec = without_environment(item["jobspec"])
         job = Job(id, item["userid"], item["urgency"], item["flags"], item["t_submit"], jobspec)
@@ -109,7 +109,7 @@ class Intake:
         except Rejected as exc:
             return str(exc)
         self.jobs.add(job)
-        # Nothing is recorded of a job until it is sure that it stays.
+        # Nothing of a job is recorded until it is accepted.
         job.hold = True
         try:
             self.jobtap.introduce(job)
@@ -131,10 +131,10 @@ class Intake:
         self.events.release(job)
         return None
 
-    # -- those that are there --------------------------------------------------------------------
+    # -- existing ones ---------------------------------------------------------------------------
 
     def restart(self):
-        """Load all jobs and take up where the last job manager left off; blocks."""
+        """Load all jobs and continue where the last job manager stopped; blocks."""
         try:
             entries = self.service.rpc("kvs.dir", REQUEST).body["entries"]
         except OSError as exc:

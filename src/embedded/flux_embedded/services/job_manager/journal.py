@@ -2,9 +2,9 @@
 """The stream of all job events, for job-list: ``job-manager.journal-batches``.
 
 Each response is ``{"events": [{"id", "seq", "event", "jobspec"?, "R"?}, ...]}``, from the first event of each job on: jobspec comes
-with ``submit``, R with ``alloc``. ``seq`` counts the events of a job from 1. What is posted in one turn comes in one response.
+with ``submit``, R with ``alloc``. ``seq`` counts the events of a job from 1. Events posted in one turn come in one response.
 
-``annotations`` is no event of an eventlog: it carries the job's annotations whenever these changed, with
+``annotations`` is not an event of an eventlog: it carries the job's annotations whenever these changed, with
 the seq of the event before.
 """
 
@@ -12,12 +12,12 @@ from flux_embedded.services.job_manager.intake import read_history
 
 
 class Journals:
-    """Who reads the events of all jobs."""
+    """The readers of the events of all jobs."""
 
     def __init__(self, service, jobs):
         self.service = service
         self.jobs = jobs
-        self._readers = {}  # request -> entries since it asked for the past, or None once it has it
+        self._readers = {}  # request -> entries since it requested the history, or None once it has it
 
     def open(self, msg):
         """``journal-batches``."""
@@ -25,7 +25,7 @@ class Journals:
         read_history(self.service, self.jobs, self._got_history, msg)
 
     def _got_history(self, entries, msg):
-        """The past is there: send it, and what happened while it was read and is not in it."""
+        """The history was read: send it, and the later events that are not in it."""
         kept = self._readers.get(msg)
         if kept is None:
             return

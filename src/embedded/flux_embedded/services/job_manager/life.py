@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the job manager does when a job enters a state or an event arrives in one (RFC 21).
+"""The job manager's actions when a job enters a state or an event arrives in one (RFC 21).
 
-`Life.after_event` is called for every event after it was applied and recorded. What it posts to the
-same job is queued and processed after it returned.
+`Life.after_event` is called for every event after it was applied and recorded. Events that it posts
+to the same job are queued and processed after it returned.
 """
 
 from flux_engine.formats import rset
@@ -20,12 +20,12 @@ from flux_engine.formats.states import (
     URGENCY_HOLD,
 )
 
-#: Urgencies that fix the priority, whatever plugins say.
+#: Urgencies that fix the priority, regardless of plugins.
 FIXED = (URGENCY_HOLD, URGENCY_EXPEDITE)
 
 
 class Life:
-    """State transitions of all jobs, and what is done in each state."""
+    """State transitions of all jobs, and the actions in each state."""
 
     def __init__(self, service, jobs, events, jobtap, sched, execution, housekeeping, waits):
         self.service = service
@@ -72,7 +72,7 @@ class Life:
             self.events.post(job, "depend")
 
     def recheck(self, job):
-        """A job in DEPEND was loaded: go on if nothing holds it any more."""
+        """A job in DEPEND was loaded: continue if nothing holds it any more."""
         self._depend(job, None, None)
 
     def _priority(self, job, event, out):
@@ -82,7 +82,7 @@ class Life:
         self._take_priority(job, out)
 
     def _take_priority(self, job, out):
-        """Post the priority that the urgency of a job fixes, or that plugins gave, if it is a new one."""
+        """Post the priority fixed by the urgency of a job, or set by plugins, if it has changed."""
         if job.urgency in FIXED:
             priority = 0 if job.urgency == URGENCY_HOLD else PRIORITY_MAX
         else:
@@ -96,7 +96,7 @@ class Life:
             self.service.log(
                 LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state"
             )
-        # With none a job in PRIORITY stays there.
+        # Without one, a job in PRIORITY stays there.
 
     def _sched(self, job, event, out):
         R = out.get("R") if out else None
@@ -129,7 +129,7 @@ class Life:
             self.events.send(self.service.publish, "job-exception", payload)
 
     def _advance_cleanup(self, job):
-        """Free what can be freed, and post ``clean`` when nothing is held any more (RFC 21)."""
+        """Free released resources, and post ``clean`` when none are held any more (RFC 21)."""
         if job.queue or job.state != CLEANUP:
             return
         if job.has_resources:
@@ -138,12 +138,12 @@ class Life:
             self.events.post(job, "clean")
 
     def _free(self, job):
-        """Free what a job in CLEANUP no longer needs (RFC 27)."""
+        """Free the resources that a job in CLEANUP no longer needs (RFC 27)."""
         if job.perilogs:
             return
         if job.start_pending:
-            # Execution still holds some ranks; what it let go of can be used by others, unless
-            # housekeeping has to visit the nodes first, which it does for all of them at once.
+            # Execution still holds some ranks; those it has released can be used by other jobs, unless
+            # housekeeping is configured, which starts on all of them at once.
             if job.released and not self.housekeeping.is_configured:
                 self._free_ranks(job, job.released, False)
             return
@@ -169,18 +169,18 @@ class Life:
             self._advance_cleanup(job)
 
     def reprioritize(self, job):
-        """Compute the priority of a job in PRIORITY or SCHED afresh; post it if it changed."""
+        """Recompute the priority of a job in PRIORITY or SCHED; post it if it changed."""
         if job.state in (PRIORITY, SCHED):
             fixed = job.urgency in FIXED
             out = None if fixed else self.jobtap.call(job, "job.priority.get")
             self._take_priority(job, out)
 
     def reprioritize_all(self):
-        """Compute the priorities of all jobs in PRIORITY or SCHED afresh."""
+        """Recompute the priorities of all jobs in PRIORITY or SCHED."""
         for job in list(self.jobs.active.values()):
             self.reprioritize(job)
 
     def set_priority(self, job, priority):
-        """`flux_jobtap_reprioritize_job`: a plugin has a priority for this job now."""
+        """`flux_jobtap_reprioritize_job`: a plugin sets the priority of this job."""
         if job.state in (PRIORITY, SCHED) and job.urgency not in FIXED:
             self._take_priority(job, {"priority": priority})

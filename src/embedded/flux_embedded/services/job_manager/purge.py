@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The purge of inactive jobs: here, from the KVS and, by an event ``job-purge-inactive``, from job-list."""
+"""The purge of inactive jobs: here, in the KVS and, by an event ``job-purge-inactive``, in job-list."""
 
 import errno
 
-#: a limit that is none
+#: stands for no limit
 UNLIMITED = -1
-#: most jobs that one request removes
+#: maximum of jobs removed by one request
 BATCH_MAX = 100
 
 
@@ -44,7 +44,7 @@ class Purge:
         )
 
     def request(self, msg):
-        """``purge``: the jobs beyond a limit, a batch at a time; without a limit there are none."""
+        """``purge``: remove the jobs beyond a limit, a batch at a time; none without a limit."""
         body = msg.body
         age, number, batch = body["age_limit"], body["num_limit"], body["batch"]
         if age < 0 and age != UNLIMITED:

@@ -57,7 +57,7 @@ from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import RESPONSE
 from flux_engine.kernel.service import Service, request
 
-#: What a request to change queues has besides the change.
+#: Keys of a request to change queues, besides the change.
 QUEUES = {"all": bool, "name?": str, "reason?": str}
 
 
@@ -80,7 +80,7 @@ class JobManager(Service):
         self.events = events = Events(self, self.journals)
         self.waits = Waits(self, jobs, events)
         self.execution = Execution(self, jobs, events)
-        # What the last two want of it are parts that come further down.
+        # Lambdas, since the parts they use are made further down.
         self.sched = sched = Sched(
             self,
             jobs,
@@ -136,7 +136,7 @@ class JobManager(Service):
         self.jobtap.load_builtins()
         self.jobtap.configure_plugins(self.config)
         self.intake.restart()
-        # An execution service that was there before has to introduce itself again.
+        # An execution service that was loaded before has to say hello again.
         self.publish("job-manager-start")
 
     def stop(self):
@@ -148,7 +148,7 @@ class JobManager(Service):
         self.config = self.jobtap.config = config
 
     def on_response(self, topic, function):
-        """Have ``function(msg)`` called for untagged responses on `topic`; returns the watcher."""
+        """Call ``function(msg)`` for untagged responses on `topic`; returns the watcher."""
         watcher = self.h.msg_watcher_create(lambda h, w, msg, args: function(msg), RESPONSE, topic)
         watcher.start()
         return watcher
@@ -212,7 +212,7 @@ class JobManager(Service):
             else:
                 self.respond(msg, {**found, "eventlog": eventlog.parse(log)})
 
-        # What has happened is in the KVS once it is committed.
+        # Events are in the KVS once they are committed.
         lookup = {"keys": [job.eventlog]}
         self.events.send(lambda: self.rpc("kvs.lookup", lookup).then(answer))
 
@@ -239,7 +239,7 @@ class JobManager(Service):
         if "ranks" in body:
             visits = self.housekeeping.visits.values()
             active = idset.from_ids(rank for visit in visits for rank in visit.active)
-            # The set may be of any size, so it is not listed before it is cut.
+            # The set may be of any size, so it is intersected before it is expanded.
             ranks = set(idset.members(idset.intersect(_ranks(body["ranks"]), active)))
         self.housekeeping.kill(body.get("jobid"), ranks, body["signum"])
         self.respond(msg)
@@ -270,7 +270,7 @@ class JobManager(Service):
             # plugins of the configuration are loaded at start only
             self._configure(config)
         except OSError:
-            # All or nothing: whoever has taken the new one gets the former again.
+            # All or nothing: parts that have accepted the new one get the former again.
             self._configure(former)
             self.jobtap.check_config(former)
             raise

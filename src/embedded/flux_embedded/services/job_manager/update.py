@@ -15,7 +15,7 @@ from flux_engine.formats.dotted import update_paths
 from flux_engine.formats.states import INACTIVE, RUN
 
 DURATION = "attributes.system.duration"
-#: There is no such service, or it went away before it answered.
+#: Errors for a service that does not exist, or disconnected before it answered.
 NO_SCHEDULER = (errno.ENOSYS, errno.EHOSTUNREACH)
 
 
@@ -59,7 +59,7 @@ class Update:
             self._ask_scheduler(msg, job, updates)
 
     def _ask_plugins(self, job, requested, cred):
-        """Have every key allowed.
+        """Ask the plugins to allow every key.
 
         Returns:
             (updates, all of them validated already, feasibility check wanted)
@@ -99,7 +99,7 @@ class Update:
             self._post(msg, job, updates)
             return
         duration = updates[DURATION]
-        # A scheduler may leave R without times; counted from 0, the job would end at once.
+        # A scheduler may leave R without times; with a start of 0, the job would end at once.
         start = job.R["execution"].get("starttime") or self.service.now()
         expiration = start + duration if duration else 0.0
         if duration and expiration <= self.service.now():
@@ -113,7 +113,7 @@ class Update:
         try:
             future.get()
         except OSError as exc:
-            # Without a scheduler, or with one that lacks the method, the limit is execution's affair alone.
+            # Without a scheduler, or with one that lacks the method, only execution enforces the limit.
             if exc.errno not in NO_SCHEDULER:
                 text = f"scheduler refused expiration update: {exc.strerror}"
                 self.service.respond_error(msg, exc.errno, text)
@@ -121,7 +121,7 @@ class Update:
         self._post(msg, job, updates, expiration)
 
     def _post(self, msg, job, updates, expiration=None):
-        """Make the update; time has passed if somebody was asked, so look at the job again."""
+        """Make the update, after another check of the job's state, which may have changed meanwhile."""
         if job.state > RUN or (expiration is None and job.state == RUN and DURATION in updates):
             text = "job is inactive" if job.state == INACTIVE else "job state changed, try again"
             self.service.respond_error(msg, errno.EINVAL, text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests that are answered when something has come to an end: wait, drain, idle.
+"""Requests that are answered when jobs have ended: wait, drain, idle.
 
 ==========  ==========================================================================================
 wait        ``{id}`` -> ``{id, success, errstr}`` when that waitable job, or any (-1), is inactive; each
@@ -20,7 +20,7 @@ ANY = MAX_ID
 
 
 class Waits:
-    """Requests that wait, and waitable jobs nobody has asked for yet."""
+    """Waiting requests, and waitable jobs that were not waited for yet."""
 
     def __init__(self, service, jobs, events):
         self.service = service
@@ -66,7 +66,7 @@ class Waits:
     def inactive(self, job):
         """`job` has become inactive."""
         if job.flags & FLAG_WAITABLE:
-            # A request for this very job comes before one for any.
+            # A request for this job precedes one for any job.
             for entry in sorted(self._waiting, key=lambda entry: entry[1] == ANY):
                 msg, id = entry
                 if id in (ANY, job.id):
@@ -98,7 +98,7 @@ class Waits:
         self.check()
 
     def check(self):
-        """Answer what can be answered."""
+        """Answer the requests whose condition is met."""
         if not (self._drain or self._idle):
             return
         jobs = self.jobs.active

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What plugins ask of the job manager: the calls that `flux.jobtap.Plugin` comes down to."""
+"""The job manager's functions for plugins: the calls behind `flux.jobtap.Plugin`."""
 
 import errno
 import os
@@ -30,10 +30,10 @@ from flux_engine.kernel.message import OWNER_ROLES, ROLE_OWNER
 
 
 class PluginFlux(Flux):
-    """The job manager's handle, of one plugin: what the plugin's handle of the bindings stands for."""
+    """The job manager's handle for one plugin; the plugin's handle of the bindings wraps it."""
 
     def __init__(self, service, plugin_resources):
-        # Not the base class's: the task's own handle stays what it is.
+        # The base class's __init__ is not called: it would replace the task's own handle.
         self.task = service.task
         self.kernel = service.kernel
         self.plugin_resources = plugin_resources
@@ -54,7 +54,7 @@ class PluginFlux(Flux):
 
 
 def _drop_future(future):
-    """Destroy a future, one of the bindings or what that stands for."""
+    """Destroy a future, of the bindings or of the kernel."""
     if isinstance(future, PluginRPC):
         drop_future(future)
     else:
@@ -62,7 +62,7 @@ def _drop_future(future):
 
 
 class Builtin(Plugin):
-    """A rule of the job manager's own: it sees more.
+    """A rule of the job manager's own, with access to its jobs and queues.
 
     Attributes:
         jobs (Jobs): the jobs there are
@@ -78,14 +78,14 @@ class Builtin(Plugin):
 
 
 class State:
-    """What the host knows of one plugin.
+    """The host's record of one plugin.
 
     Attributes:
         sort_order (str): see `Plugin.set_load_sort_order`
         service (str): the plugin's part of its service topics
         services (list): methods it has registered
         perilogs (Perilogs): the prologs and epilogs that it has open
-        plugin_resources (PluginResources): what it has running; None: it is a rule of the job manager's own
+        plugin_resources (PluginResources): its watchers and futures; None for a rule of the job manager's own
     """
 
     def __init__(self, name, perilogs, plugin_resources=None):
@@ -145,7 +145,7 @@ class Host:
         self.states[plugin].sort_order = mode
 
     def end(self, plugin):
-        """`plugin` was removed: everything of it ends."""
+        """`plugin` was removed: end its watchers, futures, services, prologs and epilogs."""
         state = self.states[plugin]
         for method in state.services:
             self.service.remove_method(method)
@@ -272,7 +272,7 @@ class Host:
         self._post(plugin, job, "jobspec-update", updates)
 
     def post_updates(self, plugin, job, updates):
-        """Post what a callback has collected with jobspec_update."""
+        """Post the updates that a callback has collected with jobspec_update."""
         self._post(plugin, job, "jobspec-update", updates)
 
     @staticmethod
@@ -369,7 +369,7 @@ class Host:
                     callback(plugin, msg)
             except OSError:
                 raise
-            except FAILURES as exc:  # the plugin's fault: its caller is told, others go on
+            except FAILURES as exc:  # an error of the plugin: its caller is told, others continue
                 self.report(plugin, f"service {full}", exc)
                 raise OSError(errno.EIO, f"{plugin.name}: {brief(exc)}") from None
 
@@ -378,7 +378,7 @@ class Host:
 
 
 class DictSource:
-    """Args from a dict that nobody changes."""
+    """Args from a dict that is never changed."""
 
     def __init__(self, values):
         self.values = values
@@ -394,7 +394,7 @@ class DictSource:
 
 
 def jobspec_of(job):
-    """The job's jobspec; of a new job, as it will be when its queue is processed."""
+    """The job's jobspec; of a new job, including the updates in its event queue."""
     jobspec = job.jobspec
     if job.state == states.NEW:
         for event in job.queue:
@@ -404,11 +404,11 @@ def jobspec_of(job):
 
 
 class JobSource:
-    """The args of a job, copied when they are asked for.
+    """The args of a job, copied on access.
 
     Args:
         job (Job): the job
-        more (dict): what the topic adds; it is copied too
+        more (dict): further args of the topic; copied too
     """
 
     __slots__ = ("job", "more")
@@ -441,7 +441,7 @@ class JobSource:
             return freeze(self.more[key])
         job = self.job
         if key == "jobspec":
-            # Replaced, never changed in place: the copy is good as long as it is the same one.
+            # A jobspec is replaced, never changed in place: the copy is valid while it is the same object.
             jobspec = jobspec_of(job)
             if job.frozen is None or job.frozen[0] is not jobspec:
                 job.frozen = (jobspec, freeze(jobspec))

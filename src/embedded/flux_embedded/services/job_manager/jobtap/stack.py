@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The plugins of the job manager: loading, configuring and calling them; methods ``jobtap`` and ``jobtap-query``.
 
-Handlers are looked up once per topic; a topic nobody handles costs one dict lookup. A callback that raises
-is logged with its plugin and topic; it fails the operation where the topic can fail (job.create,
-job.validate, job.dependency.*, job.update.KEY, conf.update), and nothing else anywhere.
+Handlers are looked up once per topic; a topic without handlers costs one dict lookup. A callback that raises
+is logged with its plugin and topic; it fails the operation only if the topic can fail (job.create,
+job.validate, job.dependency.*, job.update.KEY, conf.update).
 """
 
 import errno
@@ -35,7 +35,7 @@ from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 
 EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")
 NOTHING = {}
-#: Topics whose ``priority`` the caller takes itself.
+#: Topics whose ``priority`` the caller handles itself.
 _OWN_PRIORITY = ("job.state.priority", "job.priority.get")
 
 
@@ -52,7 +52,7 @@ class Jobtap:
 
     Attributes:
         plugins (list): in load order
-        host (Host): what plugins ask of the job manager
+        host (Host): the job manager's functions for plugins
     """
 
     def __init__(self, service, jobs, events, queues, sched, config):
@@ -65,15 +65,15 @@ class Jobtap:
         self.plugins = []
         self.host = Host(self, service, jobs, events, queues)
         self._table = {}
-        self._own_rules = set()  # topics that none but the job manager's own rules handle
+        self._own_rules = set()  # topics handled by the job manager's own rules only
         self._current = []
-        self._updates = []  # what the running callbacks have collected with jobspec_update
+        self._updates = []  # updates that the running callbacks have collected with jobspec_update
         self._guests = []  # plugins whose code runs
         self._builtins = {}
         process_guard.install(self)
 
     def connect(self, life):
-        """What sets priorities."""
+        """Set the `Life` that handles priorities."""
         self.life = life
 
     # -- handlers --------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Jobtap:
         found = self._table.get(topic)
         return self._compile(topic) if found is None else found
 
-    # -- who is running ----------------------------------------------------------------------------
+    # -- running callbacks -------------------------------------------------------------------------
 
     def current_job(self):
         """The job of the running callback, or None."""
@@ -108,7 +108,7 @@ class Jobtap:
 
     @contextmanager
     def guest(self, plugin, what="callback"):
-        """While code of `plugin` runs: what it makes on a handle is its own, and what it starts is ended if it fails."""
+        """While code of `plugin` runs: it owns its watchers and futures; prologs and epilogs it starts end if it fails."""
         task = self.service.task
         former, task.handle = task.handle, plugin.handle
         self._guests.append(plugin)
@@ -124,7 +124,7 @@ class Jobtap:
             task.handle = former
 
     def is_running_plugin(self):
-        """Whether the code that runs now is a plugin's: then the job manager's task is the running one."""
+        """Whether a plugin's code is running; the job manager's task is the running one then."""
         return bool(self._guests) and self.service.kernel.running is self.service.task
 
     # -- calling -----------------------------------------------------------------------------------
@@ -147,14 +147,14 @@ class Jobtap:
         return out
 
     def call_or_raise(self, job, topic, source):
-        """Call handlers until one refuses; what this raises is a JobtapError with a text for the user."""
+        """Call handlers until one refuses; raises JobtapError with a text for the user."""
         out = self._call_stack(job, topic, source, self.handlers(topic), True)
         if job is not None and job.queue and not (job.busy or job.hold):
             self.events.drain(job)
         return out
 
     def _call_own_rules(self, job, topic, source, handlers, can_refuse):
-        """What most instances do nearly always: nothing needs to be copied, collected or guarded."""
+        """The common case: only the job manager's own rules, so nothing needs to be copied, collected or guarded."""
         out = {}
         args = source.raw()
         self._current.append(job)
@@ -174,7 +174,7 @@ class Jobtap:
         return out
 
     def _failed(self, plugin, topic, exc, can_refuse):
-        """A callback has raised: that is logged, or raised anew with a text for the user."""
+        """A callback has raised: log the exception, or raise it again with a text for the user."""
         if not can_refuse:
             self.report(plugin, topic, exc)
             return
@@ -187,7 +187,7 @@ class Jobtap:
         if job is not None and topic in self._own_rules:
             return self._call_own_rules(job, topic, source, handlers, can_refuse)
         out = {}
-        views = []  # the unchangeable args, once a plugin has been handed them
+        views = []  # the immutable args, once a plugin has been given them
         self._current.append(job)
         was_busy = job is not None and job.busy
         if job is not None:
@@ -195,7 +195,7 @@ class Jobtap:
         try:
             for plugin, callback in handlers:
                 if plugin not in self.host.states:
-                    continue  # removed by one before it
+                    continue  # removed by an earlier callback
                 self._updates.append(None)
                 try:
                     answer = self._call_one(plugin, callback, topic, source, views)
@@ -203,7 +203,7 @@ class Jobtap:
                     if updates:
                         self.host.post_updates(plugin, job, updates)
                         if job.state == states.NEW:
-                            _release(views)  # those who come next see another jobspec
+                            _release(views)  # the next callbacks see another jobspec
                 except FAILURES as exc:
                     self._failed(plugin, topic, exc, can_refuse)
                     continue
@@ -219,7 +219,7 @@ class Jobtap:
         return out
 
     def _call_one(self, plugin, callback, topic, source, views):
-        """One callback; returns a dict or None, and raises what it raises or means by its answer."""
+        """Call one callback; returns a dict or None, and raises its exception, or a refusal by its answer."""
         if isinstance(plugin, Builtin):
             return callback(plugin, topic, source.raw())
         with self.guest(plugin, topic):
@@ -238,7 +238,7 @@ class Jobtap:
         self._updates[-1] = {**(self._updates[-1] or {}), **updates}
 
     def _merge(self, job, topic, plugin, answer, out):
-        """Take the answer of one plugin into `out`; what cannot be is dropped, and logged."""
+        """Merge the answer of one plugin into `out`; invalid parts are dropped, and logged."""
         if "priority" in answer and not self._is_priority(job, topic, plugin, answer["priority"]):
             del answer["priority"]
             out.pop("priority", None)
@@ -266,13 +266,13 @@ class Jobtap:
         return False
 
     def _apply(self, job, topic, out):
-        """A priority may be in the answer to anything."""
+        """Apply a priority, which the answer for any topic may have."""
         if "priority" in out and topic not in _OWN_PRIORITY and topic.startswith("job."):
             if out["priority"] != PRIORITY_UNAVAIL:
                 self.life.set_priority(job, out["priority"])
 
     def report(self, plugin, topic, exc):
-        """Log what a plugin raised: one line, and its traceback for those who debug."""
+        """Log a plugin's exception: one line, and its traceback at debug level."""
         text = describe_for_log(exc, plugin.path, plugin.handlers.find(topic))
         self.service.log(LOG_ERR, f"jobtap: {plugin.name}: {topic}: {text}")
         self.service.log(LOG_DEBUG, trace(exc))
@@ -290,7 +290,7 @@ class Jobtap:
         """Show a new job to the plugins.
 
         Raises:
-            Rejected: one of them does not want it
+            Rejected: one of them rejects it
         """
         if self.handlers("job.create"):
             self.call_rejecting(job, "job.create")
@@ -300,10 +300,10 @@ class Jobtap:
         self.announce_dependencies(job)
 
     def announce_dependencies(self, job, plugin=None):
-        """Have the plugins, or one of them, look at the job's dependencies (job.dependency.SCHEME).
+        """Show the job's dependencies to the plugins, or one of them (job.dependency.SCHEME).
 
         Raises:
-            Rejected: a dependency nobody knows, or that is not valid
+            Rejected: a dependency of an unknown scheme, or an invalid one
         """
         for dependency in _dependencies(job):
             scheme = dependency["scheme"]
@@ -335,7 +335,7 @@ class Jobtap:
             raise Rejected(str(exc)) from exc
 
     def forget(self, job):
-        """`job` is inactive or rejected: subscriptions and auxiliary data go."""
+        """`job` is inactive or rejected: drop its subscriptions and auxiliary data."""
         job.subscribers = None
         job.frozen = None
         if job.aux:
@@ -393,10 +393,10 @@ class Jobtap:
         return nullcontext() if isinstance(plugin, Builtin) else self.guest(plugin)
 
     def add(self, plugin, init):
-        """Take in a plugin: call its ``init(plugin)``, show it the configuration and the jobs there are.
+        """Add a plugin: call its ``init(plugin)``, show it the configuration and the existing jobs.
 
         Raises:
-            OSError: it fails, or refuses the configuration; the text says why
+            OSError: it fails, or refuses the configuration; the text gives the reason
         """
         self.plugins.append(plugin)
         try:
@@ -417,8 +417,8 @@ class Jobtap:
         return plugin
 
     def _announce_jobs(self, plugin):
-        """A new plugin is told of the jobs there are: job.create and job.new, and of those that wait in DEPEND what it
-        has to know to let them go."""
+        """Announce the existing jobs to a new plugin: job.create and job.new, and for those in DEPEND also their
+        dependencies and job.state.depend."""
         jobs = [job for job in self.jobs.active.values() if job.state != states.NEW]
         mode = self.host.states[plugin].sort_order
         if mode != "none":
@@ -510,7 +510,7 @@ class Jobtap:
                 raise OSError(errno.EINVAL, text) from exc
 
     def configure_plugins(self, config):
-        """Load and remove what ``job-manager.plugins`` lists.
+        """Load and remove plugins as ``job-manager.plugins`` lists them.
 
         Raises:
             OSError: a plugin cannot be loaded
@@ -540,7 +540,7 @@ class Jobtap:
         self.events.send(self.service.respond, msg, answer)
 
     def query(self, msg):
-        """``jobtap-query``: {name} -> {name, path, ...} with what plugin.query returns."""
+        """``jobtap-query``: {name} -> {name, path, ...} with the answer to plugin.query."""
         topic, name = "plugin.query", (msg.body or {}).get("name")
         if not isinstance(name, str):
             raise OSError(errno.EINVAL, os.strerror(errno.EPROTO))
@@ -569,7 +569,7 @@ def _dependencies(job):
 
 
 def _why_no_R(job, topic):
-    """Why an answer may not have an R; None: it may."""
+    """The reason why an answer may not have an R; None if it may."""
     if job is None or not topic.startswith("job."):
         return None
     if topic != "job.state.sched":
@@ -582,7 +582,7 @@ def _why_no_R(job, topic):
 
 
 def _release(views):
-    """A call is over, or its args are out of date: whoever has kept them goes on to have what is in them."""
+    """A call has ended, or its args are out of date: args that a plugin has kept keep their values."""
     while views:
         args = views.pop()
         args.release(sys.getrefcount(args) > 2)  # two references are ours
@@ -594,11 +594,11 @@ def _find(path, search_path):
     ``NAME.so`` stands for ``NAME.py``, so that scripts written for compiled plugins of that name work.
 
     Args:
-        path (str): a path, or a name to be looked for
-        search_path (iterable of str): directories to look in before the examples that come with the instance
+        path (str): a path, or a name to search for
+        search_path (iterable of str): directories to search before the examples that come with the instance
 
     Returns:
-        (name as it is listed, full path)
+        (name in listings, full path)
 
     Raises:
         OSError: ENOENT

@@ -13,7 +13,7 @@ from flux_engine.formats import jobid
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.states import COMPLETED, INACTIVE
 
-#: scheme -> what the description in the eventlog begins with
+#: scheme -> prefix of the description in the eventlog
 KINDS = {
     "after": "after-start",
     "afterstart": "after-start",
@@ -22,7 +22,7 @@ KINDS = {
     "afternotok": "after-failure",
     "afterexcept": "after-except",
 }
-#: What tells one job of a user from another.
+#: The attribute with a job's name, for singletons.
 NAME = "attributes.system.job.name"
 
 
@@ -65,7 +65,7 @@ def after(p, topic, args):
     try:
         p.dependency_add(CURRENT_JOB, description)
     except FileExistsError:
-        return  # named twice, or this is a restart, and it was met before
+        return  # named twice, or met before a restart
     entry = (args["id"], kind, description)
     waiting = p.waiting.setdefault(antecedent, [])
     if entry not in waiting:
@@ -79,7 +79,7 @@ def after(p, topic, args):
 
 
 def why_never(p, antecedent, kind, text):
-    """Why an inactive job does not satisfy a dependency; None if it does."""
+    """The reason why an inactive job does not satisfy a dependency; None if it does."""
     if kind == "after-finish":
         return None
     if not p.job_event_posted(antecedent, "alloc"):
@@ -211,7 +211,7 @@ def begin_time(p, topic, args):
     try:
         p.dependency_add(CURRENT_JOB, description)
     except FileExistsError:
-        pass  # a restart: the timer is what is missing
+        pass  # a restart: only the timer is missing
 
     def begin(handle, watcher, revents, arg):
         met(p, id, description)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``.limit-job-size`` and ``.limit-duration``: the limits of ``policy`` and ``queues.NAME.policy`` (RFC 33).
 
-``.validate-duration``: no job may be longer than the instance will live.
+``.validate-duration``: no job may be longer than the instance's remaining time.
 """
 
 import errno
@@ -32,7 +32,7 @@ def _for_queue(name):
 
 
 def configure(p, args, key):
-    """Take a configuration, which the job manager has checked; a limit of this kind may be anywhere in it."""
+    """Apply a configuration, which the job manager has checked; any of its tables may have a limit of this kind."""
     p.conf = args["conf"]
     places = [p.conf, *p.conf.get("queues", {}).values()]
     p.active = any(key in place.get("policy", {}).get("limits", {}) for place in places)
@@ -59,7 +59,7 @@ def job_size_validate(p, topic, args):
             limit, name = policy_of(p.conf, queue, ("limits", "job-size", bound, kind))
             if limit in (None, UNLIMITED):
                 continue
-            # A request without nodes leaves their number open, so it cannot be below a least one.
+            # A request without nodes leaves their number open, so it cannot be below a minimum.
             if value > limit if bound == "max" else value < limit and (kind != "nnodes" or value):
                 p.reject_job(
                     f"requested {kind} ({value}) {what} policy limit of {limit}{_for_queue(name)}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``.update-duration`` and ``.update-queue``: what of a jobspec can be updated.
+"""``.update-duration`` and ``.update-queue``: the updates of a jobspec that are allowed.
 
 The instance owner may go beyond limits of the duration; others may only stay within them, and may not change the duration
-of a job that runs. A pending job is moved to another queue with the constraints that go with it; one with constraints of its
-own stays where it is: all of them would be replaced.
+of a running job. A pending job that moves to another queue gets that queue's constraints; one with constraints of its own
+cannot move: all of them would be replaced.
 """
 
 from flux_engine.formats.states import PENDING, RUN
@@ -57,5 +57,5 @@ def update_queue(p, topic, args):
 
 
 def constraints(queue):
-    """What jobs of a queue are confined to."""
+    """The constraints of a queue's jobs."""
     return {"properties": list(queue.requires)} if queue.requires else {}
