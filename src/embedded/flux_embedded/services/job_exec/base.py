@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What mock and real jobs share."""
+"""The common base of mock and real jobs."""
 
 from flux_engine.formats import idset, rset
 
@@ -25,10 +25,10 @@ class ExecJob:
     """A job that execution was asked to start.
 
     Attributes:
-        msg: the start request, which all responses go to
+        msg: the start request, to which all responses are sent
         id, R, jobspec: from the request
         expiration (float): end of its time, seconds since the epoch; 0: none
-        alarm (Alarm): the next thing to happen, or None
+        alarm (Alarm): for the next event, or None
     """
 
     __slots__ = ("service", "msg", "id", "R", "jobspec", "expiration", "alarm")
@@ -53,11 +53,11 @@ class ExecJob:
         """Standard input; a mock job does not read any."""
 
     def lost(self, ranks):
-        """These broker ranks (a set) are gone; if the job was there, that is its end."""
+        """These broker ranks (a set) are gone; a job that runs there ends."""
         for rank, host in zip(rset.ranks(self.R), rset.hosts(self.R)):
             if rank in ranks:
                 note = f"lost contact with {host} (rank {rank})"
-                # The job manager publishes the exception, and that ends the job like any other does.
+                # The job manager publishes the exception, which ends the job like any other.
                 self.answer("exception", {"severity": 0, "type": "node-failure", "note": note})
                 return
 

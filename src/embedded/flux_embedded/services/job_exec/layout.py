@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which task of a job runs where, and with what environment."""
+"""The placement of a job's tasks, and their environments."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class Placed(NamedTuple):
         rank: its number in the job
         node: index of its node in R; host: the node's name; broker_rank
         local_id: its number on the node
-        gpus, cores: idsets of what the job has on the node, "" for none
+        gpus, cores: idsets of the job's resources on the node, "" for none
     """
 
     rank: int
@@ -27,7 +27,7 @@ class Placed(NamedTuple):
 
 
 def slot_shape(resources):
-    """(slots per node or None, cores per slot) of a jobspec's resources, as far as they say."""
+    """(slots per node or None, cores per slot) of a jobspec's resources, as far as specified."""
 
     def cores_in(vertices):
         total = 0
@@ -64,7 +64,7 @@ def place(jobspec, R):
         nodes.append((broker_rank, host, per_node or max(1, cores // per_slot)))
     nslots = R["execution"].get("nslots") or sum(slots for _, _, slots in nodes)
     ntasks = count_tasks(jobspec, nslots)
-    # Tasks fill the slots node by node; more tasks than slots go round again.
+    # Tasks fill the slots node by node; tasks beyond the slots start again at the first.
     shares = [0] * len(nodes)
     left = ntasks
     while left > 0:
@@ -81,7 +81,7 @@ def place(jobspec, R):
     return tasks
 
 
-#: What ``flux batch`` and ``flux alloc`` ask for; the instance starts in the first task, whatever the others are.
+#: The tasks of ``flux batch`` and ``flux alloc``; the instance starts in the first one.
 ONE_EACH = {"type": "node"}
 
 
@@ -89,7 +89,7 @@ def shell_options(jobspec):
     """The shell options of a jobspec.
 
     Raises:
-        ValueError: one of them would place the tasks in a way that there is not here
+        ValueError: one of them requests an unsupported placement of tasks
     """
     shell = jobspec["attributes"]["system"].get("shell") or {}
     options = shell.get("options") or {}
@@ -107,7 +107,7 @@ def task_environment(base, job_id, tasks, task, uri):
     environment["FLUX_JOB_NNODES"] = str(1 + max(other.node for other in tasks))
     environment["FLUX_TASK_RANK"] = str(task.rank)
     environment["FLUX_TASK_LOCAL_ID"] = str(task.local_id)
-    # One broker plays all ranks: this is how `flux getattr rank` knows on which one it is asked.
+    # One broker plays all ranks: `flux getattr rank` reads the rank here.
     environment["FLUX_EMBEDDED_RANK"] = str(task.broker_rank)
     if uri:
         environment["FLUX_URI"] = uri

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Real execution: the tasks of a job as processes of this machine.
 
-One process plays the job shells of all nodes: it starts the tasks, collects their output and writes the
-events that job shells write. Statuses are those of a real job: the greatest of the tasks' exit codes, a
+One process acts as the job shells of all nodes: it starts the tasks, collects their output and writes
+the events of job shells. Statuses are those of a real job: the greatest of the tasks' exit codes, a
 signal counting as 128 + its number.
 """
 
@@ -18,17 +18,17 @@ from flux_embedded.services.job_exec.output import Output
 from flux_embedded.services.job_exec.process import PIPE, Process
 from flux_engine.formats import jobid, rset
 
-#: exit codes of a shell for a command that is not there, or cannot be run
+#: exit codes of a shell for a command that does not exist, or cannot be run
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
 class ShellError(Exception):
-    """A shell gives up.
+    """A fatal error of a job shell.
 
     Args:
         note (str): of the exception
-        reason (str): what it says before; None: the note
-        component (str): of the shell
+        reason (str): the shell's message before it; None: the note
+        component (str): the part of the shell that failed
     """
 
     def __init__(self, note, reason=None, component=None):
@@ -48,13 +48,13 @@ class LocalJob(base.ExecJob):
         self._output = None
         self._over = False
         self._ending = False
-        self._alarms = {}  # what it is for -> base.Alarm
+        self._alarms = {}  # purpose -> base.Alarm
         self._directory = None
         self._templates = None
-        self._early = []  # what was written before there was a task to read it
+        self._early = []  # input that arrived before the tasks were started
 
     def start(self):
-        # The environment is only in what was submitted.
+        # The environment is only in the submitted jobspec.
         lookup = {"id": self.id, "keys": ["jobspec", "J"], "flags": 3}
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
         self.service.rpc("job-info.lookup", lookup).then(self._launch)
@@ -119,7 +119,7 @@ class LocalJob(base.ExecJob):
         self._templates = shell.Templates(self.id, name, self._tasks, self._directory.path)
 
     def _stdin(self, options, cwd):
-        """The file that is standard input; None for what `write` brings."""
+        """The file for standard input; None if `write` delivers it."""
         source = options.get("input")
         stdin = source.get("stdin") if isinstance(source, dict) else None
         if not isinstance(stdin, dict) or stdin.get("type") != "file":
@@ -157,7 +157,7 @@ class LocalJob(base.ExecJob):
         self.service.append(self.id, "exec.eventlog", *events)
 
     def _environment(self, given):
-        """The job's environment: what the jobspec says and no more."""
+        """The job's environment, from the jobspec only."""
         return {
             key: self._templates.render(str(value))
             for key, value in given.items()
@@ -184,7 +184,7 @@ class LocalJob(base.ExecJob):
             self.write(*some)
 
     def write(self, data, eof, ranks=None):
-        """Standard input for all tasks, or those of these ranks (a container): the others get none."""
+        """Standard input for all tasks, or only for those of `ranks` (a container)."""
         if self._early is not None:
             self._early.append((data, eof, ranks))
             return
@@ -213,7 +213,7 @@ class LocalJob(base.ExecJob):
                 opened.close()
 
     def _cannot_start(self, task, command, exc):
-        """A task could not be started: that ends the job."""
+        """A task could not be started: end the job."""
         missing = isinstance(exc, FileNotFoundError)
         self._codes[task.rank] = NOT_FOUND if missing else NOT_EXECUTABLE
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
@@ -268,9 +268,9 @@ class LocalJob(base.ExecJob):
             self._terminate(signal.SIGALRM)
 
     def _terminate(self, signum):
-        """End the tasks with `signum`, and with SIGKILL what does not heed it.
+        """End the tasks with `signum`, and with SIGKILL those that ignore it.
 
-        A shell passes SIGTERM and SIGALRM on to its tasks; it dies of another signal, and they with it.
+        A shell passes SIGTERM and SIGALRM on to its tasks; another signal kills it and its tasks.
         """
         if signum not in (signal.SIGTERM, signal.SIGALRM):
             self._abandon_all()
@@ -289,7 +289,7 @@ class LocalJob(base.ExecJob):
     # -- ending --------------------------------------------------------------------------------------
 
     def _end(self, status):
-        """All is over, with a wait status; None: nothing was ever started."""
+        """All tasks have ended, with a wait status; None: none was ever started."""
         if self._over:
             return
         self._over = True
@@ -309,7 +309,7 @@ class LocalJob(base.ExecJob):
             )
         else:
             self.service.append(self.id, "exec.eventlog", ("done", None))
-        # The output is in the KVS before anybody hears that the job is over.
+        # The output is in the KVS before the end of the job is announced.
         self.service.flush()
         if status is not None:
             self.answer("finish", {"status": status})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Mock execution: a job that only takes time.
 
-``attributes.system.exec.test`` may have ``run_duration`` (FSD; by default as long as the job may run, for ever without a
-limit, and under the virtual clock 1s) and ``wait_status`` (int, what the job ends with; default 0).
+``attributes.system.exec.test`` may have ``run_duration`` (FSD; by default the job's time limit, for ever without a
+limit, and under the virtual clock 1s) and ``wait_status`` (int, the job's wait status; default 0).
 """
 
 import signal
@@ -11,7 +11,7 @@ from flux_embedded.services.job_exec import base
 from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_ERR
 
-#: What the keys that a real Flux knows must be.
+#: Types of the keys that a real Flux knows.
 _FORM = {"run_duration": str, "wait_status": int}
 EXPIRED = {"severity": 0, "type": "timeout", "note": "resource allocation expired"}
 
@@ -55,7 +55,7 @@ class MockJob(base.ExecJob):
         self._wind()
 
     def _wind(self):
-        """Set the alarm for whatever comes first: the end of the job, or of its time."""
+        """Set the alarm for the end of the job, or of its time, whichever is earlier."""
         if self.alarm is not None:
             self.alarm.cancel()
         expiration = self.expiration
@@ -85,7 +85,7 @@ class MockJob(base.ExecJob):
         self._finish(signal.SIGTERM)
 
     def _finish(self, status):
-        """End the job with a wait status; None: it never began."""
+        """End the job with a wait status; None: it never started."""
         if self._over:
             return
         self._over = True

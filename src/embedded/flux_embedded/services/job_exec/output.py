@@ -2,7 +2,7 @@
 """Standard output and error of a job (RFC 24): to the KVS key ``guest.output``, or to files.
 
 ``guest.output`` is an eventlog: ``header``; ``data`` with stream, rank (of the task, text), data, and
-encoding ``base64`` where the bytes are no UTF-8, or ``eof``; ``log`` for messages of the job shell itself
+encoding ``base64`` where the bytes are not UTF-8, or ``eof``; ``log`` for messages of the job shell itself
 (level, message).
 """
 
@@ -54,7 +54,7 @@ class Output:
         """Open the files; relative names begin in directory.
 
         Raises:
-            OSError: one cannot be opened
+            OSError: a file cannot be opened
         """
         self._directory = directory
         for stream, where in self._where.items():
@@ -68,7 +68,7 @@ class Output:
         self.service.append(self.id, "output", *events)
 
     def _file(self, stream, task):
-        """The file that a stream of a task goes to; one that is named twice is opened once."""
+        """The file for a stream of a task; a file named twice is opened once."""
         where = self._where[stream]
         path = self._templates.render(str(where.get("path", "")), task)
         path = os.path.join(self._directory, path) if path else path
@@ -78,12 +78,12 @@ class Output:
         return self._handles[path]
 
     def write(self, task, stream, data):
-        """Take what task number `task` wrote; b"" is its end. Whole lines are passed on."""
+        """Take output of task number `task`; b"" is its end. Whole lines are passed on."""
         key = (task, stream)
         if data:
             data = self._partial.pop(key, b"") + data
             end = data.rfind(b"\n") + 1
-            # A line without end in sight must not be kept for ever.
+            # Do not buffer an endless line.
             if len(data) - end > 1 << 20:
                 end = len(data)
             if end < len(data):
@@ -103,7 +103,7 @@ class Output:
                 data = b"".join(label + line for line in data.splitlines(keepends=True))
             self._file(stream, self._tasks[task]).write(data)
             return
-        # An event a line, as the shell of a real Flux writes them.
+        # One event for each line, like the shell of a real Flux.
         lines = [line + b"\n" for line in data.split(b"\n")]
         lines[-1] = lines[-1][:-1]
         self._log([("data", _data(stream, task, line)) for line in lines if line])

@@ -7,7 +7,7 @@ import subprocess
 from flux_engine.kernel.watchers import POLLIN, POLLOUT, FDWatcher
 
 CHUNK = 65536
-#: seconds that output may stay open after the process itself ended (a child of its own holds it)
+#: seconds that output may stay open after the process itself ended (held by a child of its own)
 LINGER = 1.0
 POLL_INTERVAL = 0.05
 PIPE = subprocess.PIPE
@@ -17,7 +17,7 @@ class Process:
     """A process in a session of its own.
 
     Args:
-        service (Service): whose reactor watches it
+        service (Service): its reactor watches the process
         argv, env, cwd: see subprocess.Popen
         on_output: ``on_output(stream, data)``, stream "stdout" or "stderr", data bytes; b"" at the end of the
             stream
@@ -67,7 +67,7 @@ class Process:
         try:
             self._pidfd = os.pidfd_open(self.pid)
         except (AttributeError, OSError):
-            # No pidfd here: look now and then.
+            # No pidfd here: poll.
             self._pidfd = None
             self._exit_watcher = self.service.timer(POLL_INTERVAL, self._reap, POLL_INTERVAL)
         else:
@@ -76,7 +76,7 @@ class Process:
     # -- standard input ------------------------------------------------------------------------------
 
     def write(self, data, eof=False):
-        """Write to the process's standard input, as fast as it takes it; `eof`: nothing more will come."""
+        """Write to the process's standard input, as fast as it reads; `eof`: close it afterwards."""
         if self._stdin is not None:
             self._unwritten += data
             self._eof = self._eof or eof
@@ -91,7 +91,7 @@ class Process:
                 self._stdin_watcher = self._when_ready(self._stdin.fileno(), POLLOUT, self._push)
             return
         except OSError:
-            self._eof = True  # it does not read any more
+            self._eof = True  # it has closed its input
         if self._stdin_watcher is not None:
             self._stdin_watcher.destroy()
             self._stdin_watcher = None

@@ -52,7 +52,7 @@ class Scripts:
         environment = dict(self.service.ctx.environ)
         environment["FLUX_JOB_ID"] = jobid.f58(body["id"])
         environment["FLUX_JOB_USERID"] = str(body["userid"])
-        # One process plays all ranks: this is how a script, and ``flux getattr rank`` in it, knows its own.
+        # One process plays all ranks: a script, and ``flux getattr rank`` in it, reads its rank here.
         environment["FLUX_EMBEDDED_RANK"] = str(rank)
         uri = self.service.ctx.attrs.get("local-uri")
         if uri:
@@ -79,6 +79,6 @@ class Scripts:
 
 
 def _ranks(text):
-    """The ranks of a request: it may name any number, and is asked, not listed."""
+    """The ranks of a request, not expanded, since there may be any number."""
     with refusing():
         return idset.Members(idset.decode(text))

@@ -15,7 +15,7 @@ script-kill              ``{id, signum, ranks?}``, no response wanted
 =======================  ====================================================================================
 
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
-its command is really run, on this machine, whatever ranks it was given.
+its command is really run, on this machine for all ranks.
 
 Configuration, table ``exec``: ``term-signal`` (name, default SIGTERM) is sent first to a job that is to end, and
 ``kill-timeout`` (FSD, default 5s) later ``kill-signal`` (SIGKILL);
@@ -114,7 +114,7 @@ class JobExec(Service):
         return LocalJob(self, msg, body)
 
     def _not_there(self, msg, id, R):
-        """There is nothing to attach to: the job was lost with the service that ran it."""
+        """Refuse to reattach: the job was lost with the service that ran it."""
         exception = {
             "severity": 0,
             "type": "exec",
@@ -218,7 +218,7 @@ class JobExec(Service):
         self._lines[key] = self._lines.get(key, "") + text
 
     def flush(self):
-        """Commit what `append` collected."""
+        """Commit the events collected by `append`."""
         if self._lines:
             lines, self._lines = self._lines, {}
             ops = [["append", key, text] for key, text in lines.items()]

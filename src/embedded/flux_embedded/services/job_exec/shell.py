@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a job finds around it: its directory with the files of its jobspec (RFC 37), and ``{{templates}}``."""
+"""The surroundings of a job: its directory with the files of its jobspec (RFC 37), and ``{{templates}}``."""
 
 import base64
 import json
@@ -22,10 +22,10 @@ _ID_FORMS = {
 
 
 class Directory:
-    """The directory of one job, from before its first task starts until after its last has ended.
+    """The directory of one job, from before the start of its first task until after the end of its last.
 
     Args:
-        rundir (str): where it is made; None: with the other temporary files, under a name of its own
+        rundir (str): its parent directory; None: that of temporary files, under a unique name
         name (str): its name in rundir
         files (dict): name -> entry of ``attributes.system.files``
 
@@ -71,7 +71,7 @@ class Directory:
 
 
 class Templates:
-    """The ``{{name}}`` of one job's command, environment and file names; what they do not know stays as it is.
+    """The ``{{name}}`` of one job's command, environment and file names; unknown ones are not replaced.
 
     Args:
         id (int): the job
@@ -93,7 +93,7 @@ class Templates:
             self._values[f"id.{form}"] = encode(id)
 
     def render(self, text, task=None):
-        """text with what is known put in; what differs by task only with a task (layout.Placed)."""
+        """Replace the known names in a text; those that differ by task only with `task` (layout.Placed)."""
         if "{{" not in text:
             return text
         values = self._values

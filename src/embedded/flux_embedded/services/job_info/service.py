@@ -94,7 +94,7 @@ class JobInfo(Service):
         self.respond(msg, answer)
 
     def _explain_missing(self, msg, id, keys):
-        """Say which it is: no such job, or no such key."""
+        """Answer with the error: no such job, or no such key."""
 
         def answer(future):
             try:

@@ -38,7 +38,7 @@ class Watch:
         self._futures = []
 
     def follow(self, path, function, waitcreate=False):
-        """Call ``function(text)`` for the text of a log and for all that is added to it."""
+        """Call ``function(text)`` for the text of a log and for each addition."""
 
         def arrived(future):
             try:
@@ -59,7 +59,7 @@ class Watch:
         self.end(exc.errno, None if exc.errno == errno.ENOENT else exc.strerror)
 
     def end(self, errnum, text=None):
-        """Answer for the last time."""
+        """Send the final answer."""
         if self._futures is not None:
             self.drop()
             self.service.respond_error(self.msg, errnum, text)
@@ -89,7 +89,7 @@ class EventlogWatch(Watch):
         self._last = LAST_EVENT.get(self.path)
 
     def begin(self):
-        # The main eventlog says whether there is such a job, whose it is, and when nothing more can come.
+        # The main eventlog tells whether the job exists, its owner, and the end of its events.
         self._checked = False
         self.follow("eventlog", self._main)
 
@@ -112,7 +112,7 @@ class EventlogWatch(Watch):
         self._send(text)
 
     def _send_rest(self):
-        """The job is over: what no watch has delivered yet is read from the log itself."""
+        """The job has ended: read the part of the log that no watch has delivered, and send it."""
 
         def answer(future):
             if self.is_over:
@@ -146,7 +146,7 @@ class UpdateWatch(Watch):
         self._allowed = None  # not known yet
 
     def begin(self):
-        # What is there now and what comes later follow each other; the key has to be there from the start.
+        # The present log is followed by later events; the key has to exist from the start.
         self.follow("eventlog", self._events)
         keys = {"keys": [f"{self.where}.{self.key}"]}
         future = self.service.rpc("kvs.lookup", keys)

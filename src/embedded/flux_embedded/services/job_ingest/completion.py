@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What ingest adds to a jobspec: defaults and queue constraints (RFC 33), and who may submit where."""
+"""Completion of jobspecs by defaults and queue constraints (RFC 33), and the access rules of queues."""
 
 import errno
 import grp
@@ -30,7 +30,7 @@ class Completion:
             self._check_access(defaults.get("queue", queue), access, userid)
         changes = {}
         for name, value in defaults.items():
-            # A duration of 0 is what a submission without a time limit says.
+            # A submission without a time limit has a duration of 0.
             if name not in system or (name == "duration" and not system[name] and value):
                 changes[name] = value
         if requires:
@@ -110,10 +110,10 @@ def _defaults(table):
 
 
 def with_system(jobspec):
-    """`jobspec` with an object ``attributes.system``, whatever the (disabled) validator let through.
+    """`jobspec` with an object ``attributes.system``, also if the validator is disabled.
 
     Raises:
-        OSError: EINVAL, it is nothing that could be a jobspec
+        OSError: EINVAL, it cannot be a jobspec
     """
     if not isinstance(jobspec, dict):
         raise OSError(errno.EINVAL, "jobspec: expected an object")

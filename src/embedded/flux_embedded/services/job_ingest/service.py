@@ -10,14 +10,14 @@ config-reload            the new configuration
 
 A job is checked (`formats.jobspec`), completed (defaults of ``policy.jobspec``, constraint of its queue,
 RFC 33), written to the KVS (``jobspec``, and ``J`` with the environment) with its ``submit`` event and then shown to the job manager, which may still
-refuse it: then it is removed again. What arrives together is committed together.
+refuse it: then it is removed again. Jobs that arrive together are committed together.
 
 Module arguments: ``disable-validator``; ``validator-plugins=LIST`` of jobspec and feasibility (default
 jobspec). Configuration: ``ingest.validator.disable``, ``ingest.validator.plugins``. The feasibility check
 asks ``feasibility.check`` and is skipped while there is no scheduler.
 
-Errors: EPROTO for flags nobody knows, EINVAL for the urgency and for what the job manager refuses, EPERM for what the validator and
-the queue rules refuse; the scheduler's own errno for infeasible jobs.
+Errors: EPROTO for unknown flags, EINVAL for the urgency and refusals of the job manager, EPERM for refusals of the validator and
+the queue rules; the scheduler's own errno for infeasible jobs.
 """
 
 import errno
@@ -50,7 +50,7 @@ class IdGenerator:
     def __init__(self, epoch, generator=0):
         self._epoch = epoch
         self._generator = generator
-        # The first id is 1, not 0, which too much code takes for "none".
+        # The first id is 1, not 0, which too much code takes as "none".
         self._ms = 0
         self._seq = 0
 
@@ -61,7 +61,7 @@ class IdGenerator:
             self._ms, self._seq = ms, max(id & 1023, self._seq if ms == self._ms else 0)
 
     def next(self, now):
-        """An id above all before, whatever the clock does."""
+        """An id above all before, even if the clock goes back."""
         ms = int((now - self._epoch) * 1000)
         if ms > self._ms:
             self._ms, self._seq = ms, 0
@@ -73,7 +73,7 @@ class IdGenerator:
 
 
 class Submission:
-    """One submission on its way: the request, and the texts and the object made of its jobspec."""
+    """One submission in progress: the request, and its jobspec as texts and as an object."""
 
     __slots__ = ("msg", "jobspec", "text", "original", "urgency", "flags", "id", "t_submit")
 
@@ -91,7 +91,7 @@ class JobIngest(Service):
         self._configure(ctx.config, at_start=True)
 
     def begin(self):
-        # After a reload the ids go on where they were, even if the clock stood still.
+        # After a reload the ids continue, even if the clock stood still.
         try:
             self._ids.advance(self.rpc("job-manager.getinfo").body["max_jobid"])
         except OSError as exc:
@@ -153,7 +153,7 @@ class JobIngest(Service):
         except ValueError as exc:
             raise OSError(errno.EPERM, str(exc)) from None
         complete = self._completion.complete(with_system(jobspec), msg.userid)
-        # The environment is large, and only who runs the job looks at it: it stays in J.
+        # The environment is large, and only execution reads it: it stays in J.
         job.jobspec = spec.without_environment(complete)
         job.text = _encode(job.jobspec)
         job.original = given if isinstance(given, str) else _encode(complete)
@@ -254,7 +254,7 @@ class JobIngest(Service):
             self.respond_error(job.msg, errnum, text)
 
     def _remove(self, jobs):
-        """Remove what was stored of jobs that were refused."""
+        """Remove the stored data of refused jobs."""
         ops = [["unlink", jobid.kvs_dir(job.id)] for job in jobs]
 
         def removed(future):

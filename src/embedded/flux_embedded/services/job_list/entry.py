@@ -26,8 +26,8 @@ class Entry(JobRecord):
     """A job.
 
     Attributes:
-        times (dict): state -> when it was first entered, seconds since the epoch
-        exception (dict): context of the most severe exception, and of those the first; None without one
+        times (dict): state -> time of its first entry, seconds since the epoch
+        exception (dict): context of the first of the most severe exceptions; None without one
     """
 
     __slots__ = ("times", "exception", "_size")
@@ -36,7 +36,7 @@ class Entry(JobRecord):
         super().__init__(id, jobspec)
         self.times = {}
         self.exception = None
-        self._size = (None, None, None)  # jobspec, R, and what they come to
+        self._size = (None, None, None)  # jobspec, R, and the size computed from them
 
     # -- taking events in ----------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class Entry(JobRecord):
         return before
 
     def has_been_in(self, mask):
-        """Whether it has been in one of the states of `mask`, or is inactive: then it will not come to another."""
+        """Whether it has been in one of the states of `mask`, or is inactive and cannot enter another."""
         return self.state == INACTIVE or any(state & mask for state in self.times)
 
     # -- attributes ------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class Entry(JobRecord):
             command = self.jobspec["tasks"][0]["command"]
             return os.path.basename(command if isinstance(command, str) else command[0])
         except (KeyError, IndexError, TypeError):
-            return None  # the validator was off, or it would not have come this far
+            return None  # possible only if the validator was disabled
 
     def attributes(self, names):
         """{name: value} of those of `names` that the job has; id always."""
@@ -94,7 +94,7 @@ class Entry(JobRecord):
         return found
 
     def size(self):
-        """(ntasks, nnodes, ncores), each None where it is not known yet."""
+        """(ntasks, nnodes, ncores), each None while unknown."""
         jobspec, R, found = self._size
         if jobspec is not self.jobspec or R is not self.R:
             found = self._count()
@@ -109,7 +109,7 @@ class Entry(JobRecord):
                 nodes, cores = rset.count(self.R)
             nslots = _count_slots(resources, 1)
             if not nslots and self.R is None:
-                # what is no proper request has no size
+                # an invalid request has no size
                 return None, None, None
             ntasks = count_tasks(self.jobspec, nslots) if nslots else None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):

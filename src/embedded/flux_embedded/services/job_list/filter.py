@@ -18,13 +18,13 @@ def compile_constraint(constraint, parents):
 
     Args:
         constraint (dict): the constraint
-        parents (dict): name of a virtual queue -> that of its parent: who asks for the parent's jobs gets those of both
+        parents (dict): name of a virtual queue -> that of its parent: a query for the parent matches the jobs of both
 
     Returns:
         (predicate of an `Entry`, mask of the states that can match)
 
     Raises:
-        OSError: EPROTO, with what is wrong
+        OSError: EPROTO, with the error
     """
     try:
         return _object(constraint, parents, 0)
@@ -70,7 +70,7 @@ def _or(parts):
     for _, part in parts:
         mask |= part
     tests = [test for test, _ in parts]
-    # Without anything to choose from, all match: that is how RFC 31 has it.
+    # An empty list matches all (RFC 31).
     if not tests:
         return (lambda job: True), EVERY_STATE
     return (lambda job: any(test(job) for test in tests)), mask

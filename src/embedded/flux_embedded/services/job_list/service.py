@@ -78,7 +78,7 @@ class JobList(Service):
         except OSError as exc:
             self._journal = None
             if exc.errno not in (errno.ENODATA, errno.ENOSYS):
-                # The job manager is gone. Its successor has the same jobs, and tells their events again.
+                # The job manager is gone. Its successor has the same jobs, and sends their events again.
                 self.timer(1.0, self._follow)
             return
         future.reset()
@@ -187,7 +187,7 @@ class JobList(Service):
         if job is not None:
             _attrs_of(attrs)
         else:
-            # It may be so new that the journal has not brought it yet.
+            # It may be too new for the journal.
             self.rpc("job-info.lookup", {"id": id, "keys": ["eventlog"], "flags": 0}).then(
                 self._looked_up, msg, id
             )

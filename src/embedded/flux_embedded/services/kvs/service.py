@@ -91,6 +91,6 @@ class Kvs(Service):
 
 
 def _check_namespace(body):
-    """Raise OSError (ENOTSUP) if a request names another namespace than the one there is."""
+    """Raise OSError (ENOTSUP) if a request names another namespace than the only one."""
     if body.get("namespace", "primary") != "primary":
         raise error(errno.ENOTSUP)

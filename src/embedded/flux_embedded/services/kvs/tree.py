@@ -12,11 +12,11 @@ _APPENDED = object()
 
 
 class Tree:
-    """Directories are dicts; values are str, or a list of str as long as text is only appended and nobody reads it.
+    """Directories are dicts; values are str, or a list of str as long as they are only appended to, not read.
 
     Attributes:
         root (dict)
-        commits (int): how many there were
+        commits (int): number of commits so far
     """
 
     def __init__(self):
@@ -44,7 +44,7 @@ class Tree:
         return child
 
     def value(self, key):
-        """The value at `key`; what cannot be a key is none that is there."""
+        """The value at `key`; an invalid key counts as missing."""
         try:
             value = self.find(key)
         except OSError as exc:
@@ -64,7 +64,7 @@ class Tree:
             ops (list): as in the payload of a commit
 
         Returns:
-            list: (key, whether what is below the key changed too) for each change, in order
+            list: (key, whether keys below it changed too) for each change, in order
 
         Raises:
             OSError: an operation failed
@@ -88,7 +88,7 @@ class Tree:
         return touched
 
     def _parent(self, undo, touched, key):
-        """Where a write to `key` goes: (directory, name); directories on the way are made."""
+        """The (directory, name) for a write to `key`; missing directories are made."""
         parts = split(key)
         name = parts.pop()
         directory = self.root
@@ -139,7 +139,7 @@ class Tree:
 
 
 def entries(directory, prefix, recursive, values):
-    """Yield what is in a directory in order of name: [name, type, text or None]."""
+    """Yield the entries of a directory in order of name: [name, type, text or None]."""
     for name in sorted(directory):
         child = directory[name]
         if type(child) is dict:
@@ -151,7 +151,7 @@ def entries(directory, prefix, recursive, values):
 
 
 def split(key):
-    """Return the components of a key; OSError EINVAL if it is none."""
+    """Return the components of a key; OSError EINVAL if it is invalid."""
     if type(key) is not str:
         raise Malformed("kvs: 'key' must be a string")
     parts = key.split(".")
@@ -161,5 +161,5 @@ def split(key):
 
 
 def error(errnum):
-    """The OSError of something wrong with a key, which whoever asked knows."""
+    """The OSError for an error about a key, without the key, which the caller knows."""
     return OSError(errnum, os.strerror(errnum))

@@ -15,7 +15,7 @@ class Watch:
         self.msg = msg
         self.key = msg.body["key"]
         self.append = msg.body.get("append")
-        self.sent = None  # the value it was last told
+        self.sent = None  # the last value sent
 
 
 class Watches:
@@ -43,7 +43,7 @@ class Watches:
             self._tell(watch)
 
     def cancel(self, msg):
-        """End the watch a request names, if it is there."""
+        """End the watch that a request names, if it exists."""
         tag = (msg.body or {}).get("matchtag")
         watch = self.watches.get((msg.sender, tag)) if type(tag) is int else None
         if watch is not None:
@@ -66,7 +66,7 @@ class Watches:
         self.service.respond_error(watch.msg, errnum)
 
     def notify(self, touched):
-        """Tell the watches that a commit concerns, in the order of its changes."""
+        """Notify the watches affected by a commit, in the order of its changes."""
         for key, below in touched:
             found = list(self._of_key.get(key, ()))
             if below:
@@ -75,7 +75,7 @@ class Watches:
                 self._tell(watch)
 
     def _tell(self, watch):
-        """Send a watch what is new to it."""
+        """Send a watch the change since its last response."""
         value = self.service.tree.find(watch.key)
         sent = watch.sent
         if value is None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The resource service (RFC 28, RFC 44), service ``resource``.
 
-``targets`` is an idset of ranks or a hostlist (``ranks`` is another name for it). What no RFC fixes is this project's own.
+``targets`` is an idset of ranks or a hostlist (``ranks`` is another name for it). Methods beyond the RFCs are this project's own.
 
 =====================  ===========================================================================
 method                 payload -> response

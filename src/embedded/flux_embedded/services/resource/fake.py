@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Invented nodes: the ``[fake-resources]`` table of the configuration.
 
-    nnodes           how many (required)
-    cores-per-node   default 64, or what the XML has
-    gpus-per-node    default 0, or what the XML has
+    nnodes           number of nodes (required)
+    cores-per-node   default 64, or as in the XML
+    gpus-per-node    default 0, or as in the XML
     host-prefix      default "fake": hosts are fake0, fake1, ...
     hwloc-xml-path   a file of hwloc XML that describes every node
     amend-r          MODULE:FUNCTION, called with R and the XML (None without); returns the R to use
@@ -85,7 +85,7 @@ def _read_xml(table):
 
 
 def _counts(xml):
-    # Only a configuration with XML needs the resource library here.
+    # Imported only for a configuration with XML.
     from flux.resource.hwloc.amend import topology_from_xml
 
     try:
@@ -108,7 +108,7 @@ def _amend(table, R, xml):
     try:
         R = amender(R, xml)
     except Exception as exc:
-        # A site's own code: whatever it raises is this instance's configuration error.
+        # A site's own code: any exception in it is a configuration error of this instance.
         raise ValueError(f"fake-resources.amend-r={uri}: {type(exc).__name__}: {exc}") from exc
     if not isinstance(R, dict):
         raise ValueError(

@@ -14,7 +14,7 @@ from flux_engine.resource.acquire import AcquireStream, property_changes
 from flux_engine.resource.inventory import Inventory
 from flux_engine.resource.state import ResourceState, targets
 
-#: What drain and undrain take.
+#: The payload of drain and undrain.
 _DRAIN = {"targets": str, "reason?": str}
 
 
@@ -59,7 +59,7 @@ class Resource(Service):
         monitor.then(self._monitored)
 
     def _find_R(self):
-        """Return R and how it was found, by the method names of RFC 44."""
+        """Return R and its source, by the method names of RFC 44."""
         try:
             R = sources.from_config(self.ctx.config)
             if R is not None:
@@ -68,7 +68,7 @@ class Resource(Service):
             if text is not None:
                 return json.loads(text), "kvs"
             R = fake_resources(self.ctx.config)
-            if R is not None:  # where the start script has not put them into the KVS itself
+            if R is not None:  # if the start script has not put it into the KVS
                 return R, "dynamic-discovery"
         except ValueError as exc:
             raise OSError(errno.EINVAL, self._complain(str(exc))) from None
@@ -77,7 +77,7 @@ class Resource(Service):
         return sources.discover([self.ctx.hostname] * len(self.ctx.hosts)), "dynamic-discovery"
 
     def _complain(self, text):
-        """The reason goes to the log: who loads a module sees an errno only."""
+        """Log the reason: the user who loads a module sees only an errno."""
         self.log(LOG_ERR, text)
         return text
 
@@ -103,7 +103,7 @@ class Resource(Service):
             self.log(LOG_ERR, f"resource.eventlog: {exc.strerror}")
 
     def _replay(self, event):
-        """Drain as a former run of the service left it."""
+        """Restore a drain from the eventlog of a former run of the service."""
         context = event.get("context", {})
         if event["name"] not in ("drain", "undrain"):
             return
@@ -113,7 +113,7 @@ class Resource(Service):
         else:
             self.state.drains.drain(ranks, event["timestamp"], context.get("reason"))
 
-    # -- ranks come and go ---------------------------------------------------------------------
+    # -- ranks joining and leaving ------------------------------------------------------------------
 
     def _monitored(self, future):
         try:
@@ -134,12 +134,12 @@ class Resource(Service):
         self._update(gone=offline if self.shrinks else ())
 
     def _verify(self, ranks):
-        """Drain ranks that are on another host than the inventory says."""
+        """Drain ranks that run on another host than in the inventory."""
         table = self.ctx.config.get("resource", {})
         if "noverify" in self.args or (isinstance(table, dict) and table.get("noverify")):
             return
         for rank in idset.members(idset.intersect(ranks, self.state.base.ranks)):
-            # Rank 0 is the instance itself: without it there is nothing to be had.
+            # Rank 0 is exempt: it is the instance itself.
             expected, found = self.state.base.host(rank), self.ctx.hosts[rank]
             if rank and expected not in (found, self.ctx.hostname):
                 reason = f"rank {rank} got hostname '{found}', expected '{expected}'"
@@ -175,7 +175,7 @@ class Resource(Service):
     # -- administration --------------------------------------------------------------------------
 
     def _targets(self, msg):
-        """The ranks that a request is about, as bounds."""
+        """The ranks that a request names, as bounds."""
         body = msg.body or {}
         with refusing():
             return targets(body.get("targets", body.get("ranks")), self.state.base)
@@ -231,7 +231,7 @@ class Resource(Service):
         if not inventory.ranks:
             raise OSError(errno.EINVAL, "no resources would be left")
         if self.state.base.has_topology:
-            # TreePool takes ranks 0 to n-1 only: without this one the next scheduler could not start.
+            # TreePool accepts ranks 0 to n-1 only: without this one no scheduler could start.
             self._take_offline(ranks, True)
         else:
             self._replace(inventory, gone=ranks)
@@ -249,11 +249,11 @@ class Resource(Service):
         self.respond(msg)
 
     def _replace(self, inventory, gone=()):
-        """The inventory changes under the scheduler: it is told what, and R is written anew."""
+        """Replace the inventory under the scheduler: send it the changes, and write R again."""
         former = self.state.view.properties
         self.state.replace(inventory)
         self._define("reload")
-        # Properties of ranks that go are no change of their own.
+        # Properties of ranks that leave are not changes by themselves.
         left = {name: idset.difference(bounds, gone) for name, bounds in former.items()}
         self._update(gone, property_changes(left, self.state.view.properties))
 
@@ -276,7 +276,7 @@ class Resource(Service):
 
     @request("config-reload")
     def config_reload(self, msg):
-        # A change of resource.exclude has no effect until this module is loaded anew.
+        # A change of resource.exclude has no effect until this module is reloaded.
         sources.check(msg.body or {})
         self.respond(msg)
 
@@ -296,7 +296,7 @@ class Resource(Service):
         self._update()
         self.respond(msg)
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     @request("status", guest=True)
     def status(self, msg):
