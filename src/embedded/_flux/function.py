@@ -53,7 +53,7 @@ def functions(table, null="", out=""):
 
 
 def failure(number):
-    """The OSError of a function that failed, with the text that the bindings make of an errno."""
+    """The OSError of a function that failed, with the bindings' text for its errno."""
     name = errno.errorcode.get(number, f"Errno{number}")
     return OSError(number, f"{name}: {os.strerror(number)}")
 

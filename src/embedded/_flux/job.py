@@ -72,7 +72,7 @@ _RESULTS = {1: ("COMPLETED", "CD"), 2: ("FAILED", "F"), 4: ("CANCELED", "CA"), 8
 
 
 def _name(table, number, fmt):
-    """A name in the form that a format's first letter asks for: L, l, S or s; L for none."""
+    """A name in the form selected by a format's first letter: L, l, S or s; L for none."""
     fmt = (fmt or "L")[:1]
     long, short = table.get(number, ("(unknown)", "?"))
     name = short if fmt in "sS" and fmt else long

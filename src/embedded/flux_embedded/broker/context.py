@@ -53,7 +53,7 @@ class BrokerContext:
         define("version", HOST_VERSION)
 
     def time(self):
-        """The time now, in seconds since the epoch: the kernel's clock, read afresh."""
+        """The current time, in seconds since the epoch, read from the kernel's clock."""
         return self.kernel.clock.now()
 
     def log(self, level, text, name="broker", rank=0):

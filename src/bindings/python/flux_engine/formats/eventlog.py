@@ -47,7 +47,7 @@ def parse(text):
     """Return the events of a whole eventlog as a list of dict.
 
     Raises:
-        ValueError: a line that is no event, or an unfinished last line.
+        ValueError: a line that is not an event, or an unfinished last line.
     """
     if not text:
         return []

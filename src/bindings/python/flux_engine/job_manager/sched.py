@@ -50,7 +50,7 @@ class Sched:
 
     Args:
         service (Service): the job manager, to send and answer with
-        jobs (Jobs): the jobs there are
+        jobs (Jobs): all jobs
         events (Events): to post with
         queues (Queues): which of them are started
         holders: ``holders(partial_ok)`` returns the jobs that hold resources; OSError if some of them have given back a

@@ -4,8 +4,8 @@ Read `message`, then `kernel`, then `task`; `handle` is the public face (``flux.
 `service` the base class of the builtin services.
 """
 
-# Name -> module. Imported when asked for: a command needs the message format and nothing else,
-# and pays for its imports at every start.
+# Name -> module. Imported on first use: a command needs only the message format, and pays for its
+# imports at every start.
 _HOMES = {
     "Endpoint": "endpoint",
     "Kernel": "kernel",

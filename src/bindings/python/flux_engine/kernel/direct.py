@@ -85,7 +85,7 @@ class Peer(Endpoint):
         self.kernel.respond(msg, msg.response(None, obj))
 
     def respond_error(self, msg, errnum, text=None):
-        """Answer a request with an error: a POSIX errno, and a line for a person."""
+        """Answer a request with an error: a POSIX errno, and a line of text."""
         self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)))
 
     def send_message(self, msg):

@@ -103,7 +103,7 @@ class Flux:
         self.kernel.respond(msg, msg.response(None, obj), self.task)
 
     def respond_error(self, msg, errnum, errmsg=None):
-        """Answer with an error: a POSIX errno and a line for a person."""
+        """Answer with an error: a POSIX errno and a line of text."""
         answer = msg.error_response(errnum, errmsg or os.strerror(errnum))
         self.kernel.respond(msg, answer, self.task)
 

@@ -228,7 +228,7 @@ class Service:
         self.notify("event.publish", {"topic": topic, "payload": obj or {}})
 
     def subscribe(self, topic, method):
-        """Have ``method(msg)`` called for events whose topic begins with `topic`."""
+        """Call ``method(msg)`` for events whose topic begins with `topic`."""
         self.notify("event.subscribe", {"topic": topic})
         MessageWatcher(
             self.task, lambda watcher, msg: method(msg), message.EVENT, topic + "*"
@@ -255,5 +255,5 @@ class Service:
         return self.kernel.time
 
     def timer(self, after, callback, repeat=0.0):
-        """Have ``callback()`` called after `after` seconds; returns the started watcher."""
+        """Call ``callback()`` after `after` seconds; returns the started watcher."""
         return TimerWatcher(self.task, lambda watcher, revents: callback(), after, repeat).start()

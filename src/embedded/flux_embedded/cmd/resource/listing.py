@@ -63,7 +63,7 @@ def queue_ranks(rset, config, names):
 
 
 def _resources(args, default):
-    """The states asked for, the resources by state, and the configuration."""
+    """The requested states, the resources by state, and the configuration."""
     states = (args.states or default).split(",")
     for name in states:
         if name not in STATES:

@@ -33,7 +33,7 @@ def _command(value):
         raise ValueError("the command has no words")
 
 
-#: The last is ours.
+#: The last key is this project's own.
 _CONFIG = form.Table(
     {"command": _command, "release-after?": fsd.parse, "mock-duration?": _mock_duration}
 )
@@ -168,7 +168,7 @@ class Visit:
     Attributes:
         active (set): ranks whose script has not ended
         waiting (set): those of them that are offline, and whose script does not run
-        over (bool): nothing more is to be freed
+        over (bool): it has ended; no more ranks are freed
     """
 
     def __init__(self, housekeeping, job, command, release_after, mock):

@@ -90,7 +90,7 @@ class Intake:
             text = self._introduce(item)
             if text is not None:
                 errors.append([item["id"], text])
-        # Ingest tells the user, and the user may look at the eventlog then: after the commit.
+        # After the commit: ingest then answers the user, who may read the eventlog.
         self.events.send(self.service.respond, msg, {"errors": errors})
 
     def _introduce(self, item):

@@ -34,7 +34,7 @@ stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, housekeepin
 config-reload           the new configuration
 ======================  ====================================================================================
 
-Topics that plugins register (``job-manager.NAME.METHOD``) come on top.
+Plugins may register further topics, ``job-manager.NAME.METHOD``.
 """
 
 import errno
@@ -65,7 +65,7 @@ class JobManager(Service):
     """The job manager.
 
     Attributes:
-        jobs (Jobs): the jobs there are
+        jobs (Jobs): all jobs
         config (dict): the instance's configuration
     """
 

@@ -65,7 +65,7 @@ class Builtin(Plugin):
     """A rule of the job manager's own, with access to its jobs and queues.
 
     Attributes:
-        jobs (Jobs): the jobs there are
+        jobs (Jobs): all jobs
         queues (Queues): the queues
     """
 

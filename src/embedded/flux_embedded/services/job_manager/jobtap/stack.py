@@ -44,7 +44,7 @@ class Jobtap:
 
     Args:
         service (Service): the job manager, to send and answer with
-        jobs (Jobs): the jobs there are
+        jobs (Jobs): all jobs
         events (Events): to post with
         queues (Queues): the queues, for the rules about them
         sched (Sched): takes annotations
