@@ -71,8 +71,9 @@ def test_chance_is_not_taken_for_a_difference(trace):
 
 
 def test_an_interval_that_reaches_zero_is_no_better(found):
-    worse = tuning.Tuning("wait_mean", "a", ["b"], 6, 100, 1, "node")
-    worse.chosen = "b"
+    worse = tuning.Tuning(
+        "wait_mean", "a", ["b"], {}, "b", splits=6, jobs=100, versions=1, unit="node"
+    )
     worse.losses, worse.classes = found.losses, found.classes
     worse.rows = {name: dict(row, high=0.01) for name, row in found.rows.items()}
     lines = list(text_of(worse))

@@ -27,6 +27,7 @@ import os
 from flux.simulate.placement_check import misplaced
 from flux.simulate.results import reading
 from flux.simulate.results.files import busy_changes
+from flux.simulate.results.outcome import units_of
 from flux.simulate.results.reading import GRAIN
 from flux.simulate.site_check import broken
 from flux_engine.command.errors import CommandError
@@ -119,7 +120,7 @@ class Schedule:
         ]
         others = self.result.summary.get("others") or {}
         for id, (start, end, units) in others.items():
-            held.append((id, start, end, idset.decode(units.replace(" ", ",")), 0))
+            held.append((id, start, end, units_of(units), 0))
         return held
 
     # -- each job by itself -------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ class Schedule:
     def available(self):
         """No job starts on a unit that was down or drained, or had left, then."""
         history = self.result.summary.get("available") or ()
-        changes = [(when, idset.decode(text.replace(" ", ","))) for when, text in history]
+        changes = [(when, units_of(text)) for when, text in history]
         times = [when for when, _ in changes]
         for row in self.rows if changes else ():
             if row.start is None:

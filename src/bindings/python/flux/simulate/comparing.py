@@ -5,9 +5,10 @@ import math
 import os
 import sys
 
-from flux.simulate.report.svg import moment_text, span_text
+from flux.simulate.report.svg import moment_text
 from flux.simulate.results import reading, table
 from flux.simulate.results.losses import losses
+from flux.simulate.results.metrics import span_text
 from flux.simulate.workload.record import OptionError
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser

@@ -8,6 +8,7 @@ from flux.simulate.engine.loop import Peer
 from flux_engine.formats import idset
 from flux_engine.formats.levels import LOG_WARNING
 from flux_engine.kernel import message
+from flux_engine.kernel.direct import Names
 from flux_engine.resource.acquire import AcquireStream
 from flux_engine.resource.inventory import Inventory
 from flux_engine.resource.state import ResourceState, targets
@@ -120,14 +121,8 @@ def start_broker(kernel, attributes, config):
     def commit(msg):
         return {"rootseq": next(version), "rootref": ""}
 
-    def add(msg):
-        kernel.add_service(msg.body["service"], msg.sender)
-
-    def remove(msg):
-        kernel.remove_service(msg.body["service"], msg.sender)
-
     version = itertools.count(1)
-    Lookup(kernel, "service", {"add": add, "remove": remove})
+    Names(kernel)
     Lookup(kernel, "attr", {"get": attribute})
     Lookup(kernel, "config", {"get": lambda msg: config})
     # No events are published.

@@ -7,7 +7,7 @@ from html import escape
 from flux.simulate.report import svg
 from flux.simulate.report.gantt import gantt, whole_run  # noqa: F401  drawn with the others
 from flux.simulate.report.style import style
-from flux.simulate.results.metrics import LATE, QUANTILES
+from flux.simulate.results.metrics import LATE, QUANTILES, span_text
 from flux.simulate.results.statistics import interval
 
 #: Policies whose utilization can be told apart in one chart; of more, each has a strip of its own.
@@ -35,7 +35,7 @@ def waits(pictures, several=()):
         several (list): for each policy the pictures of each of its workloads, for bands
     """
     return _distribution(
-        pictures, several, "waits", lambda x: [(value, "1 s or none" if value == 1 else svg.span_text(value)) for value in x.ticks()],
+        pictures, several, "waits", lambda x: [(value, "1 s or none" if value == 1 else span_text(value)) for value in x.ticks()],
         "Distribution of waits", "wait, logarithmic", "share of jobs that waited no longer",
     )  # fmt: skip
 

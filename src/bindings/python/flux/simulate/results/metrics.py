@@ -365,7 +365,7 @@ def groups(outcome):
     size_bounds = parts(job.size for job in work.jobs)
     run_bounds = parts(job.seconds for job in work.jobs)
     sizes = part_names(size_bounds, str)
-    runs = part_names(run_bounds, _span_text)
+    runs = part_names(run_bounds, span_text)
     users = _largest_users(work)
     found = {"size and run time": {}, "size": {}, "user": {}, "queue": {}}
     for size in sizes:
@@ -418,9 +418,12 @@ def _by_user(outcome, indices):
     return found
 
 
-def _span_text(seconds):
+def span_text(seconds):
+    """A number of seconds in a few characters: ``1.5 h``."""
+    if seconds == 0:
+        return "0"
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
+        if abs(seconds) >= unit:
             return f"{seconds / unit:.3g} {name}"
     return f"{seconds:.3g} s"
 

@@ -4,7 +4,7 @@
 import math
 
 from flux.simulate.results import metrics
-from flux_engine.formats import idset
+from flux.simulate.results.outcome import units_of
 
 #: Most jobs of a Gantt chart that are bars of their own; the others are merged into a shade.
 GANTT_JOBS = 500
@@ -155,7 +155,7 @@ class Cells:
         last = min(max((end - self.begin) / self.step, 0.0), self.columns)
         if not last > first:
             return
-        bounds = idset.decode((allocated or "").replace(" ", ","))
+        bounds = units_of(allocated)
         for low, high in zip(bounds[::2], bounds[1::2]):
             for row in range(int(low / self.height), self.rows):
                 top, bottom = row * self.height, (row + 1) * self.height

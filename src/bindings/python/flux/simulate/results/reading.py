@@ -8,9 +8,6 @@ import os
 from flux.simulate.trace import variant_text
 from flux_engine.formats import idset
 
-#: Rounding of what is written, seconds.
-GRAIN = 1e-5
-
 
 class ResultError(ValueError):
     """A directory or file that is no result; the text names it."""
