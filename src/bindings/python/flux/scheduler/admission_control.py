@@ -384,7 +384,8 @@ class AdmissionControl:
 
     def answered(self, jobid: int, event: str) -> None:
         """A request has its answer."""
-        self.deferred.discard(jobid)
+        if jobid in self.deferred.by_id:
+            self.deferred.discard(jobid)
         if jobid in self._told:
             self._told.discard(jobid)
             if event != "success":

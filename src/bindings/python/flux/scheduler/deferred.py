@@ -20,31 +20,33 @@ class DeferredJobs:
     Args:
         requests (Requests): where the states of jobs are kept
         family_of: gives the part of a signature that says who is refused together on a full machine
+
+    Attributes:
+        by_id (dict): by job id, the deferred jobs, each with its rule, its deferral and its group
     """
 
     def __init__(self, requests: Requests, family_of: Callable[[Any], Hashable]) -> None:
         self._requests = requests
         self._family_of = family_of
-        #: by job id, the deferred jobs, and by which rule and why
-        self._deferred: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
+        self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
         #: by rule and key, the jobs that wait for that, by their signatures
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
 
     def __len__(self) -> int:
         """How many jobs are deferred."""
-        return len(self._deferred)
+        return len(self.by_id)
 
     def __contains__(self, jobid: int) -> bool:
         """Whether a rule keeps this pending job from starting."""
-        return jobid in self._deferred
+        return jobid in self.by_id
 
     def in_order(self) -> list[PendingJob]:
         """The deferred jobs, in the order of the queue.  Costs a sort of them."""
-        return sorted(found[0] for found in self._deferred.values())
+        return sorted(found[0] for found in self.by_id.values())
 
     def cause_of(self, job: PendingJob) -> Cause | None:
         """What a deferred job waits for; None: it is not deferred."""
-        found = self._deferred.get(job.jobid)
+        found = self.by_id.get(job.jobid)
         if found is None:
             return None
         # Numbers in the reason change while the job waits, so the rule is asked again.
@@ -59,7 +61,7 @@ class DeferredJobs:
 
     def regroup(self, job: PendingJob) -> None:
         """A deferred job has another signature."""
-        _, rule, deferral, group = self._deferred[job.jobid]
+        _, rule, deferral, group = self.by_id[job.jobid]
         self.discard(job.jobid)
         self._enter(job, rule, deferral).is_shut = group.is_shut
 
@@ -71,7 +73,7 @@ class DeferredJobs:
             group = JobGroup(job.signature, self._family_of(job.signature))
             groups[job.signature] = group
         group.add(entry_of(job))
-        self._deferred[job.jobid] = (job, rule, deferral, group)
+        self.by_id[job.jobid] = (job, rule, deferral, group)
         return group
 
     def groups(self, rule: AdmissionRule, key: Hashable) -> Iterable[JobGroup]:
@@ -80,7 +82,7 @@ class DeferredJobs:
 
     def move(self, moves: dict[int, int]) -> None:
         """Give deferred jobs their priorities, by job id: they ask for their orders again."""
-        found = [self._deferred[jobid] for jobid in moves]
+        found = [self.by_id[jobid] for jobid in moves]
         for job, _, _, group in found:
             group.remove(job)
         for job, _, _, group in found:
@@ -122,7 +124,7 @@ class DeferredJobs:
 
     def discard(self, jobid: int) -> None:
         """A job is not deferred any more, if it was."""
-        found = self._deferred.pop(jobid, None)
+        found = self.by_id.pop(jobid, None)
         if found is not None:
             job, rule, deferral, group = found
             group.remove(job)
@@ -136,7 +138,7 @@ class DeferredJobs:
         """Compare the deferred jobs with their states; AssertionError with what is wrong."""
         groups = [group for found in self._waiting.values() for group in found.values()]
         waiting = {job.jobid for group in groups for job in group}
-        assert waiting == set(self._deferred), f"{waiting} wait, {set(self._deferred)} are deferred"
-        for jobid in self._deferred:
+        assert waiting == set(self.by_id), f"{waiting} wait, {set(self.by_id)} are deferred"
+        for jobid in self.by_id:
             state = self._requests.state_of(jobid)
             assert state == "deferred", f"{jobid}: deferred, and {state}"
