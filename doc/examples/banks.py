@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Of jobs of equal priority, those of the bank go first that has started fewest jobs, ever."""
+"""Order jobs of equal priority by the number of jobs that their bank has ever started, fewest first."""
 
 from flux.scheduler.policies import Backfill
 

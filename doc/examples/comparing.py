@@ -33,7 +33,7 @@ for row in rows:
         f"{row['policy']}: {row['difference']:+.0f} s ± {row['interval']:.0f} s: {row['verdict']}"
     )
 
-# %% And when the machine gets busier?
+# %% And under a higher load?
 busier = simulate(
     Trace(model="lublin:bArr=0.47", nodes=64, jobs=300, scale_arrivals=[1.0, 0.8]),
     ["sched-fifo", "sched-backfill"],

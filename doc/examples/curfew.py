@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A rule that the configuration adds to any scheduler: jobs that say ``system.noisy`` start by day only.
+"""A rule for any scheduler, added by the configuration: jobs with ``system.noisy`` start by day only.
 
 [rules]
 curfew = "/etc/flux/rules/curfew.py:Curfew"

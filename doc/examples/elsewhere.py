@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The decisions are made by another service: a pass is a question to it, and starts what it names.
+"""Another service makes the decisions: a pass queries it, and starts the jobs in its answer.
 
 The service ``oracle`` answers ``oracle.choose`` ``{"jobs": [id, ...]}`` with ``{"start": [id,
 ...]}``.
@@ -11,7 +11,7 @@ from flux.scheduler import Scheduler
 class Elsewhere(Scheduler):
     def start_schedule(self):
         if self._sched_pending:
-            return  # the question on its way covers this event, or the next one will
+            return  # the pending query covers this event, or the next one will
         self._sched_pending = True
         jobs = [job.jobid for job in sorted(self._queue)]
         self.handle.rpc("oracle.choose", {"jobs": jobs}).then(self.answered)

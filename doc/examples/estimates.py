@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Tell the first pending job when it will start, from what the pool knows of the running ones."""
+"""Estimate the start of the first pending job, from the ends of the running ones."""
 
 import heapq
 

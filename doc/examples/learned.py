@@ -5,19 +5,19 @@ import json
 import math
 from pathlib import Path
 
-#: What the training found: a weight for the wait, the limit and the size.
+#: The trained weights: for the wait, the limit and the size.
 FILE = Path(__file__).with_suffix(".json")
 WEIGHTS = json.loads(FILE.read_text()) if FILE.exists() else [0.0, 0.0, 0.0]
 LONG = 30 * 86400.0
 
 
 def scaled(seconds):
-    """As the environment shows times."""
+    """Scale times as the environment does."""
     return min(math.log1p(max(seconds, 0.0)) / math.log1p(LONG), 1.0)
 
 
 def rank(scheduler, job):
-    """The smallest goes first; the name of this function is what rank= takes."""
+    """The rank of a job, the smallest first; passed to rank= by its name."""
     request = job.resource_request
     wait = scaled(scheduler.now() - job.t_submit)
     limit = scaled(request.duration) if request.duration else 1.0
@@ -66,7 +66,7 @@ def main():
     weights = train(Trace("sample"))
     FILE.write_text(json.dumps([round(float(one), 3) for one in weights]) + "\n")
     print(f"weights: {FILE.read_text().strip()}")
-    # The second half, of which it has seen nothing: its first job comes after 8.1 days.
+    # The unseen second half: its first job is submitted after 8.1 days.
     unseen = Trace("sample", window="8.2-20")
     runs = simulate(unseen, ["sched-backfill", f"sched-backfill rank={FILE.with_suffix('.py')}:rank"], seeds=5)  # fmt: skip
     for name in ("wait_mean", "bsld_mean", "wait_max"):

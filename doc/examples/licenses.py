@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Licences as an admission rule: a job starts when those that it asks for are not in use.
+"""Licences as an admission rule: a job starts when its licences are free.
 
     flux module load ./licenses.py licenses=matlab:40,ansys:8
     flux submit -n4 --setattr=system.licenses.matlab=2 ./model
 
-``Licenses`` works in any scheduler that is made with ``PolicyScheduler``; the one below backfills.
+``Licenses`` works in any scheduler derived from ``PolicyScheduler``; the one below backfills.
 """
 
 from collections import Counter
@@ -19,9 +19,9 @@ class Licenses(AdmissionRule):
 
     def __init__(self, host, total):
         super().__init__(host)
-        self.total = total  # by name of a licence, how many the site has
+        self.total = total  # licence name -> number that the site has
         self.in_use = Counter()
-        self.asked = {}  # by id of a pending or running job, how many it asks for, by name
+        self.asked = {}  # id of a pending or running job -> licence name -> number
 
     def alloc(self, job, attributes):
         asked = read(attributes)
@@ -47,7 +47,7 @@ class Licenses(AdmissionRule):
         self.in_use.update(self.asked.get(job.jobid, {}))
 
     def wants_attributes(self):
-        return True  # of jobs that run already: else they would count as jobs without licences
+        return True  # of running jobs: otherwise they would count as jobs without licences
 
     def hello(self, job):
         self.asked[job.jobid] = read(job.attributes)
@@ -65,7 +65,7 @@ class Licenses(AdmissionRule):
 
 
 def read(attributes):
-    """The licences that a job asks for: numbers by name. Users write them, so they are checked."""
+    """The licences of a job: numbers by name, validated, since they come from users."""
     asked = attributes.get("licenses", {})
     if not isinstance(asked, dict):
         raise ValueError(f"licenses={asked!r}: expected licenses.NAME=NUMBER")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""No more than so many nodes for one user: max-nodes=N.
+"""Limit the nodes that a user may hold: max-nodes=N.
 
-What a user's jobs hold is followed from hello to the last free, also when a job's nodes come back
-a few at a time.
+A user's nodes are tracked from hello to the last free, also when a job's nodes are freed a few at a
+time.
 """
 
 import heapq
@@ -24,7 +24,7 @@ class Limits(Scheduler):
                 self.max_nodes = int(value)
             else:
                 rest.append(arg)
-        super().__init__(h, *rest)  # takes its own, complains about what is left
+        super().__init__(h, *rest)  # takes its own arguments, refuses others
         self.owner = {}  # job id: user id
         self.nodes = Counter()  # user id: nodes held
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whatever fits starts, in order of priority, without looking twice at what cannot have changed."""
+"""Start every job that fits, in order of priority, without examining unchanged ones again."""
 
 from flux.resource import InsufficientResources
 from flux.scheduler.admission import JobDeferred

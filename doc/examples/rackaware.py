@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A pool that keeps jobs within a rack, and takes jobs that insist on one.
+"""A pool that keeps jobs within a rack, and supports jobs that require one.
 
     flux module load sched-fifo pool-class=rackaware
 
 Racks come from R, ``{"scheduling": {"racks": [{"name": "r0", "ranks": "0-15"}, ...]}}``. A job that
-fits in one rack gets the rack that it leaves least room in; another one starts in the rack with
-most room. A job with the attribute ``system.one-rack`` runs in one rack or not at all.
+fits in one rack gets the fitting rack with least room; a larger one starts in the rack with most
+room. A job with the attribute ``system.one-rack`` runs in one rack or not at all.
 """
 
 from flux.idset import IDset
@@ -47,7 +47,7 @@ class RackAware(Rv1Pool):
             )
 
     def could_hold(self, rack, request):
-        """Whether a rack would do if all of it were up and free."""
+        """Whether a rack would suffice if all of it were up and free."""
         part = self.copy()
         part.remove_ranks([rank for one in self.racks if one is not rack for rank in one])
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whatever fits starts, and between two jobs the reactor gets its turn."""
+"""Start every job that fits, with a turn of the reactor between two jobs."""
 
 import heapq
 
@@ -15,7 +15,7 @@ class Stepping(Scheduler):
             try:
                 alloc = self.resources.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                yield  # looking takes time too
+                yield  # examining takes time too
                 continue
             except OSError as reason:
                 job.request.deny(str(reason))

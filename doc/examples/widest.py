@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The widest job first, with what the library has for policies: times in R, reasons, arguments."""
+"""The widest job first, with the library's support for policies: times in R, reasons, arguments."""
 
 from flux.resource import InsufficientResources
 from flux.scheduler.admission import JobDeferred
@@ -28,9 +28,9 @@ class Widest(PolicyScheduler):
                 try:
                     alloc = self.allocate(job)
                 except JobDeferred as why:
-                    self.defer(job, why)  # it waits for something else than nodes: for nobody here
+                    self.defer(job, why)  # a rule keeps it waiting: it leaves the queue
                 except InsufficientResources:
-                    blocked = True  # the widest waits, and the narrower ones behind it
+                    blocked = True  # the widest waits, with the narrower ones behind it
                 except Exception as reason:
                     self.refuse(job, reason)
                 else:

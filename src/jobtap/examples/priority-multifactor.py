@@ -7,8 +7,8 @@ share.
 
 The priority is ``urgency * 1000``, plus for each factor its weight times a number from 0 to 1. For
 the age, this is the time since submission divided by `max-age` (seconds; default: a week); for the
-size, the number of nodes divided by `max-nodes` (default: 1024); for the share, the number that the
-file `shares` has for the user id, as in ``{"1001": 0.8}``, or 0.5 for users who are not in it.
+size, the number of nodes divided by `max-nodes` (default: 1024); for the share, the number of the
+user id in the file `shares`, as in ``{"1001": 0.8}``, or 0.5 for other users.
 Every `period` seconds (default: 60) the file is read again if it has changed, and all priorities
 are computed anew.
 """
