@@ -53,6 +53,7 @@ test_expect_success 'a reload of the scheduler forgets nothing' '
 	flux kvs get checkpoint.sched-fairshare | jq -e ".version == 1"
 '
 test_expect_success 'sched-simple is back' '
+	flux cancel --all && flux queue idle --timeout=60 &&
 	flux config load </dev/null &&
 	flux module remove sched-backfill &&
 	flux module load sched-simple
