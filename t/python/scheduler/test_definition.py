@@ -140,8 +140,6 @@ def is_compared(case):
         return False  # one table
     if "no-limit" in has and not has <= NO_LIMIT_WITH:
         return False
-    if has >= {"planned", "sharing"} and case.policy == "unlimited":
-        return False
     if has >= {"reservation", "sharing"}:
         return False
     return case.policy != "all" or "sharing" not in has
@@ -228,6 +226,9 @@ FOUND = (
     (Case("all", False, ("limits", "priorities")), 6),
     # A job whose window was over its limit of nodes was not tried elsewhere.
     (Case("all", False, ("limits", "reservation")), 5),
+    # A promise of planned licences on ranks that were shared could move to none but its own, and was kept
+    # though others were on them by then.
+    (Case("unlimited", False, ("planned", "sharing")), 1),
 )
 
 

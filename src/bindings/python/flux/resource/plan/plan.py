@@ -433,28 +433,26 @@ class Plan:
         now = self._pool.clock()
         if promise.end <= now or not strategy.keeps(jobid, now):
             raise InsufficientResources(lambda: _broken_promise(jobid))
-        tokens = self.tokens
+        request, tokens, claims = promise.request, self.tokens, self.claims
+        needs_more = False
         if tokens is not None and jobid in tokens.promised:
+            needs_more = True
             wanted, start, end = tokens.promised[jobid]
             if not tokens.fits(wanted, max(start, now), end, now, jobid):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
-            if promise.start <= now:
-                return promise.start
-            return self._advance_anew(jobid, promise, promise.request)
-        claims = self.claims
         if claims is not None and jobid in claims.promised:
-            request = claims.promised[jobid]
+            needs_more = True
+            request = claims.promised[jobid]  # the promise itself is for ranks where it may be
             assert request.claimant is not None, "the others are not kept there"
             closed = claims.closed(
                 request.claimant, max(promise.start, now), promise.end, strategy.promises, jobid
             )
             if (promise.ranks or 0) & closed:
                 raise InsufficientResources(lambda: _broken_promise(jobid))
-            if promise.start <= now:
-                return promise.start
-            return self._advance_anew(jobid, promise, request)
         if promise.start <= now:
             return promise.start
+        if needs_more:
+            return self._advance_anew(jobid, promise, request)
         return strategy.advance(jobid, now)
 
     def advance_in_turn(self, jobids: Iterable[int]) -> tuple[int, list[int], float]:
