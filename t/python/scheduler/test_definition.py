@@ -229,6 +229,9 @@ FOUND = (
     # A promise of planned licences on ranks that were shared could move to none but its own, and was kept
     # though others were on them by then.
     (Case("unlimited", False, ("planned", "sharing")), 1),
+    # What was kept for a job without a limit that a licence had let in did not count against the promise to
+    # one behind it, which had no end either: each kept the other from starting, for ever.
+    (Case("easy", True, ("licenses", "no-limit")), 5),
 )
 
 

@@ -498,7 +498,7 @@ class BoundStrategy(Strategy):
         if promise.end <= now:
             return False
         if promise.number is not None:
-            if self._sound:
+            if self._sound and not self._open:
                 return True
             request = promise.request
             if not next(self._areas(request.shape), None):

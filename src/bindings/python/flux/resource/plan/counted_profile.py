@@ -296,11 +296,11 @@ class CountedProfile:
         return start
 
     def overdrawn(self, start: float, end: float) -> bool:
-        """True if in a span more was promised than there is."""
-        if not self.maybe_overdrawn:
-            return False
-        self.maybe_overdrawn = self.line.least(-inf, inf) < 0
-        return self.maybe_overdrawn and self.line.least(start, end) < 0
+        """True if in a span more was promised than there is beside what is kept."""
+        if self.maybe_overdrawn:
+            self.maybe_overdrawn = self.line.least(-inf, inf) < 0
+        kept = self.kept
+        return (self.maybe_overdrawn or kept > 0) and self.line.least(start, end) < kept
 
     def room(self, start: float, end: float) -> int:
         """Units that are free all through a span."""
