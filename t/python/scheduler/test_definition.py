@@ -138,7 +138,7 @@ def is_compared(case):
         return False  # jobs ask for parts of nodes then
     if has >= {"licenses", "planned"}:
         return False  # one table
-    if "no-limit" in has and not has <= NO_LIMIT_WITH:
+    if "no-limit" in has and not has <= NO_LIMIT_WITH and case.policy != "all":
         return False
     if has >= {"reservation", "sharing"}:
         return False

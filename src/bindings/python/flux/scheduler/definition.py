@@ -467,7 +467,7 @@ class Pass:
         for job in jobs:
             self.drop(job)
             job.is_known = False
-        self.freed = True
+        self.freed = self.has_given_up = True
 
     def take_out_open(self, job: Job) -> list[Job]:
         """Take promises for unknown times out that are behind a job: they must not hold it up."""
@@ -547,8 +547,9 @@ class Pass:
         state, now = self.state, self.now
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
         for job in by_order:
-            if job in state.promises or job.window is not None:
+            if job in state.promises or job.window is not None or (job.is_known and not self.freed):
                 continue
+            job.is_known = True
             job.is_aside = job.is_refused or self.is_over(job)
             if job.is_possible and not job.is_aside:
                 self.promise_latest(job, max(now, job.submit + state.within))

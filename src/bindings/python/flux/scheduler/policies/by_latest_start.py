@@ -562,6 +562,7 @@ class BackfillByLatestStart(BackfillByRank):
             self.forget(job)
             self._kept.clear()
             self.again = True  # jobs ahead of it may start as well
+            self.released()
             self.take_back(job, latest, "deferred")
         else:
             self.forget(job)
