@@ -249,10 +249,19 @@ class Plan:
             return request
         return claims.beside(request, self.closed_now(jobid, request))
 
-    def has_free(self, request: ResourceRequest) -> bool:
+    def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
         """Whether a request would fit now if nothing were promised. O(1) where promises are
-        counted, else as looking for a place."""
-        return self._strategy_for(request).is_free(request)
+        counted, else as looking for a place.
+
+        Args:
+            for_anyone (bool): also on ranks that jobs have claimed which this one may not be beside
+        """
+        strategy, claims = self._strategy_for(request), self.claims
+        limited: ResourceRequest | None = request
+        if claims is not None and request.claimant is not None and not for_anyone:
+            now = self._pool.clock()
+            limited = claims.beside(request, claims.closed_now(request.claimant, now, now, {}))
+        return limited is not None and strategy.is_free(limited)
 
     def too_long(self, request: ResourceRequest) -> float:
         """Seconds that are too long for a request to start now and keep all promises: 0 if it does

@@ -245,7 +245,7 @@ class BackfillInOrder(Backfilling):
         limit, full = inf, False
         if admission.taking_away:
             # Where there is no room, it does not matter whose job it is that asks for the same.
-            full = not self.plan.has_free(request)
+            full = not self.plan.has_free(request, for_anyone=True)
         if not full and not (admission.engaged and admission.asks_each):
             job.tried = self._updates
             limit = self.plan.too_long(request)
