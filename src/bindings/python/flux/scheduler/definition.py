@@ -180,14 +180,14 @@ class Pass:
     def room(self, job: Job) -> Availability:
         return Availability(self.state.totals, [use for _, use in self.others(job)])
 
-    def beside(self, job: Job, start: float) -> list[tuple[Job, Use]]:
-        """What runs and is promised while a job would run that starts at a time."""
-        end = start + job.limit
+    def beside(self, job: Job, start: float, end: float) -> list[tuple[Job, Use]]:
+        """What runs and is promised while a job would run."""
         return [(o, use) for o, use in self.others(job) if use.start < end and start < use.end]
 
-    def has_licences(self, job: Job, start: float) -> bool:
-        """Whether the planned licences of a job are there for it, if it started at a time."""
-        beside = self.beside(job, start)
+    def has_licences(self, job: Job, start: float, end: float | None = None) -> bool:
+        """Whether the planned licences of a job are there for it, from a time to another (None: for as
+        long as it may run)."""
+        beside = self.beside(job, start, start + job.limit if end is None else end)
         for name in job.takes:
             most, _, planned, _ = self.state.counters[name]
             for time in {start, *(use.start for _, use in beside if use.start > start)}:
@@ -196,10 +196,11 @@ class Pass:
                     return False
         return True
 
-    def demands(self, job: Job, start: float) -> list[Demand]:
-        """What a job could have of which ranks, if it started at a time."""
+    def demands(self, job: Job, start: float, end: float | None = None) -> list[Demand]:
+        """What a job could have of which ranks, from a time to another (None: for as long as it may
+        run)."""
         ranks = -1
-        for other, use in self.beside(job, start):
+        for other, use in self.beside(job, start, start + job.limit if end is None else end):
             if other.claim != job.claim:
                 ranks &= ~mask(use.where)
         return [demand._replace(ranks=demand.ranks & ranks) for demand in job.demands]
@@ -209,9 +210,9 @@ class Pass:
     ) -> tuple[Where, list[tuple[Use, Where]]] | None:
         """Where a job can be from now until a time, and the promises that get other ranks for it."""
         room, now = self.room(job), self.now
-        if not self.has_licences(job, now):
+        if not self.has_licences(job, now, end):
             return None
-        demands = [d._replace(ranks=d.ranks & within) for d in self.demands(job, now)]
+        demands = [d._replace(ranks=d.ranks & within) for d in self.demands(job, now, end)]
         clear = [d for d in demands if room.room(d, now, end)[0] >= d.count]
         if clear and self.state.choose is not None:
             ranks = mask(rank for d in clear for rank in members(room.room(d, now, end)[1]))
