@@ -352,6 +352,7 @@ class RequestFacts:
         self._pool = pool
         self._matching: Remembered[Any, int] = Remembered()
         self._down: Remembered[Any, bool] = Remembered()
+        self._leasts: Remembered[Any, tuple[int, int, int]] = Remembered()
         self._numbers: Remembered[Any, dict[str, Any]] = Remembered()
         self._generation = -1  # of the pool, when `_numbers` were found
 
@@ -367,6 +368,23 @@ class RequestFacts:
             mask = self._pool().match_mask(request)
             self._matching[shape] = mask
         return mask
+
+    def least_of(self, request: Any) -> tuple[int, int, int]:
+        """Nodes, cores and GPUs that a request takes at least, whatever the pool offers; of nodes 0 where it
+        may share them with other jobs."""
+        cores, gpus = getattr(request, "ncores", 0), getattr(request, "ngpus", 0)
+        shape = getattr(request, "shape", None)
+        if shape is None or not shape.exclusive or shape.node_count is None:
+            return 0, cores, gpus
+        least = self._leasts.get(shape)
+        if least is None:
+            nodes, ranks = shape.node_count.min, self.ranks_of(request)
+            kinds = [kind for kind in self._pool().node_kinds() if kind[2] & ranks]
+            # All of each node is its own.
+            cores = max(cores, nodes * min([kind[0] for kind in kinds], default=0))
+            gpus = max(gpus, nodes * min([kind[1] for kind in kinds], default=0))
+            least = self._leasts[shape] = nodes, cores, gpus
+        return least
 
     def waits_for_down_ranks(self, request: Any) -> bool:
         """Whether a request could not be satisfied by the ranks that are up if all jobs had
@@ -399,6 +417,7 @@ class RequestFacts:
         """Ranks came up, went down, left or changed: the pool's answers may be different now."""
         self._matching.clear()
         self._down.clear()
+        self._leasts.clear()
 
 
 #: A string, a bracket, or the start of a number.

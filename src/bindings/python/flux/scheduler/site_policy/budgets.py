@@ -25,7 +25,6 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.times import local_zone_name, zone_named
-from flux.scheduler.site_policy.counts import least_of
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.holdings import NOTHING, Holding
 from flux.scheduler.site_policy.scope import Scope, read_scope
@@ -325,9 +324,8 @@ class BudgetRule(TableRule):
 
     def _least(self, request: Any) -> Amounts:
         """What a request takes at least; of nodes, what it asks for, and one."""
-        ranks = self.host.facts.ranks_of(request) if hasattr(request, "shape") else 0
-        least = least_of(request, self.host.resources, ranks)
-        return max(1, least.nodes, getattr(request, "nnodes", 1)), least.cores, least.gpus
+        nodes, cores, gpus = self.host.facts.least_of(request)
+        return max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
 
     def _want(self, known: Known, sign: int) -> None:
         """A job waits or, with `sign` -1, waits no more."""

@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import pwd
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
+from typing import NamedTuple
 
 
 class Amount(NamedTuple):
@@ -60,24 +57,3 @@ def user_id(name: str) -> int:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
         raise ValueError(f"there is no user {name!r}") from None
-
-
-def least_of(request: Any, pool: ResourcePool, ranks: int) -> Amount:
-    """What a request takes at least, whatever the pool offers; of nodes 0 where it may share them
-    with other jobs.
-
-    Args:
-        request: as the pool has parsed it
-        pool (ResourcePool): where it is to be satisfied
-        ranks (int): mask of the ranks that it could use
-    """
-    cores, gpus = getattr(request, "ncores", 0), getattr(request, "ngpus", 0)
-    shape = getattr(request, "shape", None)
-    if shape is None or not shape.exclusive or shape.node_count is None:
-        return Amount(0, cores, gpus, 1)
-    nodes = shape.node_count.min
-    kinds = [kind for kind in pool.node_kinds() if kind[2] & ranks]
-    # It gets all there is on its nodes.
-    cores = max(cores, nodes * min([kind[0] for kind in kinds], default=0))
-    gpus = max(gpus, nodes * min([kind[1] for kind in kinds], default=0))
-    return Amount(nodes, cores, gpus, 1)

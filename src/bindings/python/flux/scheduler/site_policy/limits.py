@@ -24,7 +24,7 @@ from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
-from flux.scheduler.site_policy.counts import DIMENSIONS, Amount, least_of
+from flux.scheduler.site_policy.counts import DIMENSIONS, Amount
 from flux.scheduler.site_policy.holdings import NOTHING, Holding
 from flux.scheduler.site_policy.limit import Limit, Use, read_limit
 from flux.scheduler.site_policy.table_rule import Over, TableRule
@@ -81,8 +81,6 @@ class LimitRule(TableRule):
         #: by `Use` and what is asked, why what the pool offers now is too much; void when it may offer
         #: something else
         self._too_much: Remembered[tuple[Use, tuple[Any, float]], str] = Remembered()
-        #: by shape, what a request takes at least
-        self._leasts: Remembered[Any, Amount] = Remembered()
         #: how often ranks have changed
         self._changes = 0
         #: jobs that are about to go behind all others
@@ -142,14 +140,7 @@ class LimitRule(TableRule):
 
     def _least(self, request: Any) -> Amount:
         """What a request takes at least.  O(1) once seen."""
-        shape = getattr(request, "shape", None)
-        least = None if shape is None else self._leasts.get(shape)
-        if least is None:
-            ranks = self.host.facts.ranks_of(request) if shape is not None else 0
-            least = least_of(request, self.host.resources, ranks)
-            if shape is not None:
-                self._leasts[shape] = least
-        return least
+        return Amount(*self.host.facts.least_of(request), 1)
 
     def _alone_too_much(self, limit: Limit, job: PendingJob) -> str | None:
         """Why a job alone is over the limit, in a sentence; None: it is not. Shared nodes count as well,
@@ -423,7 +414,6 @@ class LimitRule(TableRule):
 
     def ranks_changed(self, lost: bool) -> None:
         self._changes += 1
-        self._leasts.clear()
         self._too_much.clear()
         self._ask_again()
 
