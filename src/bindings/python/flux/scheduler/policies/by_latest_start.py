@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.walk import JobGroup
+
+#: Jobs that come back at once when a limit or licence that they wait for has room. Any of them may be the one that
+#: starts, and each that comes back is examined.
+LET_IN = 64
 
 #: Why a promise cannot be kept. Whoever loses one is promised another time, and told so.
 VOID_CAUSES = {
@@ -216,6 +221,7 @@ class BackfillByLatestStart(BackfillByRank):
     """
 
     plans_tokens = False
+    asks_in_order = True
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
@@ -337,18 +343,25 @@ class BackfillByLatestStart(BackfillByRank):
             if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
                 beside.note_started(job.jobid)
 
+    def let_in(self, group: JobGroup, most: int) -> None:
+        super().let_in(group, max(most, LET_IN))
+
     def could_start(self) -> Generator[None, None, bool]:
         groups = yield from self.free_groups()
         if not groups:
             return False
+        jobs = self.backlog.jobs
+        if not self.policy.admission.engaged:
+            if self.backlog.has_priorities:
+                return True
+            count = sum(group.count for group in groups)
+            if count > TRIED_PER_TURN or 2 * count > jobs.count:
+                return True  # to ask them all would take longer than the walk that it may save
         free = {group.signature for group in groups}
-        jobs = [job for job in self.backlog.jobs.to_list() if not job.request.finalized]
-        asked = [job for job in jobs if job.signature in free]
-        if not asked or jobs[0].order != jobs[-1].order:
+        waiting = [job for job in jobs.to_list() if not job.request.finalized]
+        asked = [job for job in waiting if job.signature in free]
+        if not asked or waiting[0].order != waiting[-1].order:
             return bool(asked)
-        is_long = len(asked) > TRIED_PER_TURN or 2 * len(asked) > len(jobs)
-        if is_long and not self.policy.admission.engaged:
-            return True  # to ask them all would take longer than the walk that it may save
         for number, job in enumerate(asked, 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
