@@ -254,7 +254,7 @@ class Pass:
                 used += least
             if is_left:
                 used += sum(one.takes.get(name, 0) for one in self.state.sure if left(one))
-            if used > most and not planned:
+            if used > most and not (planned and self.licences_from(job, self.now) < inf):
                 return True
         return False
 
@@ -275,13 +275,19 @@ class Pass:
         ):
             self.state.sure.add(job)
 
+    def licences_from(self, job: Job, after: float) -> float:
+        """The first time from one on at which there are planned licences for a job; infinity: it is not
+        known."""
+        uses = [use for _, use in self.others(job)]
+        times = sorted({after, *(use.end for use in uses if after < use.end < inf)})
+        return next((time for time in times if self.has_licences(job, time)), inf)
+
     def earliest(self, job: Job, after: float) -> float:
         """The first time from one on at which a job fits beside all promises but its own. Ranks and
         licences are looked for in turns, each from where the other is there."""
         room, may_move = self.room(job), len(self.state.promises) <= MAX_PROMISES
         while True:
-            times = sorted({after, *(use.end for use in room.uses if after < use.end < inf)})
-            there = next((time for time in times if self.has_licences(job, time)), inf)
+            there = self.licences_from(job, after)
             after = room.first(
                 lambda time: self.demands(job, time), job.limit, there, self.now, may_move
             )
