@@ -88,6 +88,7 @@ class Decision:
         looks_past_heads (bool): whether a job may start before one ahead of it that waits
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
         asks_in_order (bool): whether the first in the queue is asked first whether it can start
+        lets_in (int): the least number of jobs that come back when a rule has room for one
         keeps_times (bool): whether a promise, once made, is kept at its time or an earlier one until
             the job starts or leaves
     """
@@ -95,6 +96,7 @@ class Decision:
     looks_past_heads = False
     plans_tokens = False
     asks_in_order = True
+    lets_in = 1
     keeps_times = False
 
     def __init__(self, policy: DecidedPolicy) -> None:
@@ -139,7 +141,7 @@ class Decision:
 
     def let_in(self, group: JobGroup, most: int) -> None:
         """A rule lets jobs in again that it has deferred, of which there can be room for `most` at most."""
-        for job in group.head(most if self.asks_in_order else None):
+        for job in group.head(max(most, self.lets_in) if self.asks_in_order else None):
             self._came_with[job] = group
             self.policy.admission.deferred.come_back(job)
 

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.walk import JobGroup
 
 #: Jobs that come back at once when a limit or licence that they wait for has room. Any of them may be the one that
 #: starts, and each that comes back is examined.
@@ -222,6 +221,7 @@ class BackfillByLatestStart(BackfillByRank):
 
     plans_tokens = False
     asks_in_order = True
+    lets_in = LET_IN
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
@@ -342,9 +342,6 @@ class BackfillByLatestStart(BackfillByRank):
                 continue
             if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
                 beside.note_started(job.jobid)
-
-    def let_in(self, group: JobGroup, most: int) -> None:
-        super().let_in(group, max(most, LET_IN))
 
     def could_start(self) -> Generator[None, None, bool]:
         groups = yield from self.free_groups()
