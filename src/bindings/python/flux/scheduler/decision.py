@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The part of a policy that decides which pending jobs start, and what the others are promised.
+"""The part of a policy that decides which pending jobs start, and which starts are promised.
 
 A `PolicyScheduler` has three parts that know little of one another: `Scheduler` speaks the protocols,
 its `Decision` decides, and `flux.scheduler.forecasts` tells users. A scheduler passes each event on
-to its decision; what it asks of it is below. This class is the decision of a policy that starts
-jobs by a ``schedule()`` of its own, as `Fifo` does: it promises nothing, and remembers nothing.
-`Planning` has the plan through which jobs start, made when it is first needed.
+to its decision; its questions are below. This class is the decision of a policy that starts jobs by
+a ``schedule()`` of its own, as `Fifo` does: it makes no promises, and keeps no state. `Planning`
+has the plan through which jobs start, made when it is first needed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PolicyView(Protocol):
 
 
 class Decision:
-    """How a policy decides.
+    """The decision of a policy.
 
     Args:
         policy (PolicyScheduler): the scheduler
@@ -87,7 +87,7 @@ class Decision:
     Attributes:
         looks_past_heads (bool): whether a job may start before one ahead of it that waits
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
-        asks_in_order (bool): whether the first in the queue is asked first whether it can start
+        asks_in_order (bool): whether the first job in the queue is examined first
         lets_in (int): the least number of jobs that come back when a rule has room for one
         keeps_times (bool): whether a promise, once made, is kept at its time or an earlier one until
             the job starts or leaves
@@ -101,7 +101,7 @@ class Decision:
 
     def __init__(self, policy: DecidedPolicy) -> None:
         self.policy = policy
-        # Jobs that were let in, and those among which they were.
+        # By job that was let in again, the group it came from.
         self._came_with: WeakKeyDictionary[PendingJob, JobGroup] = WeakKeyDictionary()
 
     # -- events ------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Decision:
         """A rule is about to take a job out of the queue, which gives up its promise."""
 
     def leaves(self, job: PendingJob) -> None:
-        """A job is about to leave the queue, and no pass has decided so."""
+        """A job is about to leave the queue, not by a decision of a pass."""
 
     def moves(self, job: PendingJob) -> None:
         """A job is about to get another priority, or another request."""
@@ -128,7 +128,7 @@ class Decision:
         """The queue was sorted anew."""
 
     def released(self) -> None:
-        """Something was released, came up or changed: blocked jobs may start."""
+        """Resources were released, came up or changed: blocked jobs may start."""
 
     def ranks_changed(self, lost: bool) -> None:
         """Ranks came up or, if `lost`, went down, left or changed."""
@@ -140,14 +140,15 @@ class Decision:
         """A running job was given more time."""
 
     def let_in(self, group: JobGroup, most: int) -> None:
-        """A rule lets jobs in again that it has deferred, of which there can be room for `most` at most."""
+        """A rule lets jobs in again that it has deferred; there can be room for `most` of them at
+        most."""
         for job in group.head(max(most, self.lets_in) if self.asks_in_order else None):
             self._came_with[job] = group
             self.policy.admission.deferred.come_back(job)
 
     def deferred(self, job: PendingJob) -> bool:
-        """A rule has deferred a job: if it was let in by another, the next one is. Return whether there is
-        one."""
+        """A rule has deferred a job: if another rule had let it in, the next of its group is let
+        in. Return whether there is one."""
         group = self._came_with.pop(job, None)
         if group is None or not group.lets_in:
             return False
@@ -167,7 +168,8 @@ class Decision:
         return self.policy.queue_order.first_ahead_of(job)
 
     def why(self, job: PendingJob) -> str | None:
-        """Return why a job waits for which there is room, in a sentence; None: it does not."""
+        """Return why a job waits although there is room for it, in a sentence; None: it does
+        not."""
         return None
 
     def promised_start(self, job: PendingJob) -> float | None:
@@ -195,15 +197,16 @@ class Decision:
 
 
 class Planning:
-    """A scheduler's plan, with what admission rules keep from jobs, and with the promises made.
+    """A scheduler's plan, with the resources that admission rules keep from jobs, and with the
+    promises made.
 
-    It may be changed only by the policy and by admission rules; others copy it.
+    Only the policy and admission rules may change it; others copy it.
 
     Args:
         scheduler (PolicyScheduler): the scheduler
         stop: ends the scheduler
-        made: is told of each plan that is made, before anything is in it
-        void: is told that the plan is void
+        made: is called with each new plan, while it is empty
+        void: is called when the plan is void
     """
 
     def __init__(
@@ -222,10 +225,10 @@ class Planning:
         self._missing: set[str] = set()  # operations that the pool lacks
 
     def pool_can(self, operation: str) -> bool:
-        """Return whether the pool has an operation that the guide does not ask of every pool.
+        """Return whether the pool has an operation that the guide does not require of every pool.
 
         Args:
-            operation (str): name of a method, as ``"plan"``; that one is missing is logged once
+            operation (str): name of a method, as ``"plan"``; a missing one is logged once
         """
         pool = self._scheduler.resources
         if pool.can(operation):
@@ -246,8 +249,8 @@ class Planning:
         return self._plan
 
     def require(self) -> Plan | None:
-        """Return the plan, for a policy that can do nothing without one; None: the pool has none, which
-        is logged, and the scheduler is ending."""
+        """Return the plan, for a policy that requires one; None: the pool has none, which is
+        logged, and the scheduler ends."""
         plan = self.current()
         if plan is None:
             scheduler = self._scheduler
@@ -259,18 +262,18 @@ class Planning:
         return plan
 
     def renew(self) -> None:
-        """The plan, with all promises in it, is void: ranks were lost, or what an admission rule
-        keeps from jobs cannot be kept beside the promises. The next pass makes a new one."""
+        """The plan, with all promises in it, is void: ranks were lost, or the resources that an
+        admission rule keeps do not fit beside the promises. The next pass makes a new one."""
         self._plan, self._in_doubt = None, False
         self._void()
 
     def doubt(self) -> None:
-        """A job starts, and it may be in the way of promises: that is looked at when all rules have
-        been told (`started`)."""
+        """A job starts, and may break promises: this is checked when all rules have been told
+        (`started`)."""
         self._in_doubt = True
 
     def started(self) -> None:
-        """All rules have entered what a job that starts takes of what they keep."""
+        """All rules have entered the use that a starting job makes of the resources they keep."""
         if self._in_doubt:
             self._in_doubt = False
             if self._plan is not None and self._plan.breaks_a_promise():

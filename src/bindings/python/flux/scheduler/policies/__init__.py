@@ -6,7 +6,7 @@
 `Simple` (``simple``)
     The same, under the name that Flux loads by default.
 `Backfill` (``backfill``)
-    Jobs go ahead if they delay nobody who was promised a start.
+    Jobs may start ahead of others if they delay no promised start.
 
 The modules ``sched-fifo``, ``sched-simple`` and ``sched-backfill`` load them. A site's own is a
 file with a class derived from one of them, and ``mod_main``::
@@ -20,15 +20,16 @@ file with a class derived from one of them, and ``mod_main``::
     def mod_main(h, *args):
         ShortestFirst(h, *args).run()
 
-Read ``fifo`` first: it is one method. ``backfill`` has the options. How it decides is a
-`flux.scheduler.decision.Decision` in a file of its own: ``in_order``, one pass, job by job;
-``by_rank``, with promises to heads; ``by_latest_start``, with a latest start for every job. What
-they have in common is in ``backfilling``, with the book of who has which promise. Which jobs need no
-look is found by `flux.scheduler.walk`, and where a promise fits by `flux.resource.plan`. The formulas of ranks are in ``ranks``.
+Read ``fifo`` first: it is one method. ``backfill`` has the options. Its
+`flux.scheduler.decision.Decision` is one of three, each in a file of its own: ``in_order``, one
+pass, job by job; ``by_rank``, with promises to heads; ``by_latest_start``, with a latest start for
+every job. Their common base is in ``backfilling``, with the record of promises.
+`flux.scheduler.walk` finds the jobs that need no examination, `flux.resource.plan` the times at
+which promises fit. The formulas of ranks are in ``ranks``.
 
-What may be touched: anything, as long as every start in the recorded schedules stays what the
-definitions of EASY and conservative backfill say (``t/python/simulate``,
-``doc/reference/schedules``). Nothing outside this package depends on what is in it; what two
+Anything here may be changed, as long as every start in the recorded schedules stays as the
+definitions of EASY and conservative backfill have it (``t/python/simulate``,
+``doc/reference/schedules``). Nothing outside this package depends on its contents; code that two
 policies need goes into `flux.scheduler.policy`.
 """
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What all ways to backfill have in common: a plan with promises, in which jobs start, and the jobs that
-have promises, in the order of the queue."""
+"""The common base of the ways to backfill: a plan with promises, in which jobs start, and the
+promised jobs in queue order."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Backfilling(Decision):
     """Base of the decisions that backfill.
 
     Args:
-        policy (Backfill): whose jobs they are
+        policy (Backfill): the scheduler
         backlog (Backlog): its queue
 
     Attributes:
-        plan (Plan): in which promises are made, during a pass
+        plan (Plan): the plan with the promises, during a pass
         promises (PromiseBook): the promises to jobs that wait
-        kind (str): how users are told of promised times: "planned" where the next pass may promise
+        kind (str): the label of promised times for users: "planned" where the next pass may promise
             another job the time, else "promised"
     """
 
@@ -70,7 +70,7 @@ class Backfilling(Decision):
         return True
 
     def has_left(self, job: PendingJob, why: Exception) -> bool:
-        """Do what the pool or an admission rule said of a job by raising.
+        """Handle an exception that the pool or an admission rule raised for a job.
 
         Returns:
             whether it has left the queue: it can never run, or was deferred
@@ -111,8 +111,8 @@ class Backfilling(Decision):
         self.policy.forecasts.promised(job, when, self.kind_of_promise(job))
 
     def kind_of_promise(self, job: PendingJob) -> str:
-        """What users are told that the promise to a job is: "planned", if an admission rule may keep it
-        from starting then."""
+        """Return the label of a job's promise for its user: `kind`, or "planned" if an admission
+        rule may keep the job from starting then."""
         admission = self.policy.admission
         certain = not admission.engaged or admission.keeps_promise(job)
         return self.kind if certain else "planned"
@@ -121,7 +121,7 @@ class Backfilling(Decision):
         """A job is about to leave the queue, or its place there."""
         self.promises.drop(job)
 
-    # -- what has happened -------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def set_apart(self, job: PendingJob) -> None:
         self.forget(job)
@@ -136,7 +136,7 @@ class Backfilling(Decision):
         self.backlog.regroup()
         self.released()
 
-    # -- what is asked -----------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     def goes_first(self, job: PendingJob) -> bool:
         return True
@@ -153,8 +153,8 @@ class Backfilling(Decision):
 class PromiseBook:
     """The pending jobs that have a promise in a plan.
 
-    Each promise is either for a time, or *open*: since nobody knows when the job can start, what it
-    needs is kept free from now on.
+    Each promise is either for a time, or *open*: the possible start of the job is unknown, and the
+    resources it needs are kept free from now on.
 
     Args:
         changed: ``changed(job, promised)`` is called when a job gets its first promise, or has none any
@@ -175,13 +175,13 @@ class PromiseBook:
         self._jobs: list[PendingJob] = []  # in the order of the queue
         self._ids = array("q")  # of these
         self._by_id: dict[int, PendingJob] = {}
-        # Mask of ranks to the jobs that could want these, in order; None: it is to be made.
+        # By mask of ranks, the jobs that could use these, in order; None: to be made.
         self._by_ranks: dict[int, list[PendingJob]] | None = None
         #: ids of the jobs whose promise is open
         self.open_ids: set[int] = set()
-        # No promise has come due since it was looked before this, seconds since the epoch.
+        # As of the last look, the next time at which a promise comes due, seconds since the epoch.
         self._first = math.inf
-        #: grows when a job has no promise any more
+        #: grows when the promise of a job is over
         self.drops = drops
 
     def __len__(self) -> int:
@@ -202,7 +202,7 @@ class PromiseBook:
         """The time a job was promised, seconds since the epoch; None: its promise is open.
 
         Raises:
-            KeyError: it was promised nothing
+            KeyError: it has no promise
         """
         return None if job.jobid in self.open_ids else self.plan.start_of(job.jobid)
 
@@ -229,8 +229,8 @@ class PromiseBook:
         return jobs[low] if low < len(jobs) else None
 
     def make(self, job: PendingJob, when: float | None) -> None:
-        """Promise a job the time `when`, or None: what it needs is kept free, since nobody knows
-        when it can start. What it was promised before is replaced.
+        """Promise a job the time `when`, or None: an open promise, since its possible start is
+        unknown. A previous promise is replaced.
 
         Raises:
             InsufficientResources: it does not fit then
@@ -270,17 +270,18 @@ class PromiseBook:
     def advance_following(
         self, job: PendingJob, stop: PendingJob | None
     ) -> tuple[list[PendingJob], list[PendingJob], float]:
-        """Let the promises of the jobs right behind `job`, which has one, move as `advance` does, as
-        long as they can surely be kept (`Plan.advance_in_turn`), of as many jobs as may be moved in
-        a turn of the reactor. None may be open.
+        """Advance the promises of the jobs right behind `job`, which has one, as long as they can
+        surely be kept (`Plan.advance_in_turn`), for as many jobs as may be moved in a reactor turn.
+        None may be open.
 
         Args:
             job (PendingJob): the job
-            stop (PendingJob): none is moved that is behind this one; None: there is none such
+            stop (PendingJob): promises behind this job are not moved; None: no bound
 
         Returns:
-            the jobs that were looked at; of these those whose promises moved; and the first start of
-            these, seconds since the epoch, or infinity. If that has come, it is that of the last of both.
+            the jobs examined; those of them whose promises moved; and the first start of the
+            latter, seconds since the epoch, or infinity. If it has come, it is that of the last job
+            of both.
         """
         first = bisect_left(self._jobs, job) + 1
         last = len(self._jobs) if stop is None else bisect_left(self._jobs, stop, first)
@@ -291,7 +292,7 @@ class PromiseBook:
         return looked, [looked[place] for place in places], when
 
     def drop(self, job: PendingJob) -> None:
-        """A job has no promise any more: it has started, or the promise is revoked."""
+        """Remove the promise of a job: it has started, or the promise is revoked."""
         if job in self:
             del self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
@@ -310,11 +311,11 @@ class PromiseBook:
         self._by_ranks = None
 
     def ranks_changed(self) -> None:
-        """Which ranks jobs could want has changed."""
+        """The ranks that jobs could use have changed."""
         self._by_ranks = None
 
     def count_before(self, job: PendingJob, ranks_of: Callable[[PendingJob], int]) -> int:
-        """How many jobs with a promise come before `job` in the queue and could want some of the
+        """Return the number of promised jobs ahead of `job` in the queue that could use some of the
         same ranks.
 
         The first call after a change costs a look at each promise, the others one for each
@@ -322,7 +323,7 @@ class PromiseBook:
 
         Args:
             job (PendingJob): the job
-            ranks_of: gives the mask of the ranks that a job could want
+            ranks_of: gives the mask of the ranks that a job could use
         """
         if not self._jobs or not self._jobs[0] < job:
             return 0
@@ -336,7 +337,8 @@ class PromiseBook:
         )
 
     def next_after(self, now: float) -> float | None:
-        """When the first promise after `now` comes due; None: none does. O(promises)."""
+        """Return the time at which the first promise after `now` comes due; None: none does.
+        O(promises)."""
         _, when = self.plan.due(now)
         return None if when == math.inf else when
 
@@ -345,8 +347,8 @@ class PromiseBook:
         return bool(self._jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
 
     def due(self, now: float) -> list[PendingJob]:
-        """The jobs whose promised time has come, in order, if one has since this was asked last; and those
-        whose promises are open. O(promises) then."""
+        """The jobs whose promised time has come, in order, if one has since the last call; and
+        those with an open promise. O(promises) then."""
         jobs, found = self._by_id, self.open_ids.copy()
         if self._first <= now:
             due, self._first = self.plan.due(now)

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Backfilling in which every job has a latest start: sched-backfill with ``promise=all``.
 
-Promises come from limits, the order from ranks. When a job comes it is promised a latest start: the
-first time, not before its submission and ``within=`` (`Backfill.latest_start`), at which it fits by
-limits beside all other promises. A job starts now only if all other promises still hold by limits.
-So while limits are enforced and nodes stay up, none is ever broken: each start leaves a plan in
-which all can be kept, and so does each end. Ranks, and what is predicted, only decide who is asked
-first: a wrong prediction costs somebody time, and breaks nothing.
+Promises follow from time limits, the order from ranks. An arriving job is promised a latest start:
+the first time, not before its submission plus ``within=`` (`Backfill.latest_start`), at which it
+fits by limits beside all other promises. A job starts now only if all other promises still hold by
+limits. So while limits are enforced and nodes stay up, no promise is ever broken: each start leaves
+a plan in which all can be kept, and so does each end. Ranks and predictions only determine the
+order of examination: a wrong prediction may delay a job, and breaks no promise.
 
 A pass (`BackfillByLatestStart.one_pass`):
 
-1. newcomers are promised their latest starts, in order of the queue;
+1. new jobs are promised their latest starts, in queue order;
 2. jobs whose latest start has come start;
-3. the others are asked in order of ranks. Until one is blocked, each starts that fits now and
-   breaks no promise. The first that does not fit what is free is the head: the time at which
-   running jobs will have made room for it, by their limits, is kept in a plan of its own, and
-   whoever starts after it leaves it that time. Jobs that fit before the head was met but would have
-   broken a promise are asked once more then, in their place: a job that started since has taken its
-   own promise out of their way.
+3. the others are examined in the order of ranks. Until one is blocked, each starts that fits now
+   and breaks no promise. The first that does not fit in the free resources is the head, as in EASY:
+   the time at which running jobs, by their limits, will have made room for it is kept in a separate
+   plan, and jobs that start after it may not delay it. Jobs that fit before the head was reached
+   but would have broken a promise are examined once more then, in their place: the start of another
+   may have removed its promise from their way.
 
-What makes a promise void is told in `VOID_CAUSES`.
+`VOID_CAUSES` lists the causes of void promises.
 
-Latest starts are kept over a reload: when the scheduler is loaded, nobody starts until the jobs
-that were promised something have come again, and have got it again.
+Latest starts are kept over a reload: when the scheduler is loaded, no job starts until the promised
+jobs have been requested again and their promises restored (at most `WAIT_FOR_KNOWN_S`).
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
-#: Jobs that come back at once when a limit or licence that they wait for has room. Any of them may be the one that
-#: starts, and each that comes back is examined.
+#: Jobs that come back at once when a limit or licence that they wait for has room. Any of them may
+#: start, and each is examined.
 LET_IN = 64
 
-#: Why a promise cannot be kept. Whoever loses one is promised another time, and told so.
+#: Why a promise cannot be kept. A job that loses its promise gets another, and its user is told.
 VOID_CAUSES = {
     "resources": "nodes went down, were drained or left, or a reservation or preemption took them",
     "extended": "a running job was given more time",
@@ -65,44 +65,44 @@ VOID_CAUSES = {
     "unloaded": "it could not be kept over a time without a scheduler",
 }
 
-#: Seconds by which a job may start after its latest start, since one that runs ends in the moment
-#: in which it has to, and its resources come back a little later.
+#: Seconds by which a job may start after its latest start: a running job ends exactly at its limit,
+#: and its resources are freed a little later.
 GRACE_S = 1.0
 
-#: Where latest starts are stored, the version of what is there, and at most how often it is
-#: written, in seconds: what was promised in the last minute before a crash is forgotten.
+#: Key of the stored latest starts, version of their format, and least seconds between two writes:
+#: promises of the last minute before a crash are lost.
 KEY = "checkpoint.sched-promises"
 VERSION = 1
 SAVE_INTERVAL_S = 60.0
 
-#: Latest starts that are written as one part.
+#: Latest starts in one stored part.
 TIMES_PER_PART = 1024
 
-#: Seconds after the start in which jobs with a latest start are waited for, before another job may
-#: start in their place.
+#: Seconds after the start to wait for jobs with a latest start, before another job may start in
+#: their place.
 WAIT_FOR_KNOWN_S = 5.0
 
 
 class LatestStarts:
-    """The latest starts that pending jobs were promised, and what became of all that were promised.
+    """The latest starts promised to pending jobs, and the outcomes of all promises.
 
-    What the plan has to keep for them is in the plan, by job id.
+    Their resources are in the plan, by job id.
 
     Attributes:
         made (int): promises made
         restored (int): promises made before the scheduler was loaded
         changes (int): grows with each promise that is made or over
         kept (int): jobs that started by the time they were promised
-        void_by (dict): how many were void, by cause; see `VOID_CAUSES`
+        void_by (dict): number of void promises by cause; see `VOID_CAUSES`
         violated (int): promises that were broken without a cause, which is a bug
-        spare (float): by how much jobs started before their latest starts, in seconds, all together
+        spare (float): seconds by which jobs started before their latest starts, in total
     """
 
     def __init__(self) -> None:
         self._times: dict[int, tuple[float, PendingJob]] = {}
         self._order: list[tuple[float, int]] = []  # latest starts with job ids, ascending
-        #: ids of jobs that were to have started by now, which any pass may start; whether their
-        #: promises are void
+        #: by id of a job that was to start by now, which any pass may start: whether its promise is
+        #: void
         self.overdue: dict[int, bool] = {}
         self.made = 0
         self.restored = 0
@@ -127,12 +127,12 @@ class LatestStarts:
         """The latest start of a job, seconds since the epoch.
 
         Raises:
-            KeyError: it was promised none
+            KeyError: it has none
         """
         return self._times[job.jobid][0]
 
     def make(self, job: PendingJob, when: float) -> None:
-        """Promise a job to start by `when`, seconds since the epoch. What it was promised is
+        """Promise a job to start by `when`, seconds since the epoch. A previous promise is
         replaced."""
         self.made += 1
         self._enter(job, when)
@@ -167,7 +167,7 @@ class LatestStarts:
         return [self._times[jobid][1] for _, jobid in found]
 
     def drop(self, job: PendingJob) -> None:
-        """A job has no promise any more."""
+        """Remove the promise of a job."""
         self._leave(job)
 
     def started(self, job: PendingJob, now: float, grace: float) -> None:
@@ -184,7 +184,7 @@ class LatestStarts:
         self.void_by[cause] = self.void_by.get(cause, 0) + 1
 
     def next_due(self) -> float | None:
-        """The first latest start of all that is still to come; None: there is none."""
+        """The first latest start that is still to come; None: there is none."""
         for when, jobid in self._order:
             if jobid not in self.overdue:
                 return when
@@ -211,10 +211,10 @@ class LatestStarts:
 
 
 class BackfillByLatestStart(BackfillByRank):
-    """Promises every job a latest start when it comes, and starts jobs in the order of ranks.
+    """Promises every job a latest start when it arrives, and starts jobs in the order of ranks.
 
     Args:
-        policy (Backfill): whose jobs they are
+        policy (Backfill): the scheduler
         backlog (Backlog): its queue
         checkpoints (Checkpoints): keeps latest starts over a reload
     """
@@ -226,21 +226,22 @@ class BackfillByLatestStart(BackfillByRank):
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
-        #: why all promises are to be made again in a new plan, if they cannot be kept; None: they
-        #: are in the plan
+        #: if all promises are to be put into a new plan, why those that do not fit are void; None:
+        #: they are in the plan
         self._void: str | None = None
-        #: jobs that were promised something and not told yet, by id
+        #: jobs with a new promise that were not told yet, by id
         self._untold: dict[int, PendingJob] = {}
-        # what heads keep, and for which; None: it is to be made. And the heads of the last pass
+        # The plan with the heads' times, None: to be made; the heads in it; and those of the last
+        # pass.
         self._beside: Plan | None = None
         self._planned: list[PendingJob] = []
         self._heads: list[PendingJob] = []
-        #: pending jobs without a latest start: they came in, or wait for jobs that have no limit
+        #: pending jobs without a latest start: no time is known at which they fit
         self._without: dict[int, PendingJob] = {}
-        #: whether a job could start and keep all promises, until something starts or is promised
+        #: by id, whether a job could start and keep all promises; until one starts or is promised
         self._kept: dict[int, bool] = {}
         self._timer: Timer | None = None
-        #: whom a job goes ahead of that starts now
+        #: the job that one that starts now goes ahead of
         self._ahead_of: PendingJob | None = None
         self._store = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._stored_changes = 0
@@ -292,7 +293,7 @@ class BackfillByLatestStart(BackfillByRank):
         if not (yield from self.could_start()):
             return
         heads: list[PendingJob] = []
-        behind = 0  # mask of the ranks that heads want
+        behind = 0  # mask of the ranks that heads could use
         rest: list[PendingJob] = []
         for job in self.still_asked((yield from self.in_order())):
             if job is None:
@@ -308,7 +309,7 @@ class BackfillByLatestStart(BackfillByRank):
             if free is None:
                 free = self.is_free(job)
             if ranks & behind:
-                if free:  # what is not free now is not free later in this pass
+                if free:  # else it will not be free in this pass
                     rest.append(job)
             elif not free:
                 if not self.set_aside(job) and not self.is_kept_out(
@@ -323,8 +324,8 @@ class BackfillByLatestStart(BackfillByRank):
         self._heads = heads
         self._ahead_of = heads[0] if heads else None
         beside = None
-        # By signature, the shortest limit with which a job did not leave heads their times: one with
-        # this limit or a longer one would not either.
+        # By signature, the shortest limit with which a job would delay a head: so would a job with
+        # a longer one.
         refused: dict[Any, float] = {}
         for job in self.still_asked((yield from self.by_candidate_rank(rest))):
             if job is None:
@@ -353,7 +354,7 @@ class BackfillByLatestStart(BackfillByRank):
                 return True
             count = sum(group.count for group in groups)
             if count > TRIED_PER_TURN or 2 * count > jobs.count:
-                return True  # to ask them all would take longer than the walk that it may save
+                return True  # to check all would take longer than the walk that it may save
         free = {group.signature for group in groups}
         waiting = [job for job in jobs.to_list() if not job.request.finalized]
         asked = [job for job in waiting if job.signature in free]
@@ -381,8 +382,8 @@ class BackfillByLatestStart(BackfillByRank):
         return left
 
     def plan_beside(self, heads: list[PendingJob]) -> Plan | None:
-        """A plan of what running jobs leave, in which each head keeps the first time it fits; None:
-        there is no head."""
+        """Return a plan of the resources that running jobs leave, with each head promised the first
+        time it fits; None: there is no head."""
         if not heads:
             return None
         policy, beside = self.policy, self._beside
@@ -390,7 +391,7 @@ class BackfillByLatestStart(BackfillByRank):
             beside = policy.resources.plan()
             beside.share_rules(self.plan)
             if policy.admission.engaged:
-                # What rules keep from jobs is in the one plan, by ids below zero, and counts here.
+                # The resources that rules keep from jobs are in the main plan, under ids below 0.
                 beside.take_over(self.plan, [id for id in self.plan.promised() if id < 0])
             self._beside = beside
         else:
@@ -417,8 +418,8 @@ class BackfillByLatestStart(BackfillByRank):
         when = latest.when(job)
         ends = policy.resources.jobs_by_end()
         if ends and ends[0][0] <= now:
-            # It keeps its place in the plan, and starts as soon as what it waits for has ended:
-            # that is an event, and there is no time to tell.
+            # It keeps its place in the plan, and starts as soon as the late job has ended: that is
+            # an event, at an unknown time.
             if now > when + GRACE_S:
                 if not latest.overdue.get(job.jobid):
                     self.void(job, "late")
@@ -442,7 +443,7 @@ class BackfillByLatestStart(BackfillByRank):
             told["t_latest"] = when = self.latest.when(job)
             self.latest.started(job, now, GRACE_S)
             if now > when + GRACE_S and self._void is None:
-                # It ends later than was promised for it, and others may have to wait for that.
+                # It will end later than its promise, which may delay others.
                 self._void = "late"
                 policy.planning.renew()
         self.forget(job)
@@ -465,7 +466,7 @@ class BackfillByLatestStart(BackfillByRank):
             self.enter(job, when)
 
     def enter(self, job: PendingJob, when: float | None) -> None:
-        """Promise a job to start by `when`; None: nobody knows when it can start."""
+        """Promise a job to start by `when`; None: its possible start is unknown."""
         if when is None:
             self._without[job.jobid] = job
             return
@@ -512,8 +513,8 @@ class BackfillByLatestStart(BackfillByRank):
         self, job: PendingJob, start: float, end: float
     ) -> Generator[None, None, list[PendingJob]]:
         """Take the promises that a job may go before out of the plan: those to jobs of lower
-        priority that could want the same ranks, for times from `start` to `end`. Returns these
-        jobs, in order of the queue."""
+        priority that could use the same ranks, in the span from `start` to `end`. Returns these
+        jobs, in queue order."""
         policy = self.policy
         lower = []
         for number, other in enumerate(self.latest.before(end), 1):
@@ -535,8 +536,8 @@ class BackfillByLatestStart(BackfillByRank):
         return taken
 
     def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
-        """Put promises into the plan, in this order, that are not in it any more, or not yet; those
-        that do not fit are void, and made anew when all others are in."""
+        """Put promises that are not in the plan into it, in this order; those that do not fit are
+        void, and made anew when all others are in."""
         plan = self.plan
         lost = []
         for number, job in enumerate(jobs, 1):
@@ -578,7 +579,7 @@ class BackfillByLatestStart(BackfillByRank):
             self.forget(job)
 
     def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
-        """Tell a job that it has no latest start any more."""
+        """Tell a job's user that it has no latest start any more."""
         if self._untold.pop(job.jobid, None) is None:
             self.note_void(job, latest, cause)
             self.show_latest_start(job, None)
@@ -605,7 +606,7 @@ class BackfillByLatestStart(BackfillByRank):
         else:
             plan.reserve(job.jobid, job.resource_request, when)
             if when <= policy.now():
-                self.latest.overdue[job.jobid] = True  # it can start in this moment
+                self.latest.overdue[job.jobid] = True  # it can start now
                 return
             self.latest.make(job, when)
         self._untold.pop(job.jobid, None)  # it is told now
@@ -614,12 +615,13 @@ class BackfillByLatestStart(BackfillByRank):
     def show_latest_start(self, job: PendingJob, when: float | None) -> None:
         """Tell a job's user its latest start (seconds since the epoch); None: it has none any more.
 
-        A simulation that wants no estimates is told as well: it asks whether promises are kept.
+        A simulation without estimates is told as well: it checks that promises are kept.
         """
         job.request.annotate({"sched": {"t_latest": when}})
 
     def tell(self) -> Steps:
-        """Tell jobs that wait what they were promised; who has started was told with its start."""
+        """Tell users the latest starts of waiting jobs; those of started jobs were told with the
+        start."""
         untold, self._untold = self._untold, {}
         for number, job in enumerate(untold.values(), 1):
             if job in self.latest and not job.request.finalized:
@@ -628,7 +630,7 @@ class BackfillByLatestStart(BackfillByRank):
                 yield
 
     def wake_up(self) -> None:
-        """Have a pass at the next latest start: no other event need come then."""
+        """Request a pass at the next latest start: no other event need come then."""
         when, timer = self.latest.next_due(), self._timer
         if when is None or (timer is not None and timer.when <= when):
             return
@@ -670,8 +672,8 @@ class BackfillByLatestStart(BackfillByRank):
         self._known = self._store.read(parse) or {}
 
     def wait_for_known(self) -> bool:
-        """Whether jobs with a latest start are still to come: another job could start in their
-        place. Those that were canceled meanwhile never come."""
+        """Whether to wait for jobs with a stored latest start: another job could start in their
+        place. Those canceled meanwhile never come."""
         policy, now = self.policy, self.policy.now()
         if self._wait_until is None:
             self._wait_until = now + WAIT_FOR_KNOWN_S
@@ -698,7 +700,7 @@ class BackfillByLatestStart(BackfillByRank):
             (kept if known[job.jobid] >= self.policy.now() else passed).append(job)
         yield from self.put_back(kept, "unloaded")
         for number, job in enumerate(kept, 1):
-            # They were told before: whoever loses it now has to be told that, too.
+            # Their users were told before the reload, and have to be told of a loss, too.
             if job in self.latest and self.latest.when(job) == known[job.jobid]:
                 self.show_latest_start(job, known[job.jobid])
             if number % PROMISED_PER_TURN == 0:
@@ -709,7 +711,7 @@ class BackfillByLatestStart(BackfillByRank):
                 self.promise_anew(job)
                 yield
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def came(self, job: PendingJob) -> None:
         super().came(job)
@@ -727,8 +729,7 @@ class BackfillByLatestStart(BackfillByRank):
             self._came.pop(job.jobid, None)
 
     def moves(self, job: PendingJob) -> None:
-        """What a job was promised holds whatever its priority; another one is made only to a job
-        that has none."""
+        """A promise holds regardless of priority; another is made only to a job without one."""
 
     def released(self) -> None:
         # A job that waited for one without a limit may have a latest start now.
@@ -743,14 +744,14 @@ class BackfillByLatestStart(BackfillByRank):
 
     def ranks_changed(self, lost: bool) -> None:
         super().ranks_changed(lost)
-        # The plan would count all promises again in one turn; in a new one they are a few in each.
-        # Where they are bound to ranks it need not, and another binding may not be found.
+        # The plan would count all promises again in one turn; a new one takes a few in each. Bound
+        # promises need no new plan, in which another binding may not be found.
         plan = self.policy.planning.current()
         if not lost and plan is not None and plan.is_counted:
             self.policy.planning.renew()
 
     def extended(self) -> None:
-        # Which promises can be kept is seen when they are made again, a few in each turn.
+        # Promises that cannot be kept are found when all are made again, a few in each turn.
         self._void = "extended"
         self.policy.planning.renew()
 
@@ -770,7 +771,7 @@ class BackfillByLatestStart(BackfillByRank):
 
 
 def in_queue_order(jobs: Iterable[PendingJob]) -> Generator[None, None, Iterable[PendingJob]]:
-    """Jobs in the order of the queue, as the value of a generator which yields now and then."""
+    """Jobs in queue order, as the return value of a generator that yields at intervals."""
 
     def key(job: PendingJob) -> Any:
         return job.order, job.jobid, job

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Backfilling in an order of ranks: sched-backfill with ``rank=`` or ``candidates=``.
 
-A pass looks at the jobs in the order of their priorities, among equals of their ranks
-(`Backfill.rank`). Each starts if it fits. The first that does not is the head: it keeps the
-earliest time at which enough running jobs will have ended. The others may start now if they leave
-it that time; they are asked in the order of `Backfill.candidate_rank`, if ``candidates=`` says so.
+A pass examines jobs in the order of priority, then of rank (`Backfill.rank`). Each starts if it
+fits. The first that does not is the head: it is promised the earliest time at which enough running
+jobs will have ended (EASY, Lifka 1995). The others may start now if they do not delay it; with
+``candidates=`` they are examined in the order of `Backfill.candidate_rank`.
 
-Ranks change, with the time that jobs have waited and with what is predicted of them, so nothing but
-a request's own facts is remembered from one pass to the next: heads are found anew, and keep their
-times until the pass after. Most passes need no order at all, since no job that fits what is free
-may start: that costs a look at each of these, and ranks are computed only if there is one. A pass
-over a long queue is made in steps, and finished before another begins, so that every job has its
-turn.
+Ranks change with waiting times and predictions, so only facts of a request itself are remembered
+between passes: heads are determined anew, and keep their times until the next pass. Most passes
+need no order, since no job that fits in the free resources may start: that costs a check of each of
+these, and ranks are computed only if one may. A pass over a long queue is made in steps, and
+finished before another begins, so that every job has its turn.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup
 
-#: Jobs that are tried in one reactor turn, at 1 to 5 microseconds each, and as how many of these one
-#: counts that starts.
+#: Jobs tried in one reactor turn, at 1 to 5 microseconds each; and the number of these that a start
+#: counts for.
 TRIED_PER_TURN = 128
 START_EFFORT = 32
 
-#: Jobs that are compared, and signatures that are looked at, in one reactor turn.
+#: Jobs compared, or signatures checked, in one reactor turn.
 COMPARED_PER_TURN = 256
 
-#: Promises that are made, or taken back, in one reactor turn, at 20 to 50 microseconds each.
+#: Promises made, or taken back, in one reactor turn, at 20 to 50 microseconds each.
 PROMISED_PER_TURN = 16
 
-#: What a step of a pass yields: nothing, for the reactor.
+#: The steps of a pass, which yield to the reactor.
 Steps = Iterator[None]
 
 
 class BackfillByRank(Backfilling):
-    """EASY, and as many heads as ``promise=`` says, in the order of ranks."""
+    """EASY in the order of ranks, with ``promise=`` heads."""
 
     plans_tokens = True
     asks_in_order = False
@@ -54,23 +53,23 @@ class BackfillByRank(Backfilling):
     def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
         self.kind = "planned" if policy.ranks.is_used else "promised"
-        #: set while a pass is under way: another one is wanted after it
+        #: whether another pass is to follow the current one
         self.again = False
-        # Signatures of jobs that could run if all was up and free.
+        # Signatures of jobs that could run if all ranks were up and free.
         self._feasible: Remembered[Any, bool] = Remembered()
-        # Jobs that had a promise in a plan that is void.
+        # Jobs with a promise in a plan that has become void.
         self._lost: list[PendingJob] = []
-        # What this turn has done, in jobs tried; and whether the plan may have become void since it
-        # was looked at.
+        # The effort of this turn, in jobs tried; and whether the plan may have become void since
+        # the last check.
         self._effort = 0
         self._unsure = False
         # The jobs for which a rule keeps resources, in this pass.
         self._kept_ids: set[int] = set()
-        # Whether a request of this signature fits what is free, until something starts.
+        # By signature, whether a request fits in the free resources; until a job starts.
         self._free: dict[Any, bool] = {}
 
     def schedule(self) -> Steps:
-        """Make passes until nothing has happened during one."""
+        """Make passes until no event has come during one."""
         while True:
             self.again = False
             self._effort = 0
@@ -105,8 +104,8 @@ class BackfillByRank(Backfilling):
             self.promises.drop(head)
             if number % PROMISED_PER_TURN == 0:
                 yield
-        covered = 0  # mask of the ranks that as many heads want as may
-        beyond = 0  # mask of the ranks that jobs want which wait for heads
+        covered = 0  # mask of the ranks with as many heads as allowed
+        beyond = 0  # mask of the ranks that jobs behind heads could use
         candidates: list[PendingJob] = []
         for job in self.still_asked((yield from self.in_order())):
             if job is None:
@@ -117,7 +116,7 @@ class BackfillByRank(Backfilling):
                 continue
             if ranks & covered and policy.ranks.has_candidates:
                 candidates.append(job)
-                beyond |= ranks  # it comes before those behind it on these ranks, too
+                beyond |= ranks  # it precedes those behind it on these ranks, too
             elif self.starts(job) or self.set_aside(job):
                 pass
             elif not ranks & (covered | beyond) and self.may_lead(job):
@@ -136,15 +135,15 @@ class BackfillByRank(Backfilling):
                 self.starts(job)
 
     def starts(self, job: PendingJob) -> bool:
-        """Start a job that fits beside the heads; whether it is to be promised nothing: it has left
+        """Start a job that fits beside the heads; return whether it gets no promise: it has left
         the queue, or the plan has become void when it was tried."""
         if self.is_kept_for(job) or (self.is_free(job) and self.plan.fits(job.resource_request)):
             return self.try_to_start(job) or self.must_begin_anew()
         return self.is_kept_out(job, self.policy.admission.part)
 
     def is_kept_out(self, job: PendingJob, ask: Callable[[PendingJob], None]) -> bool:
-        """Whether a rule has a job wait apart, whether it fits or not (`AdmissionControl.check`) or
-        since it does not (`AdmissionControl.part`): it is promised nothing, and nobody waits for it."""
+        """Whether a rule defers a job, whether it fits or not (`AdmissionControl.check`) or because
+        it does not (`AdmissionControl.part`): it gets no promise, and no job waits behind it."""
         if not self.policy.admission.engaged:
             return False
         try:
@@ -159,13 +158,13 @@ class BackfillByRank(Backfilling):
         return admission.kept_jobs() if admission.engaged else []
 
     def is_kept_for(self, job: PendingJob) -> bool:
-        """Whether a rule keeps resources for a job: what is free for everybody says nothing of it. If it
-        fits neither these nor what is free, its rule defers it when it is tried."""
+        """Whether a rule keeps resources for a job, so that a check of the free ones does not
+        decide. If it fits in neither, its rule defers it when it is tried."""
         return job.jobid in self._kept_ids
 
     def start_kept(self) -> Steps:
-        """Start the jobs for which a rule keeps resources and that this pass has not come to, in the
-        same order."""
+        """Start the jobs for which a rule keeps resources and that this pass has not reached, in
+        the same order."""
         policy = self.policy
         found = [policy.pending(jobid) for jobid in self._kept_ids]
         jobs = [job for job in found if job is not None and job.queued]
@@ -185,18 +184,18 @@ class BackfillByRank(Backfilling):
                 yield
 
     def may_lead(self, job: PendingJob, beside: int = 0) -> bool:
-        """Whether another head of the ranks that a job could want may be promised a time."""
+        """Whether another head may be promised a time on the ranks that a job could use."""
         policy = self.policy
         if policy.promises_limit is None:
             return True
         heads = sum(1 for head in self.promises if policy.queue_order.share_ranks(job, head))
         return heads < policy.promises_limit
 
-    # -- what all passes by ranks need -------------------------------------------------------------
+    # -- common to passes by rank ------------------------------------------------------------------
 
     def still_asked(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
-        """Of `jobs`, in their order, those that still wait when it is their turn, as long as the
-        plan is the one with which the pass began; None where the pass gives way to other work."""
+        """Yield those of `jobs`, in order, that are still queued at their turn, until the plan of
+        this pass is void; None where the pass gives way to other work."""
         self._unsure = True
         for job in jobs:
             self._effort += 1
@@ -241,8 +240,8 @@ class BackfillByRank(Backfilling):
         return found
 
     def deny_impossible(self, group: JobGroup) -> Steps:
-        """Deny the jobs of a group if they could never run: they are not tried, so that the pool would
-        not tell."""
+        """Deny the jobs of a group if they could never run: they are not tried, so that the pool
+        would not refuse them."""
         policy = self.policy
         try:
             policy.resources.check_feasibility(group.request)
@@ -257,11 +256,11 @@ class BackfillByRank(Backfilling):
             self._feasible[group.signature] = True
 
     def could_start(self) -> Generator[None, None, bool]:
-        """Whether one of the jobs that fit what is free may be one that starts in this pass."""
+        """Whether a job that fits in the free resources may start in this pass."""
         return bool((yield from self.free_groups()))
 
     def try_to_start(self, job: PendingJob) -> bool:
-        """Start a job that fits, or let an admission rule have it; whether it has left the
+        """Start a job that fits, or have an admission rule defer it; return whether it has left the
         queue."""
         left = super().try_to_start(job)
         self._unsure = True
@@ -271,7 +270,7 @@ class BackfillByRank(Backfilling):
         return left
 
     def set_aside(self, job: PendingJob) -> bool:
-        """Set a job aside until ranks come up, if that is what it waits for; whether it was."""
+        """Park a job until ranks come up, if it waits for these; return whether it does."""
         policy = self.policy
         if not policy.facts.waits_for_down_ranks(job.resource_request):
             return False
@@ -280,8 +279,8 @@ class BackfillByRank(Backfilling):
         return True
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
-        """The pending jobs in the order of priorities and ranks, as the value of this generator,
-        which yields now and then."""
+        """The pending jobs in the order of priority, then of rank, as the return value of this
+        generator, which yields at intervals."""
         return (yield from in_steps(self.backlog.jobs.to_list(), self.policy.ranks.key()))
 
     def by_candidate_rank(
@@ -297,7 +296,7 @@ class BackfillByRank(Backfilling):
 
         return (yield from in_steps(jobs, key))
 
-    # -- what has happened -------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def event(self) -> None:
         self.again = True
@@ -307,7 +306,7 @@ class BackfillByRank(Backfilling):
 
     def leaves(self, job: PendingJob) -> None:
         self.forget(job)
-        self.released()  # what was kept for it may be promised to others
+        self.released()  # its resources may be promised to others
 
     def moves(self, job: PendingJob) -> None:
         self.forget(job)
@@ -320,16 +319,16 @@ class BackfillByRank(Backfilling):
         self._feasible.clear()
         super().ranks_changed(lost)
 
-    # -- what is asked -----------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     def goes_first(self, job: PendingJob) -> bool:
-        # Heads are planned only in a pass in which something can start, so that the plan does not
-        # always have what others must leave them.
+        # Heads are planned only in a pass in which a job can start, so that the plan may lack their
+        # promises.
         waiting = [other for other in self.backlog.jobs.to_list() if not other.request.finalized]
         return min(waiting, key=self.policy.ranks.key(), default=job) is job
 
     def ahead_of(self, job: PendingJob) -> PendingJob | None:
-        """Return the head that a job leaves its time; None: it is one itself, or there is none."""
+        """Return the head that a job may not delay; None: it is one itself, or there is none."""
         heads = self.heads()
         if job in heads:
             return None
@@ -339,7 +338,7 @@ class BackfillByRank(Backfilling):
         return None
 
     def heads(self) -> list[PendingJob]:
-        """The heads of the last pass that had to find them."""
+        """The heads of the last pass that determined them."""
         return list(self.promises)
 
     def facts(self, job: PendingJob) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from flux.scheduler.policy import PolicyScheduler
 class Fifo(PolicyScheduler):
     """The job with the highest priority starts next, among equals the one submitted first.
 
-    While it does not fit, nothing starts; with ``order=queue``, nothing that could want some of the
-    same nodes, so that queues with nodes of their own never hold up each other, and of queues that
-    share nodes the job with the higher priority goes first. Pending jobs are annotated with an
-    estimate of their start and the reason why they wait.
+    While it does not fit, no job starts; with ``order=queue``, none that could use some of the same
+    nodes, so that Flux queues on separate nodes never block each other, and of queues that share
+    nodes the job with the higher priority goes first. Pending jobs are annotated with an estimate
+    of their start and the reason why they wait.
 
     Args:
         h: the Flux handle

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Backfilling in the order of the queue: EASY, conservative backfill, and what is between them.
+"""Backfilling in the order of the queue: EASY, conservative backfill, and the range between.
 
 A pass (`BackfillInOrder.schedule`) examines jobs one by one (`BackfillInOrder.examine`), in the order
 of a `flux.scheduler.walk.Walk`. A promised job whose time has not come waits on
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
 PROMISE_EFFORT = 12
 
-#: Promises up to which the job of each is examined by itself; the effort for a row of as many as may
-#: move in a turn, if all do; and what part of it those take that stay.
+#: Fewer promises than this are examined one by one; the effort for a row of as many as may move in
+#: a turn, if all do; and the part of it for those that stay.
 MIN_IN_A_ROW = 8
 ROW_EFFORT = 128
 STAYING_PART = 0.1
@@ -60,7 +60,7 @@ class BackfillInOrder(Backfilling):
         if not self.begin_pass():
             return
         if self.made_anew and (self.policy.admission.engaged or not self.plan.is_counted):
-            # Where promises are counted and no rule has a say, nothing moves unless units came free.
+            # Where promises are counted and there is no rule, none moves unless units came free.
             self.backlog.wake(self.policy.now())
         for job in self.backlog.to_examine(self.policy.now, self):
             if job is None:
@@ -70,7 +70,7 @@ class BackfillInOrder(Backfilling):
                 self.examine(job)
         self.wake_when_due()
 
-    # -- who is examined (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
+    # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
 
     @property
     def drops(self) -> int:
@@ -83,13 +83,13 @@ class BackfillInOrder(Backfilling):
         return [] if self.made_anew else self.promises.due(self.policy.now())
 
     def groups_with_room(self) -> list[JobGroup] | None:
-        # A rule that sets jobs apart which do not fit has to be asked about each.
+        # A rule that defers jobs that do not fit has to be asked about each.
         rooms = self.backlog.rooms
         return None if rooms is None or self.policy.admission.keeps_resources else rooms.with_room()
 
     def may_be_promised(self, job: PendingJob) -> bool:
-        """Whether fewer jobs ahead than `Backfill.promises_limit` have a promise for ranks that this
-        job could want, and none ahead of it still waits for one."""
+        """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
+        this job could use, and none ahead of it still waits for one."""
         limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
         if limit is None:
             return True
@@ -109,13 +109,13 @@ class BackfillInOrder(Backfilling):
             return None
         self.use_current_plan()
         too_long = self.plan.too_long(job.resource_request)
-        # Whether it may be promised a start is asked of the first job of each line.
+        # Only the first job of each line is checked for a possible promise.
         return None if job.limit < too_long or too_long == inf else too_long
 
     # -- one job -----------------------------------------------------------------------------------
 
     def use_current_plan(self) -> None:
-        """Go on with another plan if the one of this pass has become void, since a job that started
+        """Continue with another plan if that of this pass has become void, since a job that started
         or was given up has broken promises."""
         plan = self.policy.planning.current()
         if plan is not self.plan:
@@ -143,7 +143,7 @@ class BackfillInOrder(Backfilling):
             return False
         open_ones = self.open_promises_after(job)
         for other in open_ones:
-            self.plan.cancel(other.jobid)  # for a moment: it must not keep this one from moving
+            self.plan.cancel(other.jobid)  # for a moment: it must not block this move
         try:
             when = self.promises.advance(job)
         except InsufficientResources:
@@ -156,8 +156,8 @@ class BackfillInOrder(Backfilling):
         return False
 
     def stays(self, job: PendingJob) -> bool:
-        """Have a job wait on whose promise to come stays at its time, since an admission rule needs
-        it there; False: none does."""
+        """Whether an admission rule needs a job's future promise to stay at its time: the job waits
+        on then."""
         admission, when = self.policy.admission, self.promises.when(job)
         if (
             when is None
@@ -170,9 +170,9 @@ class BackfillInOrder(Backfilling):
         return True
 
     def advance_following(self, job: PendingJob) -> None:
-        """Let the promises right behind that of a job move, which was examined and waits on.
+        """Advance the promises right behind that of a job, which was examined and waits on.
 
-        That is what examining their jobs would do, in the same order. It ends at the first job that
+        Examining their jobs would do the same, in the same order. It ends at the first job that
         needs a closer look: its time has come, or its promise may be broken.
         """
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
@@ -181,7 +181,7 @@ class BackfillInOrder(Backfilling):
         if admission.engaged and admission.pins_promises:
             return  # each is asked about when its turn comes
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
-        # On ranks it takes a look to see that one stays.
+        # A promise bound to ranks takes a look even if it stays.
         staying = (len(looked) - len(moved)) * (STAYING_PART if self.plan.is_counted else 1)
         backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
         if first <= self.policy.now():
@@ -203,12 +203,12 @@ class BackfillInOrder(Backfilling):
         return left
 
     def overtake(self, job: PendingJob) -> bool:
-        """Start a job that only promises to jobs behind it keep from starting, or clear the way for
-        its own promise.
+        """Start a job that is blocked only by promises to jobs behind it, or clear the way for its
+        own promise.
 
-        A job that comes in ahead of promised ones takes precedence: their promises are revoked, and
-        made anew behind it; not so one that comes back from an admission rule. Nor may an open promise
-        stop a job that is ahead of it.
+        A job that arrives ahead of promised ones takes precedence: their promises are revoked, and
+        made anew behind it. A job that returns from a deferral does not. An open promise may not
+        block a job ahead of it either.
 
         Returns:
             whether the job has left the queue
@@ -219,7 +219,7 @@ class BackfillInOrder(Backfilling):
                 return False
             for other in others:
                 self.revoke(other)
-            self.released()  # what was kept for them may let others start
+            self.released()  # the resources kept for them may let others start
             return self.try_to_start(job)
         open_ones = self.open_promises_after(job)
         for other in open_ones:
@@ -244,7 +244,7 @@ class BackfillInOrder(Backfilling):
             return
         limit, full = inf, False
         if admission.taking_away:
-            # Where there is no room, it does not matter whose job it is that asks for the same.
+            # Where there is no room, the owner of an equal request does not matter.
             full = not self.plan.has_free(request, for_anyone=True)
         if not full and not (admission.engaged and admission.asks_each):
             job.tried = self._updates
@@ -274,8 +274,8 @@ class BackfillInOrder(Backfilling):
     def renew_open(self, job: PendingJob) -> None:
         """Promise a job with an open promise a time, if there is one by now.
 
-        Open promises to jobs behind it have no end. If they counted, each could keep the other from
-        a time for good, and both of them a job whose time has come.
+        Open promises to jobs behind it have no end. If they counted, two of them could keep each
+        other from a time for good, and both a job whose time has come.
         """
         open_ones = self.open_promises_after(job)
         for other in [job, *open_ones]:
@@ -284,11 +284,11 @@ class BackfillInOrder(Backfilling):
         self.promise(job, when)
         self.restore_open(open_ones)
         if when is not None:
-            self.released()  # what was kept for it from now on may let others start
+            self.released()  # the resources kept from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of all behind it; each is made again in its turn. Of rules, jobs
-        may want the same on other ranks, as licences."""
+        """Drop the promises of a job and of all behind it; each is made again in its turn. With
+        rules, jobs on other ranks may compete, too, as for licences."""
         engaged = self.policy.admission.engaged
         for other in self.promises.after(job) if engaged else self.promised_after(job):
             self.promises.drop(other)
@@ -296,14 +296,14 @@ class BackfillInOrder(Backfilling):
         self.promises.drop(job)
 
     def revoke(self, job: PendingJob) -> None:
-        """A job loses its promise, and its estimate with it."""
+        """Take back the promise of a job, and its estimate with it."""
         if job in self.promises:
             self.promises.drop(job)
             self.policy.forecasts.show_estimate(job, None)
             self.backlog.again(job)
 
     def promised_after(self, job: PendingJob) -> list[PendingJob]:
-        """The jobs behind this one with a promise of ranks that it could want, too."""
+        """The promised jobs behind this one that could use the same ranks."""
         share_ranks = self.policy.queue_order.share_ranks
         return [other for other in self.promises.after(job) if share_ranks(job, other)]
 
@@ -314,7 +314,7 @@ class BackfillInOrder(Backfilling):
         return [one for one in self.promised_after(job) if self.promises.when(one) is None]
 
     def restore_open(self, jobs: list[PendingJob]) -> None:
-        """Make open promises again that were taken out of the plan for a moment."""
+        """Restore open promises that were taken out of the plan for a moment."""
         for job in jobs:
             if job in self.promises:
                 try:
@@ -322,23 +322,23 @@ class BackfillInOrder(Backfilling):
                 except InsufficientResources:
                     self.revoke(job)
 
-    # -- what has happened -------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def set_apart(self, job: PendingJob) -> None:
         if job in self.promises:
             self.backlog.allow()
-            self.released()  # what was kept for it may let others start, also those ahead of it
+            self.released()  # its resources may let others start, also those ahead of it
         super().set_apart(job)
 
     def leaves(self, job: PendingJob) -> None:
         if job in self.promises:
             self.revoke(job)
-            self.released()  # what was kept for it may let others start
+            self.released()  # its resources may let others start
 
     moves = leaves
 
     def plan_void(self) -> None:
-        # A new plan is cheaper than to see which promises can still be kept.
+        # A new plan is cheaper than a check which promises can still be kept.
         lost = self.promises
         self.promises = PromiseBook(self.backlog.set_promised, lost.drops + 1)
         for job in lost:
@@ -352,7 +352,7 @@ class BackfillInOrder(Backfilling):
     def ranks_changed(self, lost: bool) -> None:
         self._updates += 1
         super().ranks_changed(lost)
-        self.backlog.wake(self.policy.now(), all=True)  # some may have to wait for ranks by now
+        self.backlog.wake(self.policy.now(), all=True)  # some may now wait for ranks
 
     def released(self) -> None:
         self.backlog.wake(self.policy.now())
@@ -362,14 +362,15 @@ class BackfillInOrder(Backfilling):
     # -- promises that come due --------------------------------------------------------------------
 
     def wake_when_due(self) -> None:
-        """Have a pass when the next promise comes due. O(promises), where it may be needed."""
+        """Request a pass when the next promise comes due. O(promises), where it may be needed."""
         if self.promises and self.may_come_due_alone():
             self.wake_at(self.promises.next_after(self.policy.now()))
 
     def may_come_due_alone(self) -> bool:
-        """Whether a promise may come due though no running job ends then, which would make a pass of
-        itself: an admission rule may keep resources until then, and so may an open promise; and one that
-        is bound to ranks stays at its time when the job ends early for whose end it was made. O(1)."""
+        """Whether a promise may come due without the end of a running job, which would request a
+        pass itself: an admission rule may keep resources until then, and so may an open promise;
+        and a promise bound to ranks stays at its time when the job ends early whose end it waits
+        for. O(1)."""
         policy = self.policy
         return bool(
             policy.admission.engaged
@@ -379,9 +380,9 @@ class BackfillInOrder(Backfilling):
         )
 
     def wake_at(self, when: float | None) -> None:
-        """Have a pass at a promised time, if no other event may make one. Only the earliest time is
-        kept: when it has come, the next is looked for. A promise for now waits for a job that is
-        late, whose end is an event: a timer would make one pass after the other."""
+        """Request a pass at a promised time, if no other event may do so. Only the earliest time is
+        kept: when it has come, the next is determined. A promise for now waits for a late job,
+        whose end is an event: a timer would cause one pass after the other."""
         timer = self._timer
         if when is None or (timer and timer.when <= when + LATE_S) or not self.may_come_due_alone():
             return
@@ -398,7 +399,7 @@ class BackfillInOrder(Backfilling):
         else:
             self.wake_when_due()  # that job has started
 
-    # -- what is asked -----------------------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------------------
 
     def ahead_of(self, job: PendingJob) -> PendingJob | None:
         """Return the first job ahead of this one that has a promise it could delay, or None."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Ranks: which of the pending jobs of equal priority is asked first whether it can start.
+"""Ranks: the order in which pending jobs of equal priority are examined.
 
 A rank is a number, the smallest goes first. `RANKS` has the formulas by the names that ``rank=``
-and ``candidates=`` of sched-backfill take. With w, how long a job has waited, and e, how long it is
-expected to run, both in seconds, n, the cores it asks for, and s, the seconds from the first
-submission that the scheduler knows of to the job's, plus 1:
+and ``candidates=`` of sched-backfill take. With w, the wait of a job so far, and e, its expected
+run time, both in seconds, n, the cores it requests, and s, the seconds from the first submission
+that the scheduler knows of to the job's, plus 1:
 
 ===========  ==========================================  ======================================================
 fcfs         0                                           first come, first served
@@ -19,7 +19,7 @@ f3           e n + 6860000 log10(s)
 f4           e sqrt(n) + 530000 log10(s)
 ===========  ==========================================  ======================================================
 
-A rank in which w counts changes as time passes: the order has to be found anew in each pass.
+A rank with w changes as time passes: jobs are sorted anew in each pass.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob
 
-#: Classes of jobs by what ``predict=`` says: see `flux.scheduler.history`.
+#: Classes of jobs by the value of ``predict=``: see `flux.scheduler.history`.
 PREDICTIONS = {"class": narrow_to_wide, "last2": user_only}
 
-#: Gives a rank of (w, e, n, s).
+#: Computes a rank from (w, e, n, s).
 Formula = Callable[[float, float, int, float], float]
 
 RANKS: dict[str, Formula] = {
@@ -57,14 +57,14 @@ RANKS: dict[str, Formula] = {
 
 
 def usable(rank: Any) -> float:
-    """`rank` as a number that can be compared; what a function gave that is none ranks last."""
+    """Return `rank` as a comparable number; a function's result that is none ranks last."""
     if isinstance(rank, (int, float)) and not isnan(rank):
         return rank
     return float("inf")
 
 
 class BackfillPolicy(HostedPolicy, Protocol):
-    """What the ranks and the decision of a `Backfill` use of it."""
+    """The interface of a `Backfill` for its ranks and its decision."""
 
     promises_limit: int | None
     guarantee: str
@@ -92,13 +92,13 @@ class JobRanks:
 
     Args:
         policy (Backfill): the scheduler
-        base (type): the class whose methods are those of the arguments, `Backfill`
-        errors (ErrorReporter): where failures of a site's functions are reported, once each
+        base (type): the class whose methods implement the arguments, `Backfill`
+        errors (ErrorReporter): reports failures of a site's functions, once each
         check_owner (bool): see `flux.scheduler.site_code.read_code`
 
     Attributes:
-        is_used (bool): whether jobs are asked in an order of ranks
-        has_candidates (bool): whether jobs that may go ahead are asked in an order of their own
+        is_used (bool): whether jobs are examined in the order of ranks
+        has_candidates (bool): whether backfill candidates are examined in an order of their own
         predicts (bool): whether run times are predicted
     """
 
@@ -121,7 +121,7 @@ class JobRanks:
         self.is_used = own.rank is not base.rank
         self.has_candidates = own.candidate_rank is not base.candidate_rank
         self.predicts = self._overrides = own.predicted is not base.predicted
-        # Whether nothing of a site's own says what ranks and run times are.
+        # Whether the site's class overrides neither ranks nor run times.
         self._is_plain = (own.rank, own.predicted, own.expected_run) == (
             base.rank,
             base.predicted,
@@ -134,7 +134,7 @@ class JobRanks:
         """Take an argument.
 
         Raises:
-            ValueError: it has no such value, or names a file that cannot be read
+            ValueError: the value is invalid, or names a file that cannot be read
         """
         names = ["limits", *PREDICTIONS] if option == "predict" else list(RANKS)
         self._functions.pop(option, None)
@@ -174,8 +174,8 @@ class JobRanks:
         return rank(waited if waited > 0 else 0.0, expected, job.size, max(0.0, since) + 1)
 
     def predicted(self, job: PendingJob) -> float | None:
-        """Return for how many seconds a job is expected to run by ``predict=``, which is not "limits";
-        None: nobody knows."""
+        """Return the predicted run time of a job in seconds by ``predict=``, which is not "limits";
+        None: unknown."""
         function = self._functions.get("predict")
         if function is not None:
             guess = self._asked("predict", function, job)
@@ -183,9 +183,9 @@ class JobRanks:
         return self._policy.history.predict(job.userid, job.size, job.limit)
 
     def key(self) -> Callable[[PendingJob], tuple[Any, ...]]:
-        """Return what to sort pending jobs by at this moment: their order, their rank, and then the
-        jobs themselves. The formula is called directly where nothing of a site's own is to be asked:
-        a rank takes 2 to 3 microseconds then."""
+        """Return the current sort key of pending jobs: their order, their rank, their id, and the
+        jobs themselves. Without a site's own code the formula is called directly: a rank takes 2 to
+        3 microseconds then."""
         policy = self._policy
         if not self._is_plain or self._functions.keys() & {"rank", "predict"}:
 
@@ -214,7 +214,8 @@ class JobRanks:
         return key
 
     def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
-        """What a site's function says of a job; None if it raises, which is logged once."""
+        """Return the result of a site's function for a job; None if it raises, which is logged
+        once."""
         try:
             return function(self._policy, job)
         except Exception as exc:

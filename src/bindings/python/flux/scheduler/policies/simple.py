@@ -36,7 +36,7 @@ class Simple(Fifo):
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
-        #: by job id, what the debug word had jobs annotated with
+        #: by job id, the number of jobs ahead in the annotation by the debug word
         self._annotated: dict[int, int] = {}
         if "test-hello-nopartial" in self._pending_args:
             self._pending_args.remove("test-hello-nopartial")
@@ -73,7 +73,7 @@ class Simple(Fifo):
             yield from super().forecast()
 
     def jobs_ahead(self) -> Iterator[None]:
-        """Annotate each pending job with how many are ahead of it."""
+        """Annotate each pending job with the number of jobs ahead of it."""
         for ahead, job in enumerate(self._backlog.in_order()):
             if self._annotated.get(job.jobid) != ahead:
                 self._annotated[job.jobid] = ahead
