@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The definition of a scheduling decision: which jobs start now, and what the others are promised.
+"""The definition of a scheduling decision: which jobs start now, and which starts are promised.
 
-`decide` is one pass over the queue, by brute force: plain data in, decisions out; nothing is remembered
-but the state. Our schedulers decide the same, only faster (``t/python/scheduler/test_definition.py``). For
-a time to come, take the next job to end out of ``running`` and decide again.
+`decide` is one pass over the queue, by brute force: plain data in, decisions out; the only memory
+is the state. Our schedulers decide the same, only faster
+(``t/python/scheduler/test_definition.py``). To look ahead, take the next job to end out of
+``running`` and decide again.
 
 A job *fits now* if ranks have room for it for all of its limit, beside running jobs and so that all
-promises can be kept (`Pass.place`). What that means on ranks is in ``flux/resource/plan/availability.py``,
-the other half of this definition. Where units cannot be told apart (whole nodes of one kind, single
-cores), any will do, and they are only counted: such a *line* is one rank that has as many units.
+promises can be kept (`Pass.place`). Room on ranks is defined in
+``flux/resource/plan/availability.py``, the other half of this definition. Where units are
+interchangeable (whole nodes of one kind, single cores), they are only counted: such a *line* is one
+rank with as many units.
 
 - sched-fifo (`Pass.strictly`): nothing starts behind a job that waits.
 - sched-backfill (`Pass.in_turns`): each job starts if it fits now; else, if it is one of the first N that
-  wait, it is *promised* the first time at which it fits. ``rank=`` and ``candidates=`` are other orders.
-- ``promise=all`` (`Pass.by_latest_starts`): each job is promised a latest start when it comes.
+  wait, it is *promised* the first time at which it fits: EASY with N = 1 (Lifka 1995), conservative
+  backfill with all (Mu'alem and Feitelson 2001). ``rank=`` and ``candidates=`` are other orders.
+- ``promise=all`` (`Pass.by_latest_starts`): each job is promised a latest start when it arrives.
 
-A rule of a site is an entry in the data: a counter (limit, licence), a claim of ranks, demands within
+A site's rule is an entry in the data: a counter (limit, licence), a claim of ranks, demands within
 one rack each, a window, a level of preemption, a latest start.
 """
 
@@ -38,17 +41,18 @@ from flux.resource.pool.masks import members
 
 #: Seconds by which a job may start after its promised start and is still believed to end as promised.
 LATE_START_S = 1.0
-#: Of a counter: of how many ranks.
+#: `Counter.of` if different ranks are counted.
 RANKS = -1
 
 
 class Counter(NamedTuple):
-    """What jobs may hold together: a limit, or licences. A job that would be over it is passed over."""
+    """The most that jobs may hold together: a limit, or licences. A job that would exceed it is
+    skipped."""
 
     most: float
-    of: Optional[int] = None  # place in amounts; `RANKS`: different ranks; None: what jobs say
-    planned: bool = False  # a job waits for it as for ranks: it is promised both at a time
-    is_left: bool = False  # jobs behind a promised one leave it what it takes (`Pass.assure`)
+    of: Optional[int] = None  # place in amounts; `RANKS`: different ranks; None: `Job.takes`
+    planned: bool = False  # promised together with ranks, as nodes are
+    is_left: bool = False  # jobs behind a promised one leave it its part (`Pass.assure`)
 
 
 @dataclass(eq=False)
@@ -59,33 +63,33 @@ class Job:
     demands: tuple[Demand, ...]  # one has to be met: anywhere, or in one of the racks
     limit: float = inf  # seconds; infinity: it has none
     order: float = 0.0  # the smallest goes first; then rank, then id
-    wants: int = -1  # ranks for which jobs wait for each other; order=strict: all
+    wants: int = -1  # ranks it could use; jobs with common ones wait in turn; order=strict: all
     is_possible: bool = True  # on the ranks that are up
     submit: float = 0.0
     takes: dict[str, float] = field(default_factory=dict)  # of counters, at least
     claim: Hashable = None  # only jobs of the same claim may be on a rank with it
-    window: Optional[Job] = None  # the reservation that it names, in whose window it may be as well
+    window: Optional[Job] = None  # the reservation that it names: it may use its window, too
     latest: float = inf  # it is given up if it has not started by then
     level: float = inf  # jobs of a lower level may be ended for it
-    after: float = 0.0  # seconds that it runs undisturbed
+    after: float = 0.0  # seconds that it runs before it may be preempted
     rank: Callable[[float], float] = lambda now: 0.0
     candidate_rank: Callable[[float], float] = lambda now: 0.0
     is_known: bool = False  # it was examined since it came
     is_aside: bool = False  # a rule, or ranks that are down, keep it from taking part
     was_aside: bool = False
-    is_refused: bool = False  # what it was offered is over a limit: it waits until a job ends
+    is_refused: bool = False  # its place would exceed a limit: it waits until a job ends
 
 
 @dataclass
 class State:
-    """All that a decision depends on."""
+    """The complete input of a decision."""
 
-    totals: dict[int, Amounts]  # what the ranks that are up have
+    totals: dict[int, Amounts]  # the amounts of the ranks that are up
     lines: bool = False
     running: dict[Job, Use] = field(default_factory=dict)
     pending: list[Job] = field(default_factory=list)
     promises: dict[Job, Use] = field(default_factory=dict)
-    open: set[Job] = field(default_factory=set)  # jobs with a promise for a time that is not known
+    open: set[Job] = field(default_factory=set)  # jobs with an open promise
     sure: set[Job] = field(default_factory=set)  # promised jobs that limits will let start
     ran: set[Job] = field(default_factory=set)  # after the last pass
     counters: dict[str, Counter] = field(default_factory=dict)
@@ -94,16 +98,16 @@ class State:
     is_kept: bool = True  # guarantee=kept; False with rank= and candidates=
     has_candidates: bool = False
     within: float = 86400.0  # of promise=all, in seconds
-    # The amounts that a job gets of some ranks (a mask) with room beside all uses until a time; None: as
-    # promises
+    # Gives the amounts of a job on some ranks (a mask) with room beside all uses until a time;
+    # None: as for promises
     choose: Optional[Callable[[Job, int, Availability, float], Optional[Where]]] = None
 
 
 def decide(state: State, now: float, freed: bool = True) -> list[Job]:
-    """Make a pass; returns the jobs that start, which are ``running`` then, in order.
+    """Make a pass; returns the jobs that start, in order. They are ``running`` then.
 
     Args:
-        freed (bool): whether something came free since the last pass. If not, only newcomers are
+        freed (bool): whether resources came free since the last pass. If not, only new jobs are
             examined.
     """
     starts: list[Job] = []
@@ -126,10 +130,10 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
 
 
 def whom_to_end(state: State, job: Job, now: float) -> list[Job]:
-    """The running jobs of lower levels that have to end for a job to start; none if it would not.
+    """The victims of a preemption: running jobs of lower levels that have to end for a job to
+    start; none if it would not.
 
-    They are added one by one, those that lose least first; then each is spared without which the job
-    fits as well.
+    They are added one by one, those that lose least first; then each that is not needed is spared.
     """
 
     def fits(ended: list[Job]) -> bool:
@@ -160,14 +164,14 @@ class Pass:
         self.has_given_up = False  # a job gave up its promise, so that others may start
         self.queue = sorted(state.pending, key=lambda job: (job.order, job.rank(now), job.id))
         self.places = {job: place for place, job in enumerate(self.queue)}
-        self.waiting = 0  # ranks for which jobs wait that were promised nothing
+        self.waiting = 0  # ranks that jobs without a promise wait for
         self.inside: Optional[Job] = None  # the reservation in whose window a job is placed
 
     # -- does it fit -------------------------------------------------------------------------------
 
     def others(self, job: Job) -> list[tuple[Job, Use]]:
-        """All that runs and is promised, but for a job itself and the window it would be in. A job that
-        has outlived its limit ends in a moment."""
+        """All running and promised uses, except those of a job itself and of the window it would be
+        in. A job past its limit ends at the next moment."""
         soon, found = nextafter(self.now, inf), []
         for other, use in [*self.state.running.items(), *self.state.promises.items()]:
             if other is job or other is self.inside:
@@ -181,12 +185,12 @@ class Pass:
         return Availability(self.state.totals, [use for _, use in self.others(job)])
 
     def beside(self, job: Job, start: float, end: float) -> list[tuple[Job, Use]]:
-        """What runs and is promised while a job would run."""
+        """The running and promised uses that overlap the run of a job."""
         return [(o, use) for o, use in self.others(job) if use.start < end and start < use.end]
 
     def has_licences(self, job: Job, start: float, end: float | None = None) -> bool:
-        """Whether the planned licences of a job are there for it, from a time to another (None: for as
-        long as it may run)."""
+        """Whether the planned licences of a job are available from a time to another (None: for its
+        limit)."""
         beside = self.beside(job, start, start + job.limit if end is None else end)
         for name in job.takes:
             most, _, planned, _ = self.state.counters[name]
@@ -197,8 +201,8 @@ class Pass:
         return True
 
     def demands(self, job: Job, start: float, end: float | None = None) -> list[Demand]:
-        """What a job could have of which ranks, from a time to another (None: for as long as it may
-        run)."""
+        """The demands of a job, without ranks that others claim, from a time to another (None: for
+        its limit)."""
         ranks = -1
         for other, use in self.beside(job, start, start + job.limit if end is None else end):
             if other.claim != job.claim:
@@ -208,7 +212,7 @@ class Pass:
     def place(
         self, job: Job, end: float, within: int = -1
     ) -> tuple[Where, list[tuple[Use, Where]]] | None:
-        """Where a job can be from now until a time, and the promises that get other ranks for it."""
+        """A place for a job from now until a time, and the promises that get other ranks for it."""
         room, now = self.room(job), self.now
         if not self.has_licences(job, now, end):
             return None
@@ -225,7 +229,7 @@ class Pass:
         return None
 
     def used(self, name: str, more: dict[Job, Use] | None = None) -> float:
-        """What running jobs, and some more, take of a counter."""
+        """The use of a counter by running jobs, and some more."""
         of = self.state.counters[name].of
         uses = [
             (o, u) for o, u in {**self.state.running, **(more or {})}.items() if name in o.takes
@@ -237,8 +241,8 @@ class Pass:
         return sum(amounts[of] for _, use in uses for amounts in use.where.values())
 
     def is_over(self, job: Job, where: Where | None = None) -> bool:
-        """Whether a job would exceed a counter, on certain ranks or (None) wherever it starts, or take
-        of it what jobs ahead were promised that start before it would end."""
+        """Whether a job would exceed a counter, on certain ranks or (None) on any, or take the part
+        of jobs ahead that are promised starts before its end."""
         end = self.now + job.limit
 
         def left(other: Job) -> bool:
@@ -259,9 +263,9 @@ class Pass:
         return False
 
     def assure(self, job: Job) -> None:
-        """Have jobs behind a promised one leave it what it takes of limits, if these would not be
-        exceeded by all that wait. On how many ranks a job will be is known of whole ones; for a latest
-        start nobody does."""
+        """Have jobs behind a promised one leave it its part of limits, if all pending jobs together
+        would not exceed these. The number of ranks is known of whole ones only. Latest starts are
+        not assured."""
         counters = {name: self.state.counters[name] for name in job.takes}
         counters = {name: one for name, one in counters.items() if one.is_left}
         waiting = {
@@ -276,15 +280,15 @@ class Pass:
             self.state.sure.add(job)
 
     def licences_from(self, job: Job, after: float) -> float:
-        """The first time from one on at which there are planned licences for a job; infinity: it is not
-        known."""
+        """The first time from `after` on at which the planned licences of a job are available;
+        infinity: unknown."""
         uses = [use for _, use in self.others(job)]
         times = sorted({after, *(use.end for use in uses if after < use.end < inf)})
         return next((time for time in times if self.has_licences(job, time)), inf)
 
     def earliest(self, job: Job, after: float) -> float:
-        """The first time from one on at which a job fits beside all promises but its own. Ranks and
-        licences are looked for in turns, each from where the other is there."""
+        """The first time from `after` on at which a job fits beside all promises but its own. Ranks
+        and licences are searched in turns, each from the time at which the other is available."""
         room, may_move = self.room(job), len(self.state.promises) <= MAX_PROMISES
         while True:
             there = self.licences_from(job, after)
@@ -295,14 +299,14 @@ class Pass:
                 return after
 
     def start(self, job: Job) -> bool:
-        """Start a job if it fits now; returns whether it takes part no more, since it has started or a
+        """Start a job if it fits now; returns whether it has left the pass: it has started, or a
         rule keeps it aside."""
         state, now, own = self.state, self.now, self.state.promises.get(job)
         end = now + job.limit
         if job.window is not None and job.is_aside and not self.came_free:
             return True
         if own is not None and job not in state.open and own.start <= now < own.end:
-            end = own.end  # it is late, and so are those who were promised what comes after it
+            end = own.end  # it is late, and so are the jobs promised the time after it
         job.is_aside = job.is_refused or self.is_over(job)
         window = state.running.get(job.window) if job.window is not None else None
         if job.window is not None and window is None and job.window not in state.promises:
@@ -330,12 +334,12 @@ class Pass:
                 self.starts.append(job)
                 return True
         if job.window is not None:
-            job.is_aside = True  # it waits for its window, and nobody waits for it
+            job.is_aside = True  # it waits for its window, and no job waits behind it
         return self.is_set_aside(job)
 
     def preferred(self, job: Job) -> Iterable[int]:
-        """Masks of ranks to try one after the other: those that the job's claim has already; all; and
-        where different ranks are counted, those on which jobs are that count with it."""
+        """Masks of ranks to try in turn: those that its claim has already; all; and, where
+        different ranks are counted, those of the jobs counted with it."""
         running = self.state.running.items()
         if job.claim is not None:
             yield mask({rank for o, use in running if o.claim == job.claim for rank in use.where})
@@ -361,8 +365,8 @@ class Pass:
         return self.state.promises.pop(job, None)
 
     def promise(self, job: Job, when: float) -> bool:
-        """Promise a job a time (infinity: it is not known, and what it will need is kept from now on);
-        False: it does not fit then, and is promised nothing."""
+        """Promise a job a time (infinity: an open promise, which keeps its resources from now on);
+        False: it does not fit then, and has no promise."""
         was_sure = job in self.state.sure
         self.drop(job)
         if was_sure:
@@ -380,15 +384,16 @@ class Pass:
                 for use, where in found:
                     use.where = where
                 if job.claim is not None or demand.takes_all:
-                    promise.demand = None  # on other ranks others might be, or it has them all
+                    promise.demand = None  # other ranks may be claimed, or it has them all
                 self.state.promises[job] = promise
                 return True
         self.drop(job)
         return False
 
     def kept_for(self, job: Job) -> Where:
-        """What is kept for a job that waits for jobs without a limit: where only one is in its way, that
-        one's ranks; then those that are free for ever, now and when that is enough; then any."""
+        """The resources kept for a job that waits for jobs without a limit: where only one is in
+        its way, that one's ranks; then ranks that stay free forever, from now or from when they are
+        enough; then any."""
         state, demand, room, now = self.state, job.demands[0], self.room(job), self.now
         endless = [u.where for u in state.running.values() if u.end == inf]
         endless = [where for where in endless if mask(where) & demand.ranks]
@@ -434,8 +439,9 @@ class Pass:
         return use.demand is not None and self.promise(job, use.start)
 
     def has_come(self, job: Job) -> bool:
-        """Let a promise move to an earlier time; whether that has come, or is not known. On ranks it moves
-        only if its job can start now: to move it from one time to come to another made waits longer."""
+        """Let a promise move to an earlier time; returns whether its time has come, or is unknown.
+        On ranks it moves only if its job can start now: moves between future times made waits
+        longer."""
         state, now, use = self.state, self.now, self.state.promises[job]
         unknown = self.take_out_open(job)
         if job not in state.open:
@@ -452,7 +458,7 @@ class Pass:
         return False
 
     def promise_first(self, job: Job) -> None:
-        """Promise a job another time, if it has to be at the expense of jobs behind it."""
+        """Promise a job another time, if need be at the expense of jobs behind it."""
         self.drop(job)
         when = self.earliest(job, self.now)
         behind = self.behind(job)
@@ -462,7 +468,7 @@ class Pass:
         self.promise(job, when)
 
     def behind(self, job: Job) -> list[Job]:
-        """The promised jobs behind one that could want the same ranks."""
+        """The promised jobs behind one that could use the same ranks."""
         places = self.places
         return [
             other
@@ -477,7 +483,7 @@ class Pass:
         self.freed = self.has_given_up = True
 
     def take_out_open(self, job: Job) -> list[Job]:
-        """Take promises for unknown times out that are behind a job: they must not hold it up."""
+        """Take out open promises behind a job: they must not block it."""
         jobs = [other for other in self.behind(job) if other in self.state.open]
         for other in jobs:
             self.drop(other)
@@ -489,8 +495,8 @@ class Pass:
                 self.promise(job, inf)
 
     def is_in_turn(self, job: Job) -> bool:
-        """Whether a job may be promised a start: fewer than N ahead of it have a promise that could want
-        the same ranks, and none of those waits for one."""
+        """Whether a job may be promised a start: fewer than N promised jobs ahead of it could use
+        the same ranks, and no job ahead that could still waits for a promise."""
         places = self.places
         ahead = [o for o in self.state.promises if places.get(o, inf) < places[job]]
         count = sum(1 for other in ahead if other.wants & job.wants)
@@ -499,14 +505,14 @@ class Pass:
     # -- the policies ------------------------------------------------------------------------------
 
     def strictly(self) -> None:
-        """Jobs start in order; behind one that waits none does that could want the same ranks."""
+        """Jobs start in order; behind one that waits, none that could use the same ranks does."""
         for job in self.queue:
             job.is_aside = job.is_aside and (not self.freed or job.is_refused or self.is_over(job))
             if not job.is_aside and (self.waiting & job.wants or not self.start(job)):
                 self.waiting |= job.wants
 
     def in_turns(self) -> None:
-        """Jobs are examined in order, those first whose promised time has come."""
+        """Jobs are examined in order, but first those whose promised time has come."""
         state, rest = self.state, []
         if not state.is_kept:
             fixed = {job: use for job, use in state.promises.items() if job.id < 0}
@@ -550,7 +556,8 @@ class Pass:
         self.put_back(unknown)
 
     def by_latest_starts(self) -> None:
-        """Promise newcomers their latest starts, start jobs whose has come, then others by rank."""
+        """Promise new jobs their latest starts, start jobs whose latest start has come, then others
+        by rank."""
         state, now = self.state, self.now
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
         for job in by_order:
@@ -562,9 +569,9 @@ class Pass:
                 self.promise_latest(job, max(now, job.submit + state.within))
         for job in by_order:
             if job in state.promises and state.promises[job].start <= now and not self.start(job):
-                if all(use.end > now for use in state.running.values()):  # nobody ends late
+                if all(use.end > now for use in state.running.values()):  # no job is late
                     self.promise(job, self.earliest(job, now))
-        # What running jobs leave by their limits, and what the first jobs that do not fit keep of it.
+        # The resources that running jobs leave by their limits, and the heads' promises of these.
         fixed = {job: use for job, use in state.promises.items() if job.id < 0}
         alone = Pass(replace(state, promises=fixed, open=set()), now, True)
         rest: list[Job] = []
@@ -585,7 +592,7 @@ class Pass:
                 self.start(job)
                 continue
             if not could_start:
-                continue  # it is not looked at
+                continue  # it is not examined
             job.is_aside = job.is_refused or self.is_over(job)
             if self.is_set_aside(job):
                 continue
@@ -621,7 +628,8 @@ class Pass:
         return has_started
 
     def take_out_lower(self, job: Job, start: float, end: float) -> dict[Job, Use]:
-        """Take out the promises in a span to jobs of lower priority that could want the same ranks."""
+        """Take out the promises in a span to jobs of lower priority that could use the same
+        ranks."""
         lower = {
             other: use
             for other, use in self.state.promises.items()
@@ -633,7 +641,7 @@ class Pass:
         return lower
 
     def put_back_lower(self, lower: dict[Job, Use]) -> None:
-        """Promise jobs the times that they had; then others to those for which there is no room."""
+        """Promise jobs their previous times; then others to those for which there is no room."""
         jobs = sorted(lower, key=lambda job: (job.order, job.id))
         for job in [job for job in jobs if not self.promise(job, lower[job].start)]:
             when = self.earliest(job, max(lower[job].start, self.now))
