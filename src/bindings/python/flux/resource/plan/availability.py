@@ -2,16 +2,17 @@
 """The definition of room on ranks over time, and of when promises can be kept.
 
 A *use* takes amounts (cores, GPUs, ...) of ranks for a span of time: a running job, or a promise. A
-*demand* asks for so many units of given amounts, each on one rank. A demand fits from t on if its
+*demand* is for a number of units of given amounts, each on one rank. A demand fits from t on if its
 units find room on ranks at each moment of the span, beside all uses.
 
 Promises can be kept if they find room one after the other in the order of their starts, each at its own
-start: on the ranks it was given last if possible, otherwise on others. The ranks of a promise are a
-proof and nothing more; they are replaced only by another complete proof.
+start: on the ranks it was given last if possible, otherwise on others. The ranks of a promise only
+prove this; they are replaced only by another complete proof.
 
-Every question looks at all ranks and all uses again. ``flux/scheduler/definition.py`` decides with it.
-``_flux_plan/availability.c`` has the same functions under the same names, and gives the same answers
-(``t/python/resource/test_availability.py``); where it was not built, this runs (``plain_availability.py``).
+Every method examines all ranks and all uses again. ``flux/scheduler/definition.py`` decides with
+it. ``_flux_plan/availability.c`` has the same functions under the same names, and gives the same
+answers (``t/python/resource/test_availability.py``); where it was not built, this runs
+(``plain_availability.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MAX_TRIES = 4
 
 
 class Demand(NamedTuple):
-    """What a job asks of ranks."""
+    """The demand of a job on ranks."""
 
     count: int  # type: ignore[assignment]  # units: nodes, or slots anywhere
     each: Amounts  # amounts of one unit
@@ -69,11 +70,11 @@ class Use:
 
 
 class Availability:
-    """What running jobs and promises leave of each rank, from now on.
+    """The amounts of each rank that running jobs and promises leave, from now on.
 
     Args:
         totals (dict): rank to the amounts it has
-        uses (iterable): all there are
+        uses (iterable): all uses
     """
 
     def __init__(self, totals: Mapping[int, Amounts], uses: Iterable[Use] = ()) -> None:
@@ -81,7 +82,7 @@ class Availability:
         self.uses = list(uses)
 
     def free(self, rank: int, time: float, uses: Iterable[Use]) -> Amounts:
-        """What some uses leave of a rank at a time."""
+        """The amounts of a rank that some uses leave at a time."""
         used = [u.where[rank] for u in uses if rank in u.where and u.start <= time < u.end]
         return tuple(have - sum(one[k] for one in used) for k, have in enumerate(self.totals[rank]))
 
@@ -103,8 +104,9 @@ class Availability:
     def room(
         self, demand: Demand, start: float, end: float, beside: Iterable[Use] | None = None
     ) -> tuple[int, int]:
-        """How many units of a demand fit all through a span beside some uses (None: all), and the mask
-        of the ranks with room. A rank counts for no more units than the demand asks for."""
+        """The number of units of a demand that fit throughout a span beside some uses (None: all),
+        and the mask of the ranks with room. A rank counts for no more units than the demand asks
+        for."""
         uses = self.uses if beside is None else beside
         ranks = [rank for rank in members(demand.ranks) if rank in self.totals]
         units = {rank: self.units_on(rank, demand, start, end, uses) for rank in ranks}
@@ -184,7 +186,7 @@ class Availability:
         """Ranks for a promise beside some uses; first those with room beside others as well. The
         ranks that are not among the first are added to `taken`.
 
-        Of these, ranks come first that fewest other jobs want (`_preference`).
+        Of these, ranks come first that the fewest other jobs need (`_preference`).
         """
         demand = promise.demand
         assert demand is not None, "running jobs stay where they are"
@@ -208,7 +210,7 @@ class Availability:
         return None
 
     def amounts(self, rank: int, demand: Demand, units: int) -> Amounts:
-        """What so many units of a demand take of a rank."""
+        """The amounts of a rank that some units of a demand take."""
         if demand.whole:
             return self.totals[rank]
         return tuple(units * need for need in demand.each)
@@ -216,9 +218,9 @@ class Availability:
     def _preference(
         self, rank: int, demand: Demand, start: float, now: float, jobs: list[Use]
     ) -> tuple[int, ...]:
-        """By what ranks are chosen, the smallest first: those that have least of what the promise does
-        not need, then those that are busy now, then the fullest (best fit), then the highest. Only
-        running jobs count."""
+        """The sort key of ranks, the smallest first: those with the least resources that the
+        promise does not need, then those that are busy now, then the fullest (best fit), then the
+        highest. Only running jobs count."""
         total, free = self.totals[rank], self.free(rank, start, jobs)
         each = total if demand.whole else demand.each
         unwanted = sum(have for have, need in zip(total, demand.each) if not need)

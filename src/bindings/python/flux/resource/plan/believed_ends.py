@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A pool whose running jobs end when somebody believes they will, for a plan of these beliefs."""
+"""A pool whose running jobs end at believed times, for a plan by these."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ if TYPE_CHECKING:
 
 
 class PoolWithBelievedEnds:
-    """A pool as a `Plan` sees it, but for the ends of its jobs.
+    """A pool as a `Plan` sees it, except for the ends of its jobs.
 
-    Nothing is copied: what the plan starts is started in the pool, and ends there by its limit.
+    Nothing is copied: a job that the plan starts is started in the pool, and ends there by its
+    limit.
 
     Args:
         pool (PoolWithView): the pool; it has a view
-        ends: function giving, for a job id, when that job is believed to end (seconds since the
-            epoch); None: when the pool says
+        ends: function giving, for a job id, the believed end of the job (seconds since the epoch);
+            None: the end that the pool has
     """
 
     def __init__(self, pool: PoolWithView, ends: Callable[[int], float | None]) -> None:
@@ -28,16 +29,16 @@ class PoolWithBelievedEnds:
         return getattr(self._pool, name)
 
     def job_end(self, jobid: int) -> float:
-        """When a job is believed to end, in seconds since the epoch; 0: not known."""
+        """The believed end of a job, in seconds since the epoch; 0: unknown."""
         believed = self._ends(jobid)
         return self._pool.job_end(jobid) if believed is None else believed
 
     def changes_since(self, generation: int) -> None:
-        """Not known: beliefs change without a change of the pool."""
+        """Unknown: beliefs change without a change of the pool."""
         return None
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
-        """Jobs in the order of the ends that are believed. O(jobs log jobs)."""
+        """Jobs by their believed ends. O(jobs log jobs)."""
         ends = []
         for jobid, end in self._pool.job_end_times():
             believed = self._ends(jobid)

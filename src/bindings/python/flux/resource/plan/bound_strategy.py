@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Promises that are bound to ranks, where it matters which ranks a job gets.
 
-That is so with nodes of several kinds, GPUs, constraints, and nodes that jobs share. What a rank has
-free at a time, and whether all promises can be kept, is defined in ``availability.py``. This module
-follows the pool, turns requests into demands and ranks into placements of the pool.
+That is so with nodes of several kinds, GPUs, constraints, and nodes that jobs share.
+``availability.py`` defines the free amounts of a rank at a time, and whether all promises can be
+kept. This module follows the pool, turns requests into demands and ranks into placements of the
+pool.
 
-A promise keeps its time until its job can start at once, or the promise is lost. Where placement is no
-matter of counts (containers, hooks of a site), the placement of the pool is asked, on the index as it
-will be and on ranks without any promise.
+A promise keeps its time until its job can start at once, or the promise is lost. Where counts do
+not decide placement (containers, hooks of a site), the pool places requests, by its index at that
+time and on ranks without any promise.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
 
-#: Promises that are looked at in a turn: a look is a count of what is free now.
+#: Promises examined in a turn: each takes a count of the resources free now.
 LOOKS_PER_TURN = 128
-#: Of these, those that could start by this count, and are looked at closely.
+#: Of these, those that could start by this count, and are examined closely.
 LOOKS_IN_A_ROW = 24
-#: Seconds by which a job may start after its promised start and is still believed to end when it was
-#: promised to. Timers are late by a millisecond, and the next promise on its ranks begins with its end.
+#: Seconds by which a job may start after its promised start and is still believed to end at its
+#: promised end. Timers are late by a millisecond, and the next promise on its ranks begins with its
+#: end.
 LATE_START_S = 1.0
 #: More units than any pool has.
 ALL_UNITS = 1 << 40
@@ -70,23 +72,23 @@ class BoundStrategy(Strategy):
         self._room: PlainAvailability | CompiledAvailability
         self._inventory: Inventory  # the pool's, as of `seen`
         self._up = 0  # mask of the ranks that were up then
-        # By job id, what it holds until when, and the number of its use.
+        # By job id, the record of its end and resources, and the number of its use.
         self._jobs: dict[int, tuple[object, int]] = {}
-        #: whether all promises can be kept, as far as they were looked at since something got worse
+        #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
-        # Open promises: what they keep may be in use, so that ranks have less than nothing left.
+        # Open promises: these may keep units in use, so that ranks have less than nothing left.
         self._open: set[int] = set()
-        self._bounds = StartBounds()  # as long as promises only come, and none moves
+        self._bounds = StartBounds()  # valid while promises are only added, and none moves
         self._withdrawn: list[BoundPromise] = []  # they can be restored until the pool changes
         self._counts = RoomCounts(pool)
-        # Where a job was found a place, and what its promise was, until it starts there.
+        # The place found for a job, and the end of its promise, until it starts there.
         self._placed: tuple[int, float] | None = None
         self._promised_end: dict[int, float] = {}
         self._make()
 
     def adopt(self, promises: Mapping[int, Promise]) -> None:
-        """Keep promises that were counted. They are bound in the order of their starts, which succeeds
-        for all that can be kept; the others stay promises, for their jobs to be told."""
+        """Keep promises that were counted. They are bound in the order of their starts, which
+        succeeds for all that can be kept; the others stay, until their jobs are told."""
         if self.seen != self._pool.generation:
             self.sync()
         for jobid, promise in promises.items():
@@ -124,7 +126,7 @@ class BoundStrategy(Strategy):
     # -- following the pool -------------------------------------------------
 
     def _make(self) -> None:
-        """Begin anew with what the pool has and who runs there."""
+        """Begin anew with the pool's inventory and running jobs."""
         pool = self._pool
         self._inventory = inventory = pool.inventory
         self._up = pool.eligible(None)
@@ -141,7 +143,7 @@ class BoundStrategy(Strategy):
         self.seen = pool.generation
 
     def _come(self, jobid: int, record: JobRecord, end: float) -> None:
-        """A job holds something until a time; 0: nobody knows."""
+        """A job holds resources until a time; 0: unknown."""
         inventory, room = self._inventory, self._room
         number = room.create(-inf, end or inf)
         for mask, units in pairs(record[1:]):
@@ -195,7 +197,7 @@ class BoundStrategy(Strategy):
         self._sound = False
 
     def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
-        """Bind a promise to given amounts of ranks, whatever is free."""
+        """Bind a promise to given amounts of ranks, even if they are not free."""
         room = self._room
         number = room.create(promise.start, promise.end, self._demand_of(promise))
         for rank, taken in amounts:
@@ -204,7 +206,7 @@ class BoundStrategy(Strategy):
         promise.room, promise.number = room, number
 
     def _demand_of(self, promise: BoundPromise) -> Demand | None:
-        """What a promise may be moved as; None: it stays where it is."""
+        """The demand by which a promise may be moved; None: it stays where it is."""
         shape = promise.request.shape
         if promise.is_open or promise.pinned or not self._pool.countable(shape):
             return None
@@ -215,7 +217,7 @@ class BoundStrategy(Strategy):
         placed, self._placed = self._placed, None
         promised_end = self._promised_end.pop(jobid, None)
         if self.seen is None or pool.generation != self.seen + 1:
-            return  # something else happened as well
+            return  # there were other changes as well
         end, held = pool.job_end(jobid), pool.held(jobid)
         believed = end
         if promised_end is not None and 0 <= end - promised_end <= LATE_START_S:
@@ -228,7 +230,7 @@ class BoundStrategy(Strategy):
     # -- demands ------------------------------------------------------------
 
     def _demand(self, shape: Shape, ranks: int = -1) -> Demand:
-        """What a shape asks of ranks at least; of some (a mask) of those that are up."""
+        """The least demand of a shape, on those of some ranks (a mask) that are up."""
         eligible = self._pool.eligible(shape.match) & ranks
         each = self._inventory.padded(shape.need)
         if shape.node_count is not None:
@@ -236,7 +238,8 @@ class BoundStrategy(Strategy):
         return Demand(shape.slot_count.min, each, not any(each), False, eligible)
 
     def _areas(self, shape: Shape) -> Iterator[Demand]:
-        """The demands of which one has to be met; none, if the pool has to be asked for a place."""
+        """The alternative demands, of which one has to be met; none, if only the pool can find a
+        place."""
         pool, within = self._pool, shape.within
         if pool.countable(shape):
             yield self._demand(shape)
@@ -317,14 +320,14 @@ class BoundStrategy(Strategy):
         return self._enough_until(request.shape, now)
 
     def _enough_until(self, shape: Shape, now: float) -> float:
-        """A time up to which all ranks together may have enough for a shape: surely not for longer."""
+        """An upper bound of the time until which all ranks together have enough for a shape."""
         least = self._least(shape)
         if least is None or not self._sound or self._open:
             return inf
         return self._room.enough_until(least, self._up, now)
 
     def _least(self, shape: Shape) -> Amounts | None:
-        """The least amounts that a shape takes in all; None: that is no matter of counts."""
+        """The least total amounts of a shape; None: counts do not decide."""
         if not self._pool.countable(shape):
             return None
         demand = self._demand(shape)
@@ -353,7 +356,8 @@ class BoundStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def _bind(self, promise: BoundPromise, may_move: bool) -> bool:
-        """Give a promise ranks at its time, which others may be moved for; whether there are any."""
+        """Give a promise ranks at its time, for which others may be moved; return whether there are
+        any."""
         now, request = self._pool.clock(), promise.request
         promise.room, promise.number = self._room, None
         areas = list(self._areas(request.shape))
@@ -361,7 +365,7 @@ class BoundStrategy(Strategy):
             promise.number = self._room.book(demand, promise.start, promise.end, now, may_move)
             if promise.number is not None:
                 if demand.takes_all:
-                    self._room.pin(promise.number)  # tries to move it would be in vain
+                    self._room.pin(promise.number)  # it could not be moved
                 return True
         if not areas:
             index = self._index_at(promise.start)
@@ -371,8 +375,8 @@ class BoundStrategy(Strategy):
         return promise.number is not None
 
     def _bind_somewhere(self, promise: BoundPromise) -> None:
-        """Bind a promise at its time, or where it keeps what it needs from others until it is told that
-        it cannot be kept."""
+        """Bind a promise at its time, or to ranks that it keeps from others until its job is told
+        that it cannot be kept."""
         if promise.is_open or not self._bind(promise, not self.frozen):
             amounts = self._soonest(promise.request)
             if amounts:
@@ -380,7 +384,7 @@ class BoundStrategy(Strategy):
             self._sound = False
 
     def _all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
-        """All that some ranks (a mask) have."""
+        """The total amounts of some ranks (a mask)."""
         inventory = self._inventory
         return [
             (rank, inventory.counts_of(units))
@@ -445,12 +449,12 @@ class BoundStrategy(Strategy):
         return True
 
     def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
-        """What to keep of ranks that are up for a job of which nobody knows when it starts; None: it does
-        not fit there even if they are idle.
+        """The amounts of ranks that are up to keep for a job whose possible start is unknown; None:
+        it does not fit there even if they are idle.
 
-        Where only one job without an end is in its way, its ranks come before all others: with them, less
-        has to be kept of what is free now. Then come those that are free for ever, now and by the time
-        at which that is enough (or the last end), then any.
+        Where only one job without an end is in its way, its ranks come before all others: with
+        them, less has to be kept of the ranks free now. Then come those that stay free forever,
+        from now or from the time at which they are enough (or the last end), then any.
         """
         pool, shape, room, now = self._pool, request.shape, self._room, self._pool.clock()
         if not pool.countable(shape):
@@ -485,7 +489,8 @@ class BoundStrategy(Strategy):
         return None if demand.count else kept
 
     def _ranks_of_endless(self, ranks: int) -> int:
-        """Those of some ranks (a mask) on which the only job without an end is; 0: there are several."""
+        """Those of some ranks (a mask) that the only job without an end holds; 0: there are
+        several."""
         pool = self._pool
         held = [pool.held(jobid) for jobid, end in pool.job_end_times() if not end]
         found = [one for one in (selected_ranks(one) & ranks for one in held) if one]
@@ -510,7 +515,8 @@ class BoundStrategy(Strategy):
         return not self.frozen and not promise.pinned and self._bind_again(promise)
 
     def _bind_again(self, promise: BoundPromise, may_move: bool = True) -> bool:
-        """Give a promise other ranks at its time; whether there are any. If not, it keeps its own."""
+        """Give a promise other ranks at its time; return whether there are any. If not, it keeps
+        its own."""
         before = promise.number
         if before is not None:
             self._room.leave(before)
@@ -645,14 +651,14 @@ class BoundStrategy(Strategy):
         return [demand._replace(ranks=demand.ranks & free) for demand in self._areas(shape)]
 
     def _may_fit(self, request: ResourceRequest, now: float, end: float) -> bool:
-        """False if a count of what is free now, or of what all ranks have left together until the end,
-        shows that a request does not fit."""
+        """False if the counts of resources free now, or left on all ranks together until the end,
+        show that a request does not fit."""
         if not self.may_start(request):
             return False
         return not self.promises or self._enough_until(request.shape, now) >= end
 
     def _beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
-        """The pool's index without what promises need of some ranks."""
+        """The pool's index, less the needs of promises on some ranks."""
         index = self._pool.index
         if _exact(shape):
             return index
@@ -669,12 +675,12 @@ class BoundStrategy(Strategy):
                 _reduce(index, rank, tuple([slots * e + o for e, o in zip(each, once)]))
         return index
 
-    # -- where placement is no matter of counts -----------------------------
+    # -- placement by the pool ----------------------------------------------
 
     def _place_at(
         self, request: ResourceRequest, index: RankIndex, start: float, end: float
     ) -> tuple[Selection, int] | None:
-        """Where the pool places a request at a time, on ranks without any promise in a span."""
+        """The pool's placement of a request by an index, on ranks without any promise in a span."""
         eligible = self._pool.eligible(request.shape.match) & ~self._room.booked(start, end)
         return self._pool.place_request(request, index, eligible)
 
@@ -720,7 +726,7 @@ def _availability(totals: Mapping[int, Amounts]) -> PlainAvailability | Compiled
 
 
 def _reduce(index: RankIndex, rank: int, kept: tuple[int, ...]) -> None:
-    """Leave no more than so many cores, GPUs and steps of amounts of a rank in an index."""
+    """Leave at most some cores, GPUs and steps of amounts of a rank free in an index."""
     inventory = index.inventory
     free = index.free(rank)
     cores, gpus = free & inventory.core_mask, inventory.gpus(free)

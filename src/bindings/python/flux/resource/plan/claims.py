@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Claimed ranks in a plan: who may not be on a rank together, now and at times to come.
+"""Claimed ranks in a plan: which jobs may not share a rank, now and later.
 
-A running job may *claim* the ranks that it is on: then others of another key (a user, or a bank) may
-not be there until it has ended, however much of the rank is free. So a rank frees for them at the
-latest end of the jobs that keep them off, not core by core.
+A running job may *claim* its ranks: then jobs of another key (a user, or a bank) may not be there
+until it has ended, however much of the rank is free. For these a rank becomes free at the latest
+end of the jobs that keep them off, not core by core.
 
 A promise to such a job is *pinned* to the ranks that were found for it: by counts of cores alone it
-might be bound to others, on which somebody else will be.
+might be bound to others, with jobs of another key.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
 
-#: Times that are tried one by one for the start of a job; of the later ones it is every second, then
-#: every fourth and so on, so that a search stays short. What it finds is certain all the same, and
-#: may be later than need be.
+#: Start times of a job that are tried one by one; of the later ones every second, then every fourth
+#: and so on, so that a search stays short. Its result holds all the same, and may be later than
+#: necessary.
 TIMES_ONE_BY_ONE = 32
 
-#: Later than all ends there are, but for those of jobs without one.
+#: Later than all ends, except those of jobs without one.
 LAST = 1e300
 
 
 class _Owners:
-    """On which ranks there is a job of one key, and on which there is one of another."""
+    """The ranks with a job of one key, and those with a job of another."""
 
     __slots__ = ("_by_key", "_keys")
 
     def __init__(self) -> None:
-        self._by_key: dict[Hashable, RankCounts] = {}  # how many jobs of the key are on each rank
-        self._keys = RankCounts()  # how many keys are on each rank
+        self._by_key: dict[Hashable, RankCounts] = {}  # the number of jobs of the key on each rank
+        self._keys = RankCounts()  # the number of keys on each rank
 
     def enter(self, key: Hashable, ranks: int) -> None:
         """One more job of a key is on some ranks."""
@@ -81,8 +81,8 @@ class _Owners:
 class Claims:
     """The running jobs with their claims.
 
-    Jobs are counted by their keys as they come and go, so that a question costs the same however
-    many keys have jobs.
+    Jobs are counted by their keys as they come and go, so that the cost of a query does not grow
+    with the number of keys.
 
     Attributes:
         running (dict): by job id, the claimant and the mask of the ranks that the job is on
@@ -92,10 +92,10 @@ class Claims:
     def __init__(self) -> None:
         self.running: dict[int, tuple[Claimant, int]] = {}
         self.changes = 0
-        #: for each kind of claim, which ranks jobs are on, and which they have claimed
+        #: for each kind of claim, the ranks that jobs are on, and those they have claimed
         self._on: list[_Owners] = []
         self._claimed: list[_Owners] = []
-        #: by claimant, what `apart_from` has found since the last change
+        #: by claimant, the results of `apart_from` since the last change
         self._apart: Remembered[Claimant, int] = Remembered()
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
@@ -161,30 +161,30 @@ class Claims:
 
 
 class ClaimPlan:
-    """Which ranks are closed to a job, now and later.
+    """The ranks that are closed to a job, now and later.
 
     Times are seconds since the epoch. A job that ran past its end is taken to end now.
 
     Args:
-        claims (Claims): what runs, which goes on changing
+        claims (Claims): the running jobs with their claims, which go on changing
         pool (PoolWithView): the pool of the plan, which knows when jobs end; a job
             that is not in it (it is a copy) has gone
 
     Attributes:
-        promised (dict): by job id, the requests of jobs with a promise, as the jobs have made them
+        promised (dict): by job id, the requests of jobs with a promise, not limited to open ranks
     """
 
     def __init__(self, claims: Claims, pool: PoolWithView) -> None:
         self._claims = claims
         self._pool = pool
         self.promised: dict[int, ResourceRequest] = {}
-        #: whether all that runs is in the pool
+        #: whether all running jobs are in the pool
         self._live = True
-        #: by claimant, ranks with the ends of the last that keep it off, the first end first
+        #: by claimant, ranks with the end of the last job that keeps it off, the first end first
         self._leaving: dict[Claimant, list[tuple[float, int]]] = {}
         #: the running jobs by their ends; None: to be made again
         self._by_end: list[tuple[float, Claimant, int]] | None = None
-        #: the generation of the pool and the change of the claims as of which these two are true
+        #: the generation of the pool and the change of the claims for which these two are valid
         self._seen: tuple[int, int] | None = None
 
     def copy(self, pool: PoolWithView | None = None) -> ClaimPlan:
@@ -197,17 +197,17 @@ class ClaimPlan:
             new._leaving, new._seen, new._by_end = self._leaving, self._seen, self._by_end
         return new
 
-    # -- what is closed ----------------------------------------------------------------------------
+    # -- closed ranks ------------------------------------------------------------------------------
 
     def _leavings(self, claimant: Claimant) -> list[tuple[float, int]]:
-        """``(end, ranks)``, ascending: by then the last of those has ended that keep a claimant off
-        these ranks.  O(running jobs) after a change, else O(1)."""
+        """``(end, ranks)``, ascending: the end of the last job that keeps a claimant off these
+        ranks.  O(running jobs) after a change, else O(1)."""
         seen = (self._pool.generation, self._claims.changes)
         if seen != self._seen:
             self._seen, self._leaving, self._by_end = seen, {}, None
         found = self._leaving.get(claimant)
         if found is None:
-            apart: dict[int, int] = {}  # by id: jobs of the same keys have one claimant, mostly
+            apart: dict[int, int] = {}  # by id: most jobs of the same keys share one claimant
             found = self._leaving[claimant] = []
             known = 0
             for end, other, on in self._last_first():
@@ -243,8 +243,8 @@ class ClaimPlan:
         promises: Mapping[int, Promise],
         jobid: int | None = None,
     ) -> int:
-        """Mask of the ranks on which a job may not be in a span of time, because of those that run
-        then or are promised to be there; its own promise does not count."""
+        """Mask of the ranks closed to a job in a span of time, by jobs that run then or are
+        promised them; its own promise does not count."""
         ranks = 0
         for until, some in reversed(self._leavings(claimant)):
             if until <= start:
@@ -291,8 +291,8 @@ class ClaimPlan:
         return ranks
 
     def broken(self, promises: Mapping[int, Promise], now: float) -> list[int]:
-        """The jobs with a promise on ranks that those who run now do not leave open for them by then.
-        O(promises) masks, and for each claimant as long as others keep it off."""
+        """The jobs with a promise on ranks that running jobs keep closed to them beyond its start.
+        Costs a mask for each promise and each end of the jobs that keep its claimant off."""
         found = []
         for jobid, request in self.promised.items():
             promise, claimant = promises.get(jobid), request.claimant
@@ -319,7 +319,7 @@ class ClaimPlan:
     # -- requests ----------------------------------------------------------------------------------
 
     def beside(self, request: ResourceRequest, closed: int) -> ResourceRequest | None:
-        """A request for what it asks for on other ranks than some (a mask); None: there are none."""
+        """The request without the ranks of `closed` (a mask); None if no rank remains."""
         matching = self._pool.match_mask(request)
         if not matching & closed:
             return request
@@ -333,11 +333,12 @@ class ClaimPlan:
         promises: Mapping[int, Promise],
         find: Callable[[ResourceRequest, float, float, float], float],
     ) -> float:
-        """First time from `start` on at which a request fits where it may be; infinity: never.
+        """First time from `start` on at which a request fits on ranks that are open to it;
+        infinity: never.
 
         Args:
-            find: tells when a request fits, from a time on, if nothing is claimed; it need not
-                find what comes from another time on
+            find: gives the first time at which a request fits, from a time on, without claims; it
+                need not find one from another time on
 
         Costs as many searches as there are times at which ranks open before it fits, up to
         `TIMES_ONE_BY_ONE`, and then few.
@@ -357,7 +358,7 @@ class ClaimPlan:
                 step *= 2
             at = min(bisect_right(times, time) + step - 1, len(times) - 1)
             opens = times[at] if at >= 0 and times[at] > time else inf
-            # What would be free later is no matter: more ranks are open by then.
+            # Later times do not matter: more ranks are open by then.
             limited = self.beside(request, closed)
             found = inf if limited is None else find(limited, time, now, opens)
             if found <= time:
@@ -367,7 +368,7 @@ class ClaimPlan:
 
 
 def only_on(request: ResourceRequest, ranks: int) -> ResourceRequest:
-    """A request for only some ranks (a mask) of those that it could use."""
+    """Copy of the request, for only some (a mask) of the ranks that it could use."""
     shape = request.shape
     only = {"ranks": [idset_text(ranks)]}
     constraint = {"and": [shape.constraint, only]} if shape.constraint else only

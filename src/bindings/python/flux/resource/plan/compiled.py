@@ -2,10 +2,10 @@
 """The compiled part of plans: timelines of counts, and promises that move in them.
 
 Among thousands of promises each end of a job lets hundreds move, one after another, each because of
-the one before it. What that takes is a few additions and comparisons for each, so that nearly all of
-the time goes to the interpreter. ``_flux_plan`` does the same in C, more than ten times as fast;
-``make`` builds it where there is a compiler. Where it was not built, ``CountTimeline`` and
-``PlainMoves`` do without. Both give the same answers: ``t/python/resource/test_compiled.py``.
+the one before it. Each takes a few additions and comparisons, so that the interpreter takes nearly
+all of the time. ``_flux_plan`` does the same in C, more than ten times as fast; ``make`` builds it
+where there is a compiler. Where it was not built, ``CountTimeline`` and ``PlainMoves`` replace it.
+Both give the same answers: ``t/python/resource/test_compiled.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ try:
 except ImportError:  # not built, or for another Python
     ffi = lib = None
 
-#: How many promises may be moved in a turn of a reactor.
+#: Promises that may be moved in one reactor turn.
 MOVES_PER_TURN = 512
 
 
@@ -128,7 +128,7 @@ class CompiledWatch:
 
     Attributes:
         line (CompiledTimeline): the timeline
-        number (int): that of it among those of the moves
+        number (int): its number among the timelines of the moves
     """
 
     __slots__ = ("line", "number", "_cdata")
@@ -141,7 +141,7 @@ class CompiledWatch:
             raise MemoryError
 
     def opened(self, start: float, end: float, count: int) -> None:
-        """So many units have just come free in a span."""
+        """Note that units have just come free in a span."""
         if lib.promises_opened(self._cdata, self.number, start, end, count):
             raise MemoryError
 
@@ -157,8 +157,8 @@ class CompiledMoves(PromiseMoves):
     ) -> None:
         super().__init__(promises, profiles)
         self._cdata = _owned(lib.promises_create(), lib.promises_destroy)
-        # Whether it has been told of all promises. It is when the first is to move: in most copies of
-        # a plan none ever does.
+        # Whether C was told all promises. It is told when the first is to move: in most copies of a
+        # plan none does.
         self._is_told = False
         self._places = ffi.new("int64_t[]", MOVES_PER_TURN)
         self._first = ffi.new("double *")
@@ -167,7 +167,7 @@ class CompiledMoves(PromiseMoves):
 
     @property
     def searches(self) -> int:
-        """How often timelines were searched, for tests of what grows with what."""
+        """The number of searches of timelines, for tests of complexity."""
         return int(lib.promises_searches(self._cdata))
 
     def watch(self, line: CompiledTimeline) -> CompiledWatch:
@@ -245,7 +245,7 @@ class CompiledMoves(PromiseMoves):
 
 
 def _owned(cdata: Any, destroy: Any) -> Any:
-    """What C has made, to be destroyed when nobody has it any more."""
+    """An object made in C, to be destroyed when it has no reference any more."""
     if cdata == ffi.NULL:
         raise MemoryError
     return ffi.gc(cdata, destroy)

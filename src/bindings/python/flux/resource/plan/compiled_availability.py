@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from flux.resource.plan.availability import Amounts, Demand
 
-#: What the number of a use is where there is no room.
+#: Returned in place of the number of a use, where there is no room.
 NO_ROOM = -2
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A number for every moment, such as how many units are free: a step function of time.
+"""A number for every moment, such as that of free units: a step function of time.
 
 This is the definition, two lists; ``_flux_plan/timeline.c`` has the same functions and is used where it
 was built.
@@ -108,7 +108,7 @@ class CountTimeline:
             del self.starts[place], self.values[place]
 
     def forget(self, time: float) -> None:
-        """Drop the steps that are over at a time; what was before it no longer matters."""
+        """Drop the steps that are over at a time; earlier values no longer matter."""
         place = self._place(time)
         del self.starts[:place], self.values[:place]
 
@@ -140,8 +140,9 @@ class CountTimeline:
         return min(values), max(values)
 
     def since(self, value: int, time: float) -> float:
-        """From when on it is at least ``value`` up to just before a time: minus infinity, if from the
-        first step on, or nothing comes before it; that time, if it is less there."""
+        """The start of the span, up to a time, throughout which it is at least ``value``: minus
+        infinity if that includes the first step, or no step is before the time; the time itself if
+        it is less just before."""
         for place in range(bisect_left(self.starts, time) - 1, -1, -1):
             if self.values[place] < value:
                 return time
@@ -168,9 +169,9 @@ class CountTimeline:
 
         Args:
             value (int): the least value
-            length (float): for so many seconds
+            length (float): seconds
             start (float): not before this
-            limit (float): what comes from then on counts as enough, and the answer is before it
+            limit (float): values from then on count as enough, and the result is before it
             until (float): a moment from then on need not be found
 
         Returns:

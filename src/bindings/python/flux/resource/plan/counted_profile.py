@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Availability where any unit is as good as another: the number of free units, by time.
+"""Availability of interchangeable units: the number of free units, by time.
 
 A *unit* is here a whole node, where nodes are of one kind and jobs take whole nodes, or a single
-core, on any nodes. A promise is then a number of units and a span of time, and need not say which
-units. Promises can all be kept, beside the jobs that run, if and only if at no moment they add up
-to more units than there are. To see that this is enough, let each job choose its units when it
-starts, in the order of starts: all that hold units at that moment have started before, so at least
-as many are free as the sum leaves, and any of them will do.
+core, on any nodes. A promise is then a number of units and a span of time, without a choice of
+units. All promises can be kept, beside the running jobs, if and only if at no moment they add up to
+more units than there are. This suffices: let each job choose its units when it starts, in the order
+of starts. All jobs that hold units at that moment have started before, so at least as many are free
+as the sum leaves, and any of them will do. (Conservative backfill has such a profile, too: Mu'alem
+and Feitelson 2001.)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Moves(Protocol):
-    """What moves promises in a profile: `flux.resource.plan.promise_moves.PromiseMoves`."""
+    """The mover of promises in a profile: `flux.resource.plan.promise_moves.PromiseMoves`."""
 
     timeline: Any
 
@@ -39,20 +40,20 @@ class _Moves(Protocol):
 
 
 class CountedProfile:
-    """Free units of one kind, from now on: what running jobs leave, less the promises.
+    """Free units of one kind, from now on: those that running jobs leave, less the promises.
 
     A job that ran past its end is taken to end now. Made by `CountedProfile.of()`.
 
     Attributes:
         line (Timeline): free units by time.
-        watch (object): is told where units come free, for promises that could move there; see
+        watch (object): notified where units come free, for promises that could move there; see
             `PromiseMoves.watch`.
-        free (int): units that are free now, whatever was promised.
-        promises (int): how many promises are counted in.
+        free (int): units that are free now, regardless of promises.
+        promises (int): the number of promises counted in.
         open_units (dict): job id to the units of an open promise (``Plan.hold()``).
         total (int): units there are.
-        maybe_overdrawn (bool): whether promises may add up to more than there is, because something
-            came in between; if not, no search for such moments is needed.
+        maybe_overdrawn (bool): whether promises may add up to more than there is, after an
+            unplanned change; if not, no search for such moments is needed.
     """
 
     __slots__ = (
@@ -81,12 +82,12 @@ class CountedProfile:
     maybe_overdrawn: bool
     jobs: dict[int, tuple[float, int]]  # running jobs that have an end: (end, units)
     _bounds: StartBounds
-    _released: float  # the earliest start of what came free and is not told to the bounds yet
+    _released: float  # the earliest start of units that came free, not told to the bounds yet
     _uniform: bool  # the pool has nodes of one kind, and all are counted here
 
     @classmethod
     def of(cls, pool: PoolWithView, kind: UnitKind, now: float, moves: _Moves) -> Self | None:
-        """That of a kind of units; None if what runs on their ranks holds parts of units.
+        """The profile of a kind of units; None if running jobs on their ranks hold parts of units.
 
         Args:
             moves (PromiseMoves): moves promises in this profile and others
@@ -143,7 +144,7 @@ class CountedProfile:
         new.watch = moves.watch(new.line)
         return new
 
-    # -- what runs ----------------------------------------------------------
+    # -- running jobs -------------------------------------------------------
 
     def _free(self, pool: PoolWithView) -> int | None:
         """Units free now; None if a node is partly free where only whole ones count."""
@@ -208,11 +209,11 @@ class CountedProfile:
         """Follow the pool.
 
         Args:
-            changes: by job id, the record of each job that may have changed (its end is all that is
-                read), None: it is gone
+            changes: by job id, the record of each job that may have changed (only its end is read),
+                None: it is gone
 
         Returns:
-            bool: False if that does not explain what is free now: it must be made anew
+            bool: False if that does not explain the units free now: it must be made anew
         """
         line, jobs = self.line, self.jobs
         line.forget(now)
@@ -246,7 +247,7 @@ class CountedProfile:
 
     @property
     def kept(self) -> int:
-        """Units that are kept from all others, since nobody knows when they will be needed."""
+        """Units of open promises, kept from all other jobs."""
         return min(sum(self.open_units.values()), self.total) if self.open_units else 0
 
     def enter(self, start: float, end: float, count: int) -> None:
@@ -267,7 +268,7 @@ class CountedProfile:
         self.released(start)
 
     def released(self, start: float) -> None:
-        """Units came free, from a time on at the earliest, where a promise was."""
+        """Units of a promise came free, from a time on at the earliest."""
         self._released = min(self._released, start)
 
     def move(self, start: float, end: float, to: float, until: float, count: int) -> float:
@@ -275,7 +276,7 @@ class CountedProfile:
 
         Args:
             start, end (float): the span that it has
-            to, until (float): that it is to have; it begins earlier, and not before now
+            to, until (float): the span that it is to have; it begins earlier, and not before now
 
         Returns:
             float: from then to `end` its units are free now; `end` or later: at no time
@@ -296,19 +297,19 @@ class CountedProfile:
         return start
 
     def overdrawn(self, start: float, end: float) -> bool:
-        """True if in a span more was promised than there is beside what is kept."""
+        """Whether more is promised in a span than there is beside the units kept."""
         if self.maybe_overdrawn:
             self.maybe_overdrawn = self.line.least(-inf, inf) < 0
         kept = self.kept
         return (self.maybe_overdrawn or kept > 0) and self.line.least(start, end) < kept
 
     def room(self, start: float, end: float) -> int:
-        """Units that are free all through a span."""
+        """Units that are free throughout a span."""
         return self.line.least(start, end) - self.kept
 
     def until(self, count: int, start: float) -> float:
-        """The first moment, not before a time, at which so many units are not free; infinity if
-        there is none."""
+        """The first moment, not before a time, at which fewer than `count` units are free; infinity
+        if there is none."""
         return self.line.below(count + self.kept, start)
 
     def next_change(self, time: float) -> float:
@@ -316,7 +317,8 @@ class CountedProfile:
         return self.line.after(time)
 
     def earliest(self, count: int, length: float, start: float, from_now: bool = False) -> float:
-        """First time at which so many units are free for so long; see `CountTimeline.first()`."""
+        """First time at which `count` units are free for `length` seconds; see
+        `CountTimeline.first()`."""
         count += self.kept
         if self._released < inf:  # many promises move between two searches, mostly
             self._bounds.released(self._released)
@@ -328,10 +330,10 @@ class CountedProfile:
         return found
 
     def to_hold(self, pool: PoolWithView, count: int) -> int:
-        """How many units to keep for a job that waits for jobs without an end.
+        """The number of units to keep for a job that waits for jobs without an end.
 
         If there is only one such job, all of its units come free together when it ends, and only
-        what is missing beyond them has to be kept.
+        the units beyond these have to be kept.
         """
         endless = None
         for jobid, end in pool.job_end_times():

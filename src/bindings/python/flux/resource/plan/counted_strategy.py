@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Promises that are kept as counts of units, where any unit is as good as another.
+"""Promises that are kept as counts of interchangeable units.
 
-Requests that may use the same units are counted together, in one CountedProfile. Which those are,
-and when counting is not enough, is in ``counted_profile.py``.
+Requests that may use the same units are counted together, in one CountedProfile. For these, and for
+when counting is enough, see ``counted_profile.py``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CountedStrategy(Strategy):
         return new
 
     def _new_moves(self) -> PromiseMoves:
-        """What moves the promises there are by now, in profiles that are to be made yet."""
+        """A new mover of the present promises, in profiles that are made later."""
         if compiled.is_built():
             return compiled.CompiledMoves(self.promises, self._profiles)
         return PlainMoves(self.promises, self._profiles)
@@ -113,7 +113,7 @@ class CountedStrategy(Strategy):
     def started(self, jobid: int) -> None:
         pool = self._pool
         if self.seen is None or pool.generation != self.seen + 1:
-            return  # something else happened as well
+            return  # there were other changes as well
         now, end = pool.clock(), pool.job_end(jobid)
         for profile in self._profiles.values():
             if not profile.started(pool, jobid, now, end or inf):
@@ -121,13 +121,13 @@ class CountedStrategy(Strategy):
         self.seen = pool.generation
 
     def give_up(self) -> dict[int, CountedPromise]:
-        """Count nothing any more: the promises, which are the caller's to keep from now on."""
+        """Stop counting; returns the promises, which the caller keeps from now on."""
         promises, self.promises = self.promises, {}
         self._profiles = {}
         self._moves = self._new_moves()
         return promises
 
-    # -- which units --------------------------------------------------------
+    # -- units of requests --------------------------------------------------
 
     def accepts(self, request: ResourceRequest) -> bool:
         shape = request.shape
@@ -138,7 +138,8 @@ class CountedStrategy(Strategy):
         return demand is not None and (demand.kind in self._profiles or self._count(demand.kind))
 
     def _count(self, kind: UnitKind) -> bool:
-        """Begin to count units; False if others have promises on some of their ranks."""
+        """Begin to count units; False if units of another kind are promised on some of their
+        ranks."""
         for which, other in list(self._profiles.items()):
             if which.ranks & kind.ranks:
                 if other.promises or other.open_units:
@@ -158,7 +159,7 @@ class CountedStrategy(Strategy):
         return demand
 
     def _find(self, request: ResourceRequest) -> tuple[CountedProfile, int]:
-        """Where a request that was accepted is counted, and how many units it asks for at least."""
+        """The profile of a request that was accepted, and its minimum number of units."""
         demand = self._demand(request)
         return self._profiles[demand.kind], demand.count
 
@@ -195,7 +196,8 @@ class CountedStrategy(Strategy):
             return fits
         if own.end <= now:  # it is late, and its time has passed
             return profile.room(now, end) >= count
-        # Up to its own promise it counts in full, and from there beside what that keeps.
+        # Before its own promise the request needs all of its units, then those beyond the
+        # promise's.
         if own.start > now and profile.room(now, own.start) < count:
             return False
         if profile.room(max(own.start, now), min(end, own.end)) + own.demand.count < count:
@@ -206,7 +208,7 @@ class CountedStrategy(Strategy):
         profile, count = self._find(request)
         return profile.free >= count
 
-    # What is free now, whatever is promised, is the quick look as well.
+    # The check of free units, regardless of promises, is the quick one as well.
     may_start = is_free
 
     def room_ends(self, request: ResourceRequest, now: float) -> float:
@@ -325,7 +327,8 @@ class CountedStrategy(Strategy):
         room = profile.room(now, end)
         if room < count:
             return None
-        # Any of the ranks will do. If the request accepts more units, it gets what promises leave.
+        # Any of the ranks will do. If the request accepts more units, it gets those that promises
+        # leave.
         pool = self._pool
         shape = request.shape
         ranks = profile.ranks

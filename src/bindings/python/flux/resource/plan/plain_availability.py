@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PlainAvailability(Availability):
-    """What running jobs and promises leave of each rank, from now on.
+    """The amounts of each rank that running jobs and promises leave, from now on.
 
     Args:
         totals (dict): rank to the amounts it has
@@ -57,7 +57,7 @@ class PlainAvailability(Availability):
         return self._next
 
     def _enter_all(self) -> None:
-        """Have those uses count that are entered."""
+        """Let the entered uses count."""
         self.uses = [use for use in self._uses.values() if use.entered]
 
     def take(self, number: int, ranks: int, amounts: Amounts) -> None:
@@ -98,8 +98,8 @@ class PlainAvailability(Availability):
     def earliest(
         self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
-        """The first time from `after` on at which a demand fits for so many seconds; infinity: none.
-        See `Availability.first`."""
+        """The first time from `after` on at which a demand fits for `length` seconds; infinity:
+        none. See `Availability.first`."""
         return self.first(lambda time: [demand], length, after, now, may_move)
 
     def can_book(self, demand: Demand, start: float, end: float, now: float) -> bool:
@@ -145,8 +145,7 @@ class PlainAvailability(Availability):
 
     def enough_until(self, amounts: Amounts, ranks: int, since: float) -> float:
         """The first time from `since` on at which some ranks (a mask) together have less free than
-        some amounts; infinity: never. A rank of which too much is taken counts as less than
-        nothing."""
+        some amounts; infinity: never. An overdrawn rank counts as less than nothing."""
         chosen = [rank for rank in members(ranks) if rank in self.totals]
         for moment in sorted({since, *(use.start for use in self.uses if use.start > since)}):
             free = [self.free(rank, moment, self.uses) for rank in chosen]

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Planning on a pool: when a request can start, beside what is promised already.
+"""Planning on a pool: when a request can start, beside the promises already made.
 
 Theory
-    A plan knows what running jobs give back when, and the promises that were made to jobs that
-    wait. A *promise* is a request and a span of time. The question is never whether a job keeps off
-    ranks that were once chosen for another one, but whether there is a way to keep all promises.
-    There are two strategies to answer it.
+    A plan knows when running jobs free their resources, and the promises made to jobs that wait. A
+    *promise* is a request and a span of time. The question is never whether a job avoids the ranks
+    once chosen for another one, but whether all promises can be kept. Two strategies answer it.
 
-    *Counting*: where any unit is as good as another (nodes of one kind whose jobs take whole nodes,
-    or single cores), counts decide it exactly (``counted_profile.py``). Requests that may use the
-    same ranks are counted together, others apart.
+    *Counting*: where units are interchangeable (nodes of one kind whose jobs take whole nodes, or
+    single cores), counts decide it exactly (``counted_profile.py``). Requests that may use the same
+    ranks are counted together, others apart.
 
-    *Binding*: as soon as one request asks for something else, or for ranks of which others want
-    only some, all promises are bound to ranks (``availability.py``). A binding proves that they can
-    be kept. It is given up for another one where that lets a job start.
+    *Binding*: as soon as one request asks for something else, or for ranks of which others could
+    use only some, all promises are bound to ranks (``availability.py``). A binding proves that they
+    can be kept. It is replaced by another where that lets a job start.
 
     A plan counts at first, binds when it has to, and goes back to counting when no promise is left.
 
@@ -54,16 +53,16 @@ class Plan:
 
     All times are seconds since the epoch. A request is planned with its least numbers of nodes and
     slots. A job that ran past its end is taken to end now; a job without an end never ends; ranks
-    that are down are not available. A plan follows its pool: what changes there is seen at the next
-    call, and the promises stay. As long as jobs are started through the plan, running jobs end in
-    time and ranks stay up, every promise can be kept.
+    that are down are not available. A plan follows its pool: changes are seen at the next call, and
+    the promises stay. As long as jobs are started through the plan, running jobs end in time and
+    ranks stay up, every promise can be kept.
 
-    Costs: the first call after a change of the pool looks at the jobs that came and went. Where
-    promises are counted, a call is then a search over the times at which something starts or ends, 48
-    of them at once (``count_timeline.py``). Where they are bound, it is a look at the ranks in question
-    and the uses of each: 10 to 100 nanoseconds for each rank, compiled. Promises that are bound stay
-    at their times until their jobs can start at once; a start may then be later than the earliest
-    possible, and no promise is broken.
+    Costs: the first call after a change of the pool examines the jobs that came and went. Where
+    promises are counted, a call is then a search over starts and ends, 48 of them at once
+    (``count_timeline.py``). Where they are bound, it examines the ranks in question and the uses of
+    each: 10 to 100 nanoseconds for each rank, compiled. Promises that are bound stay at their times
+    until their jobs can start at once; a start may then be later than the earliest possible, and no
+    promise is broken.
 
     Args:
         pool (PoolWithView): the pool; it has a view.
@@ -71,7 +70,7 @@ class Plan:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        # Both are kept, with what they know of the pool, since a plan goes from one to the other.
+        # Both are kept, with their view of the pool, since a plan switches between them.
         self._counted = CountedStrategy(pool)
         self._bound: BoundStrategy | None = None
         self._strategy: Strategy = self._counted
@@ -79,15 +78,15 @@ class Plan:
         self._original: BoundStrategy | None = None  # of a copy, until it binds promises itself
         #: tokens that requests may need beside resources; None: there are none
         self.tokens: TokenPlan | None = None
-        #: who may not be on a rank with whom; None: everybody may with all others
+        #: the claims on ranks that some jobs may not share; None: all jobs may share all ranks
         self.claims: ClaimPlan | None = None
 
     def copy(self) -> Self:
         """An independent plan of the same pool with the same promises, to look ahead with.
 
         It never binds promises again to make a new one earlier: a forecast is not worth that time.
-        O(promises + running jobs); where promises are bound to ranks, also O(ranks): they share what is
-        known of each rank until one of them changes it.
+        O(promises + running jobs); where promises are bound to ranks, also O(ranks): they share the
+        data of each rank until one of them changes it.
         """
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
@@ -101,7 +100,7 @@ class Plan:
         return new
 
     def on_copy(self, without: Container[int] = ()) -> Plan:
-        """A plan of a copy of the pool, to try what would be if running jobs were gone.
+        """A plan of a copy of the pool, to try the removal of running jobs.
 
         It has the promises of this one, as far as they can be kept. O(ranks + running jobs), and a
         search for each promise.
@@ -128,7 +127,7 @@ class Plan:
         return self._strategy is self._counted
 
     def _in_step(self) -> Strategy:
-        """The strategy, once it has seen what happened to the pool since the last call."""
+        """The strategy, once it has taken in the changes of the pool since the last call."""
         strategy = self._strategy
         return strategy if strategy.seen == self._pool.generation else self._follow()
 
@@ -138,15 +137,15 @@ class Plan:
         if strategy.seen != self._pool.generation:
             strategy = self._follow()
         if strategy is self._counted and self._is_claimed(request):
-            return self._bind_all()  # it matters who else is on a rank
+            return self._bind_all()  # the other jobs on a rank matter
         return strategy if strategy.accepts(request) else self._bind_all()
 
     def _is_claimed(self, request: ResourceRequest) -> bool:
-        """Whether the job of a request may not be on a rank with every other."""
+        """Whether there are jobs with which that of a request may not share a rank."""
         return self.claims is not None and request.claimant is not None
 
     def _follow(self) -> Strategy:
-        """See what happened to the pool."""
+        """Take in the changes of the pool."""
         if not self._strategy.promises:
             self._strategy = self._counted
         strategy = self._strategy
@@ -155,8 +154,8 @@ class Plan:
     def _bind_all(self) -> Strategy:
         """Counting is not enough any more: bind all promises to ranks.
 
-        Together with ``_follow()``, which goes back to counting after a change of the pool if
-        there is no promise left, this is all that ever changes the strategy.
+        Together with ``_follow()``, which goes back to counting after a change of the pool if there
+        is no promise left, this alone changes the strategy.
         """
         bound = self._bound
         if bound is None:
@@ -175,8 +174,8 @@ class Plan:
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
         """Earliest time at which a request fits for its whole duration.
 
-        What is found is remembered, and shortens the search for requests that want as much or more:
-        a long queue of similar jobs is planned without starting each search from now.
+        Results are remembered, and shorten the search for requests of the same size or larger: a
+        long queue of similar jobs is planned without starting each search from now.
 
         Args:
             after (float): not before this; default: now.
@@ -196,12 +195,12 @@ class Plan:
     def _earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        """As ``earliest()``, if nothing is claimed; infinity: it does not fit, or, it may be, not
-        before ``until``."""
+        """As ``earliest()``, without claims; infinity: it does not fit, or perhaps not before
+        ``until``."""
         strategy = self._strategy_for(request)
         if self.tokens is None or not request.tokens:
             return strategy.earliest(request, start, now, until)
-        # Resources and tokens at the same time: each is asked from where the other one is.
+        # Resources and tokens at the same time: each is searched from the time found for the other.
         length, found = length_of(request), start
         while True:
             there = self.tokens.earliest(request.tokens, found, length, now)
@@ -219,7 +218,7 @@ class Plan:
         Where promises are counted that costs a search of the span, and changes nothing.
 
         Args:
-            duration (float): for so many seconds, 0: without end; None: for the request's own
+            duration (float): seconds, 0: without end; None: the request's own
             jobid (int): the job whose promise does not count, since it would be over
         """
         strategy = self._strategy_for(request)
@@ -230,7 +229,7 @@ class Plan:
 
     def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
         """Mask of the ranks on which a job may not start now, since others have claimed them or are
-        promised to be there while it would run; its own promise does not count."""
+        promised them while it would run; its own promise does not count."""
         claims = self.claims
         if claims is None or request.claimant is None:
             return 0
@@ -239,11 +238,11 @@ class Plan:
         end = now + length_of(request)
         own = None if jobid is None else promises.get(jobid)
         if own is not None and not own.is_open and own.start <= now < own.end:
-            end = own.end  # it is late, and so will be those who were promised what comes after it
+            end = own.end  # it is late, and so will be the jobs promised the time after it
         return claims.closed_now(request.claimant, end, now, promises, jobid)
 
     def _beside_claims(self, request: ResourceRequest, jobid: int | None) -> ResourceRequest | None:
-        """A request for where its job may start now; None: nowhere."""
+        """The request, limited to ranks where its job may start now; None: there are none."""
         claims = self.claims
         if claims is None or request.claimant is None:
             return request
@@ -251,10 +250,10 @@ class Plan:
 
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
         """Whether a request would fit now if nothing were promised. O(1) where promises are
-        counted, else as looking for a place.
+        counted, else the cost of a placement.
 
         Args:
-            for_anyone (bool): also on ranks that jobs have claimed which this one may not be beside
+            for_anyone (bool): also on ranks with claims that exclude this job
         """
         strategy, claims = self._strategy_for(request), self.claims
         limited: ResourceRequest | None = request
@@ -264,12 +263,12 @@ class Plan:
         return limited is not None and strategy.is_free(limited)
 
     def too_long(self, request: ResourceRequest) -> float:
-        """Seconds that are too long for a request to start now and keep all promises: 0 if it does
-        not fit for any time, infinity if nothing is known.
+        """A duration, in seconds, that is too long for a request to start now and keep all
+        promises: 0 if it does not fit for any time, infinity if none is known.
 
-        Where promises are counted that costs a search up to that time; else a look at what is free,
-        and at what promises leave of all ranks together, so that a shorter time may be too long,
-        too.
+        Where promises are counted that costs a search up to that time; else a check of the free
+        resources, and of the total that promises leave on all ranks, so that a shorter time may be
+        too long, too.
         """
         strategy = self._strategy_for(request)
         now = self._pool.clock()
@@ -278,16 +277,16 @@ class Plan:
         return 0.0 if end <= now else (end - now) * (1 + ROUNDING) + now * ROUNDING
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
-        """What could start now, and for how long.
+        """The free windows: resources free for jobs that start now, and for how long.
 
         Args:
             requests: from ``parse_resource_request()`` of the pool.
-            horizon (float): how many seconds to look ahead.
+            horizon (float): seconds to look ahead.
 
         Returns:
             A dict for each request: ``request``; ``fits``: whether it fits now for its whole
-            duration; ``steps``: list of ``(count, until)``: so many nodes (slots, if it asks for no
-            nodes) of the kind it wants are free together from now until that time, fewer for
+            duration; ``steps``: list of ``(count, until)``: the number of nodes (slots, if it asks
+            for no nodes) of its kind that are free together from now until that time, fewer for
             longer. The last ``until`` is now + horizon, or the end of the pool if that is earlier.
         """
         answer = []
@@ -340,7 +339,8 @@ class Plan:
         """Jobs whose promise cannot be kept any more.
 
         The reason is that ranks went down or left, that a running job got more time, or that the
-        pool was allocated from without the plan; or that somebody is on its ranks whom its job may not meet.
+        pool was allocated from without the plan; or that its ranks have a job with which its own
+        may not share them.
 
         O(promises), and for each the search that ``earliest()`` makes.
 
@@ -356,12 +356,12 @@ class Plan:
 
     def breaks_a_promise(self) -> bool:
         """Whether some job's promise cannot be kept any more. Promises under ids below 0, which are
-        no job's, do not count. Costs what ``stale()`` does."""
+        no job's, do not count. Costs as much as ``stale()``."""
         return any(jobid >= 0 for jobid in self.stale())
 
     def would_break(self, change: Callable[[], None], undo: Callable[[], None]) -> bool:
         """Whether a promise that can be kept now could not be kept after a change of the pool, which
-        is made and taken back. Costs what ``stale()`` does, twice.
+        is made and taken back. Costs as much as ``stale()``, twice.
 
         It is tried on the pool itself: a copy of the plan may have to leave out promises, or bind
         them to other ranks.
@@ -451,7 +451,7 @@ class Plan:
                 raise InsufficientResources(lambda: _broken_promise(jobid))
         if claims is not None and jobid in claims.promised:
             needs_more = True
-            request = claims.promised[jobid]  # the promise itself is for ranks where it may be
+            request = claims.promised[jobid]  # the promise itself is limited to open ranks
             assert request.claimant is not None, "the others are not kept there"
             closed = claims.closed(
                 request.claimant, max(promise.start, now), promise.end, strategy.promises, jobid
@@ -469,17 +469,17 @@ class Plan:
         they can surely be kept.
 
         Where promises are counted most of a long row are known to stay where they are, and cost a
-        look into a set. Where they are bound to ranks a row is of those for which one look shows that
-        they stay. Where some need more than resources, none is looked at here.
+        lookup. Where they are bound to ranks a row is of those that stay by a single check. Where
+        some need more than resources, none is examined here.
 
         Args:
             jobids: of jobs with promises
 
         Returns:
-            How many jobs, from the first on, were looked at; the places in the row of those that
-            moved; and the first start of these, seconds since the epoch, or infinity. That ends with a
-            promise that is for now, and before one that is open, may be broken, was for now already or
-            takes a search.
+            The number of jobs, from the first on, that were examined; the places in the row of
+            those that moved; and the first start of these, seconds since the epoch, or infinity.
+            The row ends with a promise that is for now, and before one that is open, may be broken,
+            was for now already or takes a search.
         """
         strategy = self._in_step()
         tokens, claims = self.tokens, self.claims
@@ -489,8 +489,8 @@ class Plan:
 
     @property
     def moves_per_turn(self) -> int:
-        """How many jobs `advance_in_turn()` should be asked for in one turn of a reactor: more could
-        take longer than a turn should. O(1)."""
+        """The maximum number of jobs for `advance_in_turn()` in one reactor turn: more could take
+        too long. O(1)."""
         return self._strategy.moves_per_turn
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
@@ -526,8 +526,8 @@ class Plan:
     def hold(self, jobid: int, request: ResourceRequest) -> None:
         """Make an open promise: keep resources for a job from now on, without end.
 
-        This is for a job that has no earliest time since it waits for jobs without an end: what it
-        will need is kept from others. Ranks that have room now are taken first, then those that
+        This is for a job that has no earliest time since it waits for jobs without an end: its
+        resources are kept from others. Ranks that have room now are taken first, then those that
         have it soonest.
 
         Raises:
@@ -546,7 +546,7 @@ class Plan:
         strategy, now, claims = self._strategy_for(request), self._pool.clock(), self.claims
         if claims is None or request.claimant is None:
             return strategy.hold(jobid, request, now)
-        # Rather where nobody is who never ends.
+        # Prefer ranks without jobs that never end.
         closed = claims.closed(request.claimant, LAST, inf, strategy.promises, jobid)
         limited = claims.beside(request, closed)
         if limited is not None and strategy.hold(jobid, limited, now):
@@ -566,7 +566,7 @@ class Plan:
         if self.claims is None or request.claimant is None:
             return self._alloc(jobid, request)
         closed = self.closed_now(jobid, request)
-        # A look whether it fits at all there costs less than a request for these ranks.
+        # A check whether it fits there at all costs less than a request for these ranks.
         if self._pool.fits_on(request, ~closed):
             if self._keeps_nothing_from(jobid):
                 return self._started(jobid, self._pool.alloc_on(jobid, request, ~closed))
@@ -579,7 +579,7 @@ class Plan:
         self._refuse(request)
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
-        """As ``alloc()``, wherever the job may be."""
+        """As ``alloc()``, without claims."""
         if self._keeps_nothing_from(jobid):
             return self._started(jobid, self._pool.alloc(jobid, request))
         strategy = self._strategy_for(request)
@@ -670,7 +670,7 @@ class Plan:
         self._forget_more(jobid)
 
     def _forget_more(self, jobid: int) -> None:
-        """A job has no promise any more, or none of more than resources."""
+        """Remove the promises of a job beyond resources: tokens and claims."""
         if self.tokens is not None:
             self.tokens.promised.pop(jobid, None)
         if self.claims is not None:
@@ -705,8 +705,8 @@ class Plan:
         end = now + length_of(request)
         overdue = False
         if promise is not None and not promise.is_open and promise.start <= now < promise.end:
-            # It starts late because others ended late, and will end late. That delays the jobs that
-            # were promised what comes after it as well, and must not keep it from starting.
+            # It starts late because others ended late, and will end late. That delays the jobs
+            # promised the time after it as well, and must not keep it from starting.
             overdue = True
             end = promise.end
         placed = self._strategy.place(request, now, end, overdue)
@@ -739,9 +739,9 @@ def _steps(
     """``steps`` of ``Plan.windows()``.
 
     Args:
-        room: tells how many are free from now until a time.
-        change: tells the next moment after a time at which that may change.
-        now, limit (float): where to begin and to end, in seconds since the epoch.
+        room: gives the number that is free from now until a time.
+        change: gives the next moment after a time at which that may change.
+        now, limit (float): begin and end, in seconds since the epoch.
     """
     steps: list[tuple[int, float]] = []
     time = now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a plan keeps: promises to jobs that wait.
+"""The promises of a plan, to jobs that wait.
 
 A promise is kept in one of two ways (see ``strategy.py``): it is counted, or it is bound to ranks.
 """
@@ -35,10 +35,10 @@ class UnitKind:
 
     @classmethod
     def of(cls, ranks: int, whole: bool) -> UnitKind:
-        """The kind with these attributes: the one made before, if it still lives.
+        """The kind with these attributes: the existing object, if there is one.
 
-        Each call of a plan looks a kind up. As one object it is found by its identity, while a mask
-        of ranks is as long as the cluster and would be hashed each time.
+        Each call of a plan looks a kind up. One object is found by its identity, while a mask of
+        ranks, as long as the cluster, would be hashed each time.
         """
         kind = _kinds.get((ranks, whole))
         if kind is None:
@@ -50,11 +50,11 @@ _kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
 
 
 class CountedDemand:
-    """What a shape asks for, in units.
+    """The demand of a shape, in units.
 
     Attributes:
-        kind (UnitKind): which units.
-        count (int): how many at least.
+        kind (UnitKind): the kind of units.
+        count (int): the minimum number of them.
     """
 
     __slots__ = ("kind", "count")
@@ -65,7 +65,7 @@ class CountedDemand:
 
     @classmethod
     def of(cls, pool: PoolWithView, request: ResourceRequest) -> Self | None:
-        """That of a request; None if it asks for other things than whole nodes or single cores."""
+        """The demand of a request; None if it asks for anything but whole nodes or single cores."""
         shape = request.shape
         if not pool.countable(shape):
             return None
@@ -85,12 +85,12 @@ class CountedDemand:
 
 
 class Promise:
-    """What is kept for a job that waits.
+    """The resources kept for a job that waits.
 
     Attributes:
         start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
-        request (ResourceRequest): what it is for.
-        is_open (bool): whether it is kept from now on, since nobody knows when it will be wanted.
+        request (ResourceRequest): the job's request.
+        is_open (bool): whether it is kept from now on, since the job's possible start is unknown.
     """
 
     __slots__ = ()
@@ -110,7 +110,7 @@ class CountedPromise(Promise):
     """A promise that is a number of units; its span changes when it moves.
 
     Attributes:
-        demand (CountedDemand): which units, and how many.
+        demand (CountedDemand): the kind and number of units.
         span: its start and end, a list, or an array that compiled code writes to.
     """
 
@@ -138,12 +138,12 @@ class CountedPromise(Promise):
         return self.span[1]  # type: ignore[no-any-return]
 
     def copy(self) -> CountedPromise:
-        """An independent promise of the same."""
+        """An independent copy."""
         return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
 
 
 class _Room(Protocol):
-    """What a promise that is bound to ranks has a use in: an `Availability`, plain or compiled."""
+    """The `Availability`, plain or compiled, with the use of a promise that is bound to ranks."""
 
     def ranks_of(self, number: int) -> int: ...
 
@@ -153,7 +153,7 @@ class BoundPromise(Promise):
 
     Attributes:
         room: the availability in which it has a use
-        number (int or None): of that use; None: it has no ranks, since it cannot be kept
+        number (int or None): the number of that use; None: it has no ranks, since it cannot be kept
         pinned (bool): whether it stays on its ranks
     """
 
@@ -179,8 +179,8 @@ class BoundPromise(Promise):
 
 
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
-    """Return the jobs of the promises, open ones aside, that start at a time or before, and the first start
-    after it, or infinity."""
+    """Return the jobs whose promises, except open ones, start at a time or before, and the first
+    start after it, or infinity."""
     starts = {jobid: one.start for jobid, one in promises.items() if not one.is_open}
     found = [jobid for jobid, start in starts.items() if start <= now]
     return found, min([start for start in starts.values() if start > now], default=inf)

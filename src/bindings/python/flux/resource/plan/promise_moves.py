@@ -31,8 +31,7 @@ class PromiseMoves(ABC):
 
     Attributes:
         timeline (type): the class of the timelines that this works with
-        per_turn (int): for how many jobs `advance_in_turn` takes no longer than a turn of a reactor
-            should
+        per_turn (int): the maximum number of jobs for `advance_in_turn` in a reactor turn
     """
 
     timeline: Any
@@ -46,15 +45,15 @@ class PromiseMoves(ABC):
 
     @abstractmethod
     def watch(self, line: Any) -> Any:
-        """Begin to have promises in a timeline.
+        """Register a timeline for promises.
 
         Returns:
-            object: is told by ``opened(start, end, count)`` where so many units have just come free
+            object: its ``opened(start, end, count)`` is called where units have just come free
         """
 
     @abstractmethod
     def unwatch(self, watch: Any) -> None:
-        """There are no promises in a timeline any more."""
+        """Unregister a timeline: it has no promises any more."""
 
     @abstractmethod
     def enter(self, jobid: int, promise: CountedPromise) -> None:
@@ -82,7 +81,7 @@ class PromiseMoves(ABC):
 
 
 class NoWatch:
-    """Is told where units come free, and needs not know."""
+    """Ignores units that come free."""
 
     def opened(self, start: float, end: float, count: int) -> None:
         pass

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How much a pool has free now, counted in the nodes or slots that requests ask for.
+"""The free resources of a pool now, counted in nodes or slots of requests.
 
-A request that asks for more than there is cannot start, whatever is promised to whom.
+A request for more than these cannot start, regardless of promises.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Shape
 
-#: ``(constraint, need, whether it takes ranks whole, whether nodes are counted)``: what is counted
-#: together.
+#: ``(constraint, need, whether it takes ranks whole, whether nodes are counted)``: equal ones are
+#: counted together.
 RoomKind = tuple[Any, Counts, bool, bool]
 
 
 def free_ranks(pool: PoolWithView, shape: Shape) -> int:
-    """Mask of the ranks that have room for a node or slot of a shape now, whatever is promised.
+    """Mask of the ranks that have room for a node or slot of a shape now, regardless of promises.
     O(different counts of free cores and GPUs)."""
     eligible = pool.eligible(shape.match)
     if shape.exclusive and shape.node_count is not None:
@@ -33,12 +33,12 @@ def free_ranks(pool: PoolWithView, shape: Shape) -> int:
 
 
 def room_kind(shape: Shape) -> RoomKind:
-    """What a shape asks for some number of."""
+    """The kind of nodes or slots that a shape asks for."""
     return shape.match, shape.need, shape.exclusive, shape.node_count is not None
 
 
 class RoomCounts:
-    """Counts of a pool as it is now.
+    """Counts of the free resources of a pool now.
 
     Args:
         pool (PoolWithView): with a view
@@ -46,17 +46,17 @@ class RoomCounts:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        self._generation = pool.generation  # of the pool, of which is what follows
-        # By constraint: counts of what is free, and how many ranks have just that.
+        self._generation = pool.generation  # of the pool, for which the rest is valid
+        # By constraint: free counts, and the number of ranks with exactly these.
         self._ranks: Remembered[Any, list[tuple[Counts, int]]] = Remembered()
         self._counts: Remembered[Shape, int] = Remembered()
 
     def of(self, shape: Shape) -> int:
-        """How many nodes or slots of a shape there is room for. O(different counts of free cores and
+        """The number of nodes or slots of a shape with room. O(different counts of free cores and
         GPUs); for whole nodes O(kinds of node).
 
         Args:
-            shape (Shape): one whose placement is a matter of counts
+            shape (Shape): one for which counts decide placement
         """
         if self._generation != self._pool.generation:
             self._generation = self._pool.generation

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Bounds of start times, learned from earlier searches.
 
-A request cannot start before another one could that wants no more of the same kind, and for no
-longer: if four nodes for an hour fit at noon at the earliest, eight nodes for two hours do not fit
-before noon. That stays true as long as bookings are only added. A long queue of jobs of many sizes
-is therefore planned without starting each search from now.
+A request cannot start before another of the same kind could that is no larger and no longer: if
+four nodes for an hour fit at noon at the earliest, eight nodes for two hours do not fit before
+noon. This holds as long as bookings are only added. A long queue of jobs of many sizes is therefore
+planned without starting each search from now.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flux.resource.pool.remembered import Remembered
 #: Lengths are rounded up to powers of this, so that a queue of jobs of all lengths is some hundred
 #: stairs at most (1.1 ** 200 seconds are six years); a tenth costs a search little.
 LENGTH_RATIO = 1.1
-#: Families (kinds of need and constraint), and lengths of each, that are remembered: what a queue
-#: has at a time, with room to spare.
+#: Families (kinds of need and constraint), and lengths of each, that are remembered: more than a
+#: queue has at a time.
 MAX_REMEMBERED = 1024
 
 
@@ -63,7 +63,7 @@ class _Stair:
         self.times[place:end] = [time]
 
     def lower(self, time: float) -> None:
-        """Forget what is known beyond a time."""
+        """Forget the bounds beyond a time."""
         place = bisect_right(self.times, time)
         if place < len(self.times):
             self.counts[place:] = [self.counts[place]]
@@ -80,7 +80,7 @@ class StartBounds:
         ] = Remembered()
 
     def least(self, family: Hashable, count: int, length: float) -> float:
-        """A time before which so many of a kind do not fit for so long."""
+        """A time before which `count` units of a family do not fit for `length` seconds."""
         known = self._families.get(family)
         if known is None:
             return -inf
@@ -95,7 +95,8 @@ class StartBounds:
         return best
 
     def learn(self, family: Hashable, count: int, length: float, time: float) -> None:
-        """Learn that so many of a kind fit for so long at a time, and not earlier."""
+        """Learn that `count` units of a family fit for `length` seconds at a time, and not
+        earlier."""
         known = self._families.get(family)
         if known is None:
             if len(self._families) >= MAX_REMEMBERED:
@@ -116,10 +117,10 @@ class StartBounds:
         stairs[place - 1].learn(count, time)
 
     def released(self, start: float) -> None:
-        """Forget what a booking that is gone may have caused.
+        """Forget the bounds that a removed booking may have caused.
 
         Args:
-            start (float): when it began. A request that ends before was not in its way.
+            start (float): its start. It did not delay a request that ends before.
         """
         for exact, lengths, stairs in self._families.values():
             for length, stair in exact.items():

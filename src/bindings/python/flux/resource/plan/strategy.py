@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The two ways to keep promises have one interface, by which a Plan works with either.
+"""The common interface of the two ways to keep promises, by which a Plan works with either.
 
 ``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; the theory is in
-``plan.py``, and so is the one place where a plan goes from one to the other.
+``plan.py``, and so is the only switch between them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Strategy(ABC):
 
     Attributes:
         promises (Mapping): job id to Promise, in the order in which they were made.
-        seen (int or None): generation of the pool that all this is true for; None: of none yet.
-        moves_per_turn (int): for how many jobs `advance_in_turn()` takes no longer than a turn of a
-            reactor should, even if all of their promises move.
+        seen (int or None): generation of the pool for which all this is valid; None: of none yet.
+        moves_per_turn (int): the maximum number of jobs for `advance_in_turn()` in a reactor turn,
+            even if all of their promises move.
     """
 
     promises: Mapping[int, Promise]
@@ -49,7 +49,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def sync(self) -> bool:
-        """Take in what happened to the pool since the generation that was seen last.
+        """Take in the changes of the pool since the generation that was seen last.
 
         Returns:
             bool: False if its promises cannot be kept in this way any more.
@@ -74,7 +74,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        """Whether a request fits all through a span."""
+        """Whether a request fits throughout a span."""
 
     @abstractmethod
     def fits_without(
@@ -89,16 +89,17 @@ class Strategy(ABC):
 
     @abstractmethod
     def room_ends(self, request: ResourceRequest, now: float) -> float:
-        """A moment up to which there may be room for a request that starts now, beside all promises:
-        surely not for longer. Now, if it does not fit at all; infinity where nothing is known."""
+        """An upper bound of the time until which there is room for a request that starts now,
+        beside all promises: ``now`` if it does not fit at all, infinity if none is known."""
 
     @abstractmethod
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
-        """How many nodes (slots, if it asks for no nodes) of a request fit all through a span."""
+        """The number of nodes (slots, if it asks for no nodes) of a request that fit throughout a
+        span."""
 
     @abstractmethod
     def next_change(self, request: ResourceRequest, time: float) -> float:
-        """The first moment after a time at which ``count()`` may become another; infinity: none."""
+        """The first moment after a time at which ``count()`` may change; infinity: none."""
 
     @abstractmethod
     def stale(self, now: float) -> list[int]:
@@ -116,8 +117,8 @@ class Strategy(ABC):
 
     @abstractmethod
     def trial(self) -> Callable[[], None]:
-        """Begin a trial, in which promises may be moved to other ranks; returns what takes the moves back, to
-        be called when the pool is as before."""
+        """Begin a trial, in which promises may be moved to other ranks; returns a function that
+        takes the moves back, to be called when the pool is as before."""
 
     @abstractmethod
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
@@ -130,7 +131,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def keeps(self, jobid: int, now: float) -> bool:
-        """Whether the promise of a job can be kept, if all can that come before it."""
+        """Whether the promise of a job can be kept, if all before it can."""
 
     @abstractmethod
     def advance(self, jobid: int, now: float) -> float:
@@ -146,9 +147,10 @@ class Strategy(ABC):
         another, where most stay where they are.
 
         Returns:
-            how many jobs, from the first on, were looked at; the places among these of those that
-            moved; and the first start of those, or infinity. The last is the first that starts now;
-            or the next may have a promise that cannot be kept, or takes a longer search.
+            the number of jobs, from the first on, that were examined; the places among these of
+            those that moved; and the first start of those, or infinity. The last is the first that
+            starts now; or the next may have a promise that cannot be kept, or takes a longer
+            search.
         """
 
     def due(self, now: float) -> tuple[list[int], float]:
@@ -161,23 +163,23 @@ class Strategy(ABC):
 
     @abstractmethod
     def restore(self, jobid: int, promise: Promise) -> None:
-        """Put back what ``withdraw()`` returned, this strategy's or that of the one before."""
+        """Put back the result of ``withdraw()``, of this strategy or the one before."""
 
     # -- starting now -------------------------------------------------------
 
     @abstractmethod
     def may_start(self, request: ResourceRequest) -> bool:
-        """False if a quick look at what is free now shows that a request cannot start."""
+        """False if a quick check of the free resources shows that a request cannot start."""
 
     @abstractmethod
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
-        """Where a request would be placed now, to end at a time, beside all promises.
+        """The placement of a request now, to end at a time, beside all promises.
 
         Args:
-            overdue (bool): the job's own promise has begun, and it starts in its place: those who
-                were promised what comes after it may be delayed with it.
+            overdue (bool): the job's own promise has begun, and it starts in its place: jobs
+                promised the time after it may be delayed with it.
 
         Returns:
             as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Tokens in a plan: what jobs need beside nodes and cores, as licences, of which there are so many."""
+"""Tokens in a plan: counted resources that jobs need beside nodes and cores, as licences."""
 
 from __future__ import annotations
 
 from math import inf
 from typing import Callable
 
-#: How many a job needs, by name.
+#: The number that a job needs, by name.
 Tokens = dict[str, int]
 
 
 class TokenPlan:
-    """How many tokens there are at times to come, with those that are promised.
+    """The tokens available over time, beside those that are promised.
 
-    Times are seconds since the epoch. What a running job uses comes back when it ends; one that ran
-    past its end is taken to end now.
+    Times are seconds since the epoch. The tokens of a running job come back when it ends; one that
+    ran past its end is taken to end now.
 
     Args:
-        totals (dict): by name, how many there are; other names are not planned
-        running (dict): by job id, what running jobs use; it is read at each question
-        end_of: gives, for a running job's id, when it ends; 0: nobody knows
+        totals (dict): by name, the total number; other names are not planned
+        running (dict): by job id, the tokens of running jobs; it is read at each query
+        end_of: gives, for a running job's id, its end; 0: unknown
 
     Attributes:
         promised (dict): by job id, ``(tokens, start, end)`` of promises
@@ -40,8 +40,8 @@ class TokenPlan:
         return new
 
     def earliest(self, wanted: Tokens, start: float, length: float, now: float) -> float:
-        """The first time from `start` on at which there are so many for so many seconds; infinity:
-        never, as far as is known.  O(jobs with tokens, log) for each name."""
+        """The first time from `start` on at which the tokens are available for `length` seconds;
+        infinity: never, as far as is known.  O(jobs with tokens, log) for each name."""
         time = start
         while True:
             before = time
@@ -51,7 +51,8 @@ class TokenPlan:
                 return time
 
     def fits(self, wanted: Tokens, start: float, end: float, now: float, jobid: int = -1) -> bool:
-        """Whether there are so many in a span of time, beside all promises but a job's own."""
+        """Whether the tokens are available throughout a span, beside all promises but a job's
+        own."""
         return all(
             free >= count
             for name, count in wanted.items()
