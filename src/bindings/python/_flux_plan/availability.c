@@ -3,9 +3,9 @@
  * Room on ranks over time: flux/resource/plan/availability.py, function by function, where the
  * definitions are.
  *
- * Each rank has a line: what all uses together leave of it from each step on.  A question about a span
- * reads the lines of the ranks in question, most of which have a few steps.  Promises that may be moved
- * are listed on their ranks as well, so that a question can leave out those that come later in the
+ * Each rank has a line: its amounts that all uses together leave, from each step on.  A query of a
+ * span reads the lines of its ranks, most of which have a few steps.  Promises that may be moved
+ * are listed on their ranks as well, so that a query can leave out those that come later in the
  * order of starts.
  */
 #include <math.h>
@@ -21,14 +21,14 @@
 #define MAX_MOVED 16
 #define MAX_TRIES 4
 
-/* What is left of a rank over time.  Copies share a line until one changes it.  A search reads all
- * lines, so each is one piece of memory.
+/* The amounts left of a rank over time.  Copies share a line until one changes it.  A search reads
+ * all lines, so each is one piece of memory.
  */
 struct line {
     size_t count, room; /* steps */
     double *times;      /* when each begins; that of the first is minus infinity */
-    int64_t *free;      /* what is left, the kinds of each step one after the other */
-    size_t *marks;      /* how many uses begin or end with each */
+    int64_t *free;      /* the amounts left, the kinds of each step in a row */
+    size_t *marks;      /* the number of uses that begin or end with each */
     size_t sharers;     /* beside the first */
     size_t promises, promises_room;
     struct promised *promised; /* the promises here that may be moved */
@@ -45,14 +45,14 @@ struct part {
     int64_t amounts[MAX_KINDS];
 };
 
-/* Where a use is.  Copies share it, since it changes only while a use is made. */
+/* The place of a use.  Copies share it, since it changes only while a use is made. */
 struct place {
     size_t sharers;
     size_t count, room;
     struct part *parts;
 };
 
-/* What a promise may be moved as, shared by copies. */
+/* The demand by which a promise may be moved, shared by copies. */
 struct wish {
     size_t sharers;
     struct demand demand; /* with pointers to what follows */
@@ -81,7 +81,7 @@ struct availability {
     size_t *taken; /* ranks that book() has taken from promises */
     bool *is_taken;
     size_t taken_count, taken_room;
-    struct line *sum; /* what some ranks have left together, if that is known */
+    struct line *sum; /* the total that some ranks have left, if known */
     bool summed;
     unsigned char *summed_ranks;
     int64_t *scratch; /* units at each step of a line */
@@ -152,7 +152,7 @@ static void line_copy_steps (struct line *line, const struct line *from, size_t 
     memcpy (line->free, from->free, from->count * kinds * sizeof (int64_t));
 }
 
-/* Have room for so many steps in a line, which may be another one then. */
+/* Make room for a number of steps in a line, which may be reallocated. */
 static int line_reserve (struct line **slot, size_t kinds, size_t wanted)
 {
     struct line *old = *slot, *line;
@@ -505,7 +505,7 @@ int availability_take (struct availability *all,
     return 0;
 }
 
-/* What a use takes of the ranks that are summed up; whether it is on any. */
+/* Find the amounts that a use takes of the summed ranks; return whether it is on any. */
 static bool sum_of (const struct availability *all, const struct use *use, int64_t *sum)
 {
     bool any = false;
@@ -640,8 +640,8 @@ void availability_ranks_of (const struct availability *all, int64_t number, unsi
 
 /* -- questions -- */
 
-/* What uses leave of a rank at a step of its line, without the promises that are behind a place in the
- * order.
+/* The amounts of a rank that uses leave at a step of its line, without the promises that are behind
+ * a place in the order.
  */
 static void free_at (const struct availability *all,
                      size_t rank,
@@ -915,8 +915,8 @@ static struct item heap_pop (struct heap *heap)
 
 /* -- searching -- */
 
-/* By when a search has an answer for sure: the first rises on ranks where nothing falls later, in order,
- * until they are enough.  What comes later need not be looked at.
+/* The bound of a search: the first rises on ranks where nothing falls later, in order, until they
+ * are enough.  Later times need not be examined.
  */
 #define MAX_RISES 64
 struct rises {
@@ -953,9 +953,9 @@ static void rises_add (struct rises *rises, double time, int64_t units)
     }
 }
 
-/* Append how the units that a rank can hold for a length of time change with their start, from a time on:
- * the time from which on it is so many more, or less.  Since differences of times are rounded, a fall may
- * be told a little late: who finds room looks again.
+/* Append the changes of the units that a rank can hold for a length of time, by their start, from a
+ * time on: the start, and the units more or less from there on.  Since differences of times are
+ * rounded, a fall may be entered a little late: a caller that finds room checks it again.
  */
 static int append_changes (struct availability *all,
                            size_t rank,
@@ -1116,7 +1116,7 @@ double availability_earliest (struct availability *all,
 
 /* -- promises -- */
 
-/* A rank on which a promise has room, with what it is chosen by. */
+/* A rank on which a promise has room, with its sort key. */
 struct candidate {
     int64_t key[MAX_KINDS + 2];
     size_t rank;
@@ -1231,7 +1231,7 @@ static int find_place (struct availability *all,
     int pass, result = -1;
     size_t kind;
 
-    /* Most are asked for in vain: look before ranks are put in order. */
+    /* Most calls find none: check before ranks are sorted. */
     if (!fits (all, demand, use->start, use->end, LAST)
         && (!may_move || !fits (all, demand, use->start, use->end, order)))
         return 0;
@@ -1315,7 +1315,7 @@ static bool holds (const struct availability *all, const struct use *use, struct
     return true;
 }
 
-/* A promise that was moved, and where it was. */
+/* A promise that was moved, and its previous place. */
 struct moved {
     int64_t number;
     struct place *place;
@@ -1334,7 +1334,7 @@ static bool earlier_in_order (const void *context, int64_t a, int64_t b)
     return all->uses[a].sequence < all->uses[b].sequence;
 }
 
-/* Have the promises on the ranks of a use looked at that are behind it in the order. */
+/* Queue the promises on the ranks of a use that are behind it in the order. */
 static int await (struct availability *all, struct settlement *settlement, const struct use *use)
 {
     struct order order = {use->start, use->sequence};
@@ -1361,7 +1361,7 @@ static int await (struct availability *all, struct settlement *settlement, const
     return 0;
 }
 
-/* Give ranks again to the promises that wait for it; whether all have some, or -1: no memory. */
+/* Place the queued promises again; return whether all have ranks, or -1: no memory. */
 static int settle (struct availability *all, struct settlement *settlement, double now)
 {
     while (settlement->waiting.count) {
@@ -1398,7 +1398,7 @@ static int settle (struct availability *all, struct settlement *settlement, doub
     return 1;
 }
 
-/* Undo what was moved, or (`keep`) forget how it was. */
+/* Undo the moves, or (`keep`) forget the previous places. */
 static int finish (struct availability *all, struct settlement *settlement, bool keep)
 {
     int result = 0;

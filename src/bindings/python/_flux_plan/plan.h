@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later
  *
- * What flux/resource/plan/compiled.py calls.  build.py gives this file to cffi as it is, which
- * reads declarations and nothing else: no preprocessor here.
+ * The functions that flux/resource/plan/compiled.py calls.  build.py gives this file unchanged to
+ * cffi, which reads declarations only: no preprocessor here.
  *
- * Times are seconds since the epoch, infinity where there is no end.  What returns an int returns
- * 0, or -1 if there is no memory left.
+ * Times are seconds since the epoch, infinity where there is no end.  Functions that return an int
+ * return 0, or -1 if there is no memory left.
  */
 
-/* A step function of time, as flux.resource.plan.count_timeline.CountTimeline: what a function
- * answers, and what it costs, is said there at the method of its name.
+/* A step function of time, as flux.resource.plan.count_timeline.CountTimeline: results and costs of
+ * a function are documented there, at the method of its name.
  */
 struct timeline;
 
@@ -55,21 +55,21 @@ struct promises;
 struct promises *promises_create (void);
 void promises_destroy (struct promises *promises);
 
-/* Have promises in a timeline, which must stay until promises_drop_line() or promises_destroy().
- * Returns a number for it, or -1: no memory.
+/* Register a timeline for promises.  It must stay until promises_drop_line() or
+ * promises_destroy().  Returns its number, or -1: no memory.
  */
 int promises_add_line (struct promises *promises, struct timeline *line);
-/* There are no promises in a timeline any more, and there will be none. */
+/* Unregister a timeline, which has no promises any more. */
 void promises_drop_line (struct promises *promises, int number);
 
-/* What the timeline with a number must leave: units that are kept from all others; and whether its
- * promises may add up to more than there is, so that none of them is moved.
+/* Set the units that moves in a timeline must leave, kept from all others; and whether its promises
+ * may add up to more than there is, so that none of them is moved.
  */
 void promises_set_line (struct promises *promises, int number, int64_t kept, bool overdrawn);
 
-/* A job has a promise of so many units in the timeline with a number in a span.  It lasts so
- * long where it moves to.  The span, a start and an end, is changed with it: the caller keeps it until
- * promises_drop().  The timeline is the caller's to change.
+/* Enter a job's promise of units in a span of a timeline.  After a move it lasts for the length.
+ * The span, a start and an end, is changed with it: the caller keeps it until promises_drop().  The
+ * timeline is the caller's to change.
  */
 int promises_put (struct promises *promises,
                   int64_t jobid,
@@ -79,7 +79,7 @@ int promises_put (struct promises *promises,
                   double length);
 void promises_drop (struct promises *promises, int64_t jobid);
 
-/* So many units have just come free in a span of the timeline with a number, and are free there. */
+/* Note that units have just come free in a span of a timeline, which has them already. */
 int promises_opened (struct promises *promises, int number, double start, double end, int64_t count);
 
 /* Move the promises of jobs, one after another, to the earliest times at which they fit, as
@@ -87,11 +87,11 @@ int promises_opened (struct promises *promises, int number, double start, double
  *
  * jobids: the row of them
  * places: room for as many: set to the places in the row of those that moved
- * moved: set to how many that are
+ * moved: set to their number
  * first: set to the earliest of their starts, or infinity
- * released: for each number of a timeline, set to the earliest start of what came free
+ * released: for each number of a timeline, set to the earliest start of units that came free
  *
- * Returns how many, from the first on, were looked at; or -1: no memory.
+ * Returns the number of jobs, from the first on, that were examined; or -1: no memory.
  */
 int64_t promises_advance (struct promises *promises,
                           const int64_t *jobids,
@@ -107,17 +107,16 @@ int64_t promises_advance (struct promises *promises,
  * jobids: room for all promises: set to these jobs, in no order
  * next: set to the first start after that time, or infinity
  *
- * Returns how many there are.
+ * Returns their number.
  */
 size_t promises_due (const struct promises *promises, double now, int64_t *jobids, double *next);
 
-/* How often timelines were searched since the promises were created, for tests of what grows with
- * what.
- */
+/* The number of searches of timelines since the promises were created, for tests of complexity. */
 uint64_t promises_searches (const struct promises *promises);
 
-/* Room on ranks over time, as flux.resource.plan.availability.Availability: what a function answers
- * is said there at the method of its name.  Masks of ranks are bytes, the lowest rank first.
+/* Room on ranks over time, as flux.resource.plan.availability.Availability: the result of a
+ * function is documented there, at the method of its name.  Masks of ranks are bytes, the lowest
+ * rank first.
  */
 struct availability;
 
@@ -130,8 +129,8 @@ struct demand {
     size_t length; /* of ranks, in bytes */
 };
 
-/* ranks, kinds: how many; totals: the amounts of each rank, one rank after the other; those of a rank
- * that does not exist are 0.
+/* ranks, kinds: their numbers; totals: the amounts of each rank, one rank after the other; those of
+ * a rank that does not exist are 0.
  */
 struct availability *availability_create (size_t ranks, size_t kinds, const int64_t *totals);
 struct availability *availability_copy (const struct availability *all);
@@ -139,7 +138,9 @@ void availability_destroy (struct availability *all);
 
 /* demand: NULL for a use that stays where it is.
  *
- * What returns the number of a use returns -1 if there is no memory left, and -2 if there is no room. */
+ * Functions that return the number of a use return -1 if there is no memory left, and -2 if there
+ * is no room.
+ */
 int64_t availability_use (struct availability *all,
                           double start,
                           double end,

@@ -2,13 +2,13 @@
  *
  * Promises that are counted in timelines, and move to earlier times when units come free.
  *
- * A *run* is a span in which so many units are free throughout.  A promise moves to an earlier time
- * if a run begins before its start and lasts for as long as it takes, or up to its start, from where
- * on it has units of its own.  A promise that was looked at stays where it is until units come free.
- * Such an *opening* can only make runs that have a part in common with it.  So each promise is looked
- * at for the openings since its last look, and only the timeline around those that may be enough for
- * it is searched.  What is not looked at must not be able to move.  The definition, which searches for
- * each, is flux/resource/plan/promise_moves.py.
+ * A *run* is a span in which a number of units is free throughout.  A promise moves to an earlier
+ * time if a run begins before its start and lasts for its length, or up to its start, from where on
+ * it has units of its own.  A promise that was examined stays where it is until units come free.
+ * Such an *opening* can only make runs that overlap it.  So each promise is examined for the
+ * openings since its last examination, and only the timeline around those that may be enough for it
+ * is searched.  Invariant: a promise that is not examined cannot move.  The definition, which
+ * searches for each, is flux/resource/plan/promise_moves.py.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -25,7 +25,7 @@
 #define ROUNDING 1e-3
 /* Classes of promises by number of units: each has twice as many as the one before. */
 #define SIZES 63
-/* Openings that are passed over with one look. */
+/* Openings that are skipped with one check. */
 #ifndef OPENINGS_TOGETHER
 #define OPENINGS_TOGETHER 16
 #endif
@@ -35,36 +35,37 @@
 #ifndef MAX_LOOKS
 #define MAX_LOOKS 8
 #endif
-/* Openings of a size that are kept at least before it is seen which of them every promise was looked
- * at for; and at most, for promises that were not: each of these is searched for from now on then.
+/* The least number of openings of a size at which those that every promise was examined for are
+ * dropped; and the greatest, at which others are dropped, too: a promise not examined for these is
+ * searched for from now on.
  */
 #ifndef MIN_KEPT
 #define MIN_KEPT 1024
 #define MAX_KEPT 65536
 #endif
-/* The promises of a row are anywhere in memory: so far ahead they are asked for. */
+/* The distance of the prefetch in a row of promises, which are scattered in memory. */
 #define LOOK_AHEAD 8
-/* Openings that are kept until somebody asks. */
+/* Openings that are kept until the next promises_advance(). */
 #ifndef MAX_WAITING
 #define MAX_WAITING 4096
 #endif
-/* A promise that was never looked at. */
+/* A promise that was never examined. */
 #define NEVER UINT64_MAX
 
-/* A span in which units came free, and the runs that may have a part in common with it. */
+/* A span in which units came free, and bounds of the runs that may overlap it. */
 struct opening {
     double start, end;    /* such runs neither begin nor end beyond these */
     double last;          /* they begin before this, where the span ends */
-    int64_t before, most; /* they are of more units than were free before, and of so many at most */
+    int64_t before, most; /* their units: more than were free before, and this many at most */
 };
 
-/* What some openings have in common: none begins earlier, none is longer. */
+/* Bounds of some openings: none begins earlier, none is longer. */
 struct openings_together {
     double start;
     double length;
 };
 
-/* Promises of at least so many units, and of less than twice as many. */
+/* Promises of at least a power of two of units, and of less than twice as many. */
 struct size {
     size_t members;
     double latest;   /* none of them starts later */
@@ -73,13 +74,11 @@ struct size {
     struct opening *openings;
     struct openings_together *together;
     size_t count, room;
-    uint64_t first;   /* so many came before the first of these */
-    size_t review_at; /* when there are so many, see which are still of use */
+    uint64_t first;   /* the number that came before the first of these */
+    size_t review_at; /* at this count, review which are still of use */
 };
 
-/* Units that came free in a span and were not looked at yet: mostly they are in use again when
- * somebody asks.
- */
+/* Units that came free in a span and were not considered yet: by then most are in use again. */
 struct waiting {
     double start, end;
     int64_t before;
@@ -90,9 +89,9 @@ struct line {
     struct timeline *timeline; /* NULL: the number is free */
     int64_t kept;
     bool overdrawn;
-    double since;    /* when a promise was looked at last */
-    uint32_t epoch;  /* what was found of a promise in another epoch is void */
-    double released; /* the earliest start of what came free by moves in this row */
+    double since;    /* when a promise was examined last */
+    uint32_t epoch;  /* results for a promise in another epoch are void */
+    double released; /* the earliest start of units that came free by moves in this row */
     struct waiting *waiting;
     size_t waiting_count, waiting_room;
     struct size sizes[SIZES];
@@ -105,9 +104,9 @@ struct promise {
     int64_t jobid;
     int64_t count;
     double start, end;
-    double length; /* where it moves to: the difference of two times is rounded, this is not */
+    double length; /* after a move: the difference of two times is rounded, this is not */
     double *span;  /* the caller's: its start and end */
-    uint64_t seen; /* for so many openings of its size it was looked at */
+    uint64_t seen; /* the number of openings of its size that it was examined for */
 };
 
 struct promises {
@@ -122,7 +121,7 @@ struct promises {
     uint64_t searches;
 };
 
-/* fmin() and fmax(), of numbers: these are calls of a library, which also mind what is none. */
+/* fmin() and fmax(), of numbers: these are library calls, which also handle NaN. */
 static inline double first_of (double a, double b)
 {
     return a < b ? a : b;
@@ -133,7 +132,7 @@ static inline double last_of (double a, double b)
     return a > b ? a : b;
 }
 
-/* Have room for one more in an array. */
+/* Make room for one more in an array. */
 static int make_room (void **array, size_t count, size_t *room, size_t each)
 {
     size_t more = *room ? 2 * *room : 16;
@@ -222,7 +221,7 @@ static uint64_t openings_so_far (const struct size *size)
     return size->first + size->count;
 }
 
-/* Nothing is known any more of the promises in a timeline. */
+/* Forget all results for the promises in a timeline. */
 static void forget (struct line *line)
 {
     line->epoch++;
@@ -278,8 +277,8 @@ static int add_opening (struct size *size, const struct opening *opening)
     return 0;
 }
 
-/* See which promises an opening may be enough for: a span in which as many as `before` were free
- * throughout, and `most` are now at some moment.
+/* Enter an opening for the sizes of promises that it may be enough for: a span in which `before`
+ * units were free throughout, and `most` are now at some moment.
  */
 static int consider (struct line *line, double low, double high, int64_t before, int64_t most)
 {
@@ -297,12 +296,12 @@ static int consider (struct line *line, double low, double high, int64_t before,
         struct size *size = &line->sizes[i];
         int64_t least = INT64_C (1) << i;
 
-        /* A run has a moment in common with the opening, so that it ends later than that. */
+        /* A run overlaps the opening, so that it ends after the opening's start. */
         if (!size->members || 2 * least - 1 <= before || size->latest <= low)
             continue;
         if (least <= before)
             least = before + 1;
-        /* More units are free for a part of the time at most for which fewer are. */
+        /* A larger number of units is free only within the span in which a smaller one is. */
         opening.start = last_of (opening.start, timeline_since (line->timeline, least, low));
         opening.end = timeline_below (line->timeline, least, high);
         if (size->shortest > opening.end - opening.start
@@ -336,8 +335,8 @@ static int take_in (struct line *line, double now)
     return 0;
 }
 
-/* Drop the openings of a timeline's sizes that all promises were looked at for, where there are many.
- * That is a look at each promise, so that it waits until there are twice as many.
+/* Drop the openings of a timeline's sizes that all promises were examined for, where there are
+ * many.  This visits each promise, so that the next review waits until there are twice as many.
  */
 static void review (struct promises *promises, int number)
 {
@@ -401,7 +400,7 @@ static double earlier (struct promises *promises, const struct promise *promise,
             const struct opening *one = &size->openings[place];
             double start = last_of (one->start, now);
 
-            /* Without branches: most are of no use, each for another reason. */
+            /* Without branches: most do not suffice, each for another reason. */
             if ((one->before < count) & (count <= one->most) & (start < found)
                 & (start + length <= latest) & (one->end - start >= length)) {
                 if (many < MAX_LOOKS)
@@ -509,7 +508,7 @@ int64_t promises_advance (struct promises *promises,
             places[(*moved)++] = place;
             *first = first_of (*first, start);
         }
-        /* It might, if units were not kept any more. */
+        /* It might move, once units are not kept any more. */
         promise->seen = line->kept ? NEVER : openings_so_far (size_of (line, promise->count));
         promise->epoch = line->epoch;
         line->since = now;
@@ -652,7 +651,7 @@ int promises_opened (struct promises *promises, int number, double start, double
     struct waiting one = {start, end, 0};
 
     if (!promises->count)
-        return 0; /* whatever is promised later is looked at first */
+        return 0; /* later promises are examined in full first */
     if (line->waiting_count == MAX_WAITING)
         forget (line);
     if (make_room ((void **)&line->waiting,
@@ -660,7 +659,7 @@ int promises_opened (struct promises *promises, int number, double start, double
                    &line->waiting_room,
                    sizeof (one)) < 0)
         return -1;
-    /* Runs of as many as were free there before do not become longer. */
+    /* Runs of at most the units that were free before do not become longer. */
     one.before = timeline_least (line->timeline, start, end) - count;
     line->waiting[line->waiting_count++] = one;
     return 0;

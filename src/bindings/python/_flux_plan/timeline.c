@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later
  *
- * A number for every moment, such as how many units are free: a step function of time.
+ * A number for every moment, such as that of free units: a step function of time.
  *
- * The definition is flux/resource/plan/count_timeline.py.  Here the steps are kept in blocks that know
- * their extremes: a search passes over a whole block where these tell enough, and a change of a span
- * looks at the single steps of the blocks at its ends.  The heads and extremes of blocks are in arrays
- * of their own, so that a search that passes over blocks reads nothing else.
+ * The definition is flux/resource/plan/count_timeline.py.  Here the steps are kept in blocks that
+ * know their extremes: a search skips a whole block where these suffice, and a change of a span
+ * reads the single steps of the blocks at its ends.  The heads and extremes of blocks are in arrays
+ * of their own, so that a search that skips blocks reads nothing else.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -32,7 +32,7 @@ struct block {
 
 struct timeline {
     size_t count;          /* of blocks; there is at least one, and none is empty */
-    size_t room;           /* for so many */
+    size_t room;           /* the capacity */
     double *heads;         /* when the first step of each block begins */
     int64_t *least, *most; /* the extremes of each */
     struct block **blocks;
@@ -41,7 +41,7 @@ struct timeline {
 /* Times that are counted one by one: without a branch, which would rarely be foreseen. */
 #define FEW_TIMES 16
 
-/* How many of some ascending times are earlier than a time, or not later. */
+/* The number of some ascending times that are earlier than a time, or not later. */
 static size_t count_times (const double *times, size_t count, double time, bool or_equal)
 {
     size_t first = 0, found = 0;
@@ -111,7 +111,7 @@ static void measure (struct timeline *line, size_t at)
     measure_steps (block, 0, block->count, &line->least[at], &line->most[at]);
 }
 
-/* Have room for one block more. */
+/* Make room for one block more. */
 static int make_room (struct timeline *line)
 {
     size_t room = line->room ? 2 * line->room : 8;
