@@ -55,7 +55,7 @@ struct place {
 /* The demand by which a promise may be moved, shared by copies. */
 struct wish {
     size_t sharers;
-    struct demand demand; /* with pointers to what follows */
+    struct demand demand; /* points to the arrays below */
     int64_t each[MAX_KINDS];
     unsigned char ranks[];
 };
@@ -208,7 +208,7 @@ static size_t step_from (struct line *line, size_t kinds, double time)
     return at;
 }
 
-/* One use fewer begins or ends with a step, which goes with the last of them. */
+/* One use fewer begins or ends with a step, which is dropped with the last of them. */
 static void line_unmark (struct line *line, size_t kinds, size_t at)
 {
     if (at == 0 || --line->marks[at])
@@ -300,7 +300,7 @@ static void wish_release (struct wish *wish)
         free (wish);
 }
 
-/* -- life and death -- */
+/* -- creation and destruction -- */
 
 struct availability *availability_create (size_t ranks, size_t kinds, const int64_t *totals)
 {

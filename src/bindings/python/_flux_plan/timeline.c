@@ -38,7 +38,7 @@ struct timeline {
     struct block **blocks;
 };
 
-/* Times that are counted one by one: without a branch, which would rarely be foreseen. */
+/* Times that are counted one by one: without a branch, which would often be mispredicted. */
 #define FEW_TIMES 16
 
 /* The number of some ascending times that are earlier than a time, or not later. */

@@ -110,7 +110,7 @@ class Decision:
         """There is a pool; jobs are about to come."""
 
     def event(self) -> None:
-        """A pass was asked for."""
+        """A pass was requested."""
 
     def came(self, job: PendingJob) -> None:
         """A job is about to be queued."""

@@ -75,7 +75,7 @@ class Job:
     rank: Callable[[float], float] = lambda now: 0.0
     candidate_rank: Callable[[float], float] = lambda now: 0.0
     is_known: bool = False  # it was examined since it came
-    is_aside: bool = False  # a rule, or ranks that are down, keep it from taking part
+    is_aside: bool = False  # a rule, or ranks that are down, keep it out of passes
     was_aside: bool = False
     is_refused: bool = False  # its place would exceed a limit: it waits until a job ends
 
@@ -253,7 +253,7 @@ class Pass:
             most, of, planned, is_left = self.state.counters[name]
             used = self.used(name, {} if where is None else {job: Use(self.now, inf, None, where)})
             if where is None and of == RANKS and not job.demands[0].whole:
-                used = max(used, least)  # it may be beside others
+                used = max(used, least)  # it may share ranks with others
             elif where is None:
                 used += least
             if is_left:
@@ -321,7 +321,7 @@ class Pass:
             if found is None:
                 continue
             where, moves = found
-            for use, elsewhere in moves:  # a proof as well, whether the job takes its offer or not
+            for use, elsewhere in moves:  # a proof as well, even if the job does not start
                 use.where = elsewhere
             job.is_aside = job.is_refused = self.is_over(job, where)
             if not job.is_aside:
@@ -349,7 +349,7 @@ class Pass:
                 yield mask({rank for o, use in running if name in o.takes for rank in use.where})
 
     def is_set_aside(self, job: Job) -> bool:
-        """Have a job give up its promise if it is kept aside."""
+        """Take back the promise of a job that is kept aside; returns whether it is."""
         if job.is_aside:
             job.was_aside = True
             if self.drop(job) is not None and self.state.is_kept:

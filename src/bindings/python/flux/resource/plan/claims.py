@@ -101,7 +101,7 @@ class Claims:
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """A job is on some ranks."""
         if not ranks:
-            return  # the last of them may have come back, or left, before the job is through
+            return  # the last of them may be freed, or leave, before the job's final free
         if not self._on:
             self._on = [_Owners() for _ in claimant.keys]
             self._claimed = [_Owners() for _ in claimant.keys]

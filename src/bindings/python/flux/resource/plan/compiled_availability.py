@@ -39,7 +39,7 @@ class CompiledAvailability:
         if cdata == self._ffi.NULL:
             raise MemoryError
         self._all = self._ffi.gc(cdata, self._lib.availability_destroy)
-        # The demand that is asked about, made once.
+        # The demand that is passed to C, made once.
         self._asked = self._ffi.new("struct demand *")
         self._each = self._ffi.new("int64_t[]", self._kinds)
         self._asked.each, self._asked.length = self._each, self._bytes

@@ -320,7 +320,7 @@ class CountedProfile:
         """First time at which `count` units are free for `length` seconds; see
         `CountTimeline.first()`."""
         count += self.kept
-        if self._released < inf:  # many promises move between two searches, mostly
+        if self._released < inf:  # usually many promises move between two searches
             self._bounds.released(self._released)
             self._released = inf
         start = max(start, self._bounds.least(None, count, length))

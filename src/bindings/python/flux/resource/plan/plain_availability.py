@@ -43,7 +43,7 @@ class PlainAvailability(Availability):
     # -- uses ---------------------------------------------------------------
 
     def create(self, start: float, end: float, demand: Demand | None = None) -> int:
-        """A new use without ranks, which does not count yet; its number.
+        """Make a use without ranks, which does not count yet; returns its number.
 
         Args:
             demand (Demand): of a promise that may be moved; None: it stays where it is
@@ -61,18 +61,18 @@ class PlainAvailability(Availability):
         self.uses = [use for use in self._uses.values() if use.entered]
 
     def take(self, number: int, ranks: int, amounts: Amounts) -> None:
-        """Have a use that does not count yet take amounts of each of some ranks (a mask)."""
+        """Add amounts of each of some ranks (a mask) to a use that does not count yet."""
         use = self._uses[number]
         for rank in members(ranks):
             use.where[rank] = amounts
 
     def enter(self, number: int) -> None:
-        """Have a use count."""
+        """Let a use count."""
         self._uses[number].entered = True
         self._enter_all()
 
     def leave(self, number: int) -> None:
-        """Have a use count no more; it can be entered again."""
+        """Let a use count no more; it can be entered again."""
         self._uses[number].entered = False
         self._enter_all()
 
@@ -82,7 +82,7 @@ class PlainAvailability(Availability):
         self._enter_all()
 
     def pin(self, number: int) -> None:
-        """Have a use stay on its ranks."""
+        """Keep a use on its ranks."""
         self._uses[number].demand = None
 
     def ranks_of(self, number: int) -> int:

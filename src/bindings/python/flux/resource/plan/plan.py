@@ -642,8 +642,8 @@ class Plan:
         return self._in_step().contains(jobid, [self._pool.held(running)])
 
     def pin(self, jobid: int, stays: bool = True) -> None:
-        """Have the promise of a job, if it has one, stay on the ranks that it is bound to, or (``stays`` false)
-        no longer."""
+        """Keep the promise of a job, if it has one, on the ranks that it is bound to, or (``stays``
+        false) no longer."""
         strategy = self._in_step()
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)

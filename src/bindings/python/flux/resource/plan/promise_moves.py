@@ -68,7 +68,7 @@ class PromiseMoves(ABC):
         """Move the promise of a job to the earliest time at which it fits; it starts later than now.
 
         Returns:
-            float: when it starts by now, in seconds since the epoch
+            float: its start after that, in seconds since the epoch
         """
 
     def due(self, now: float) -> tuple[list[int], float]:

@@ -126,8 +126,8 @@ class Strategy(ABC):
 
     @abstractmethod
     def pin(self, jobid: int, stays: bool = True) -> None:
-        """Have a promise stay on its ranks, or (``stays`` false) no longer. Nothing where ranks are not
-        chosen yet."""
+        """Keep a promise on its ranks, or (``stays`` false) no longer. No effect where ranks are
+        not chosen yet."""
 
     @abstractmethod
     def keeps(self, jobid: int, now: float) -> bool:

@@ -3,7 +3,8 @@
 
 Jobs are examined in the order of priority, then of submission. One that does not fit is promised
 the earliest time at which enough running jobs will have ended. A job further down may start now if
-that keeps all promises: it ends by then, or uses what they leave (the two conditions of EASY;
+that keeps all promises: it ends by then, or uses resources that they leave (the two conditions of
+    EASY;
 Mu'alem and Feitelson 2001). A promise is a number of nodes at a time; the nodes are chosen when the
 job starts.
 

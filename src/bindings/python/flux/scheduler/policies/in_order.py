@@ -179,7 +179,7 @@ class BackfillInOrder(Backfilling):
         if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
             return
         if admission.engaged and admission.pins_promises:
-            return  # each is asked about when its turn comes
+            return  # each is checked at its turn
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
         # A promise bound to ranks takes a look even if it stays.
         staying = (len(looked) - len(moved)) * (STAYING_PART if self.plan.is_counted else 1)
@@ -272,7 +272,7 @@ class BackfillInOrder(Backfilling):
         self.promise(job, when)
 
     def renew_open(self, job: PendingJob) -> None:
-        """Promise a job with an open promise a time, if there is one by now.
+        """Promise a job with an open promise a time, if there is one now.
 
         Open promises to jobs behind it have no end. If they counted, two of them could keep each
         other from a time for good, and both a job whose time has come.
