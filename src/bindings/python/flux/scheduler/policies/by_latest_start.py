@@ -226,8 +226,8 @@ class BackfillByLatestStart(BackfillByRank):
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
-        #: if all promises are to be put into a new plan, why those that do not fit are void; None:
-        #: they are in the plan
+        #: the cause for promises that do not fit a new plan, which must take all; None: they are in
+        #: the plan
         self._void: str | None = None
         #: jobs with a new promise that were not told yet, by id
         self._untold: dict[int, PendingJob] = {}
@@ -241,7 +241,7 @@ class BackfillByLatestStart(BackfillByRank):
         #: by id, whether a job could start and keep all promises; until one starts or is promised
         self._kept: dict[int, bool] = {}
         self._timer: Timer | None = None
-        #: the job that one that starts now goes ahead of
+        #: the head that a job starting now goes ahead of
         self._ahead_of: PendingJob | None = None
         self._store = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._stored_changes = 0

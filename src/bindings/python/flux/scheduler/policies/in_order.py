@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: Effort of making a promise, where examining a job is 1 (`Backlog.spend`).
 PROMISE_EFFORT = 12
 
-#: Fewer promises than this are examined one by one; the effort for a row of as many as may move in
-#: a turn, if all do; and the part of it for those that stay.
+#: Fewer promises than this are examined one by one; the effort of a full row (as many as may move
+#: in a turn) if all move; and the part of it for those that stay.
 MIN_IN_A_ROW = 8
 ROW_EFFORT = 128
 STAYING_PART = 0.1
