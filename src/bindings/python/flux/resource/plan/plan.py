@@ -541,6 +541,8 @@ class Plan:
         self._forget_more(jobid)
         if self.claims is not None and request.claimant is not None:
             self.claims.promised[jobid] = request
+        if self.tokens is not None and request.tokens:
+            self.tokens.promised[jobid] = (request.tokens, self._pool.clock(), inf)
 
     def _hold(self, jobid: int, request: ResourceRequest) -> bool:
         strategy, now, claims = self._strategy_for(request), self._pool.clock(), self.claims

@@ -39,14 +39,17 @@ class TokenPlan:
         new.promised = self.promised.copy()
         return new
 
-    def earliest(self, wanted: Tokens, start: float, length: float, now: float) -> float:
-        """The first time from `start` on at which the tokens are available for `length` seconds;
-        infinity: never, as far as is known.  O(jobs with tokens, log) for each name."""
+    def earliest(
+        self, wanted: Tokens, start: float, length: float, now: float, jobid: int = -1
+    ) -> float:
+        """The first time from `start` on at which the tokens are available for `length` seconds, beside
+        all promises but a job's own; infinity: never, as far as is known.  O(jobs with tokens, log) for
+        each name."""
         time = start
         while True:
             before = time
             for name, count in wanted.items():
-                time = self._first(name, count, time, length, now)
+                time = self._first(name, count, time, length, now, jobid)
             if time in (before, inf):
                 return time
 
@@ -60,9 +63,11 @@ class TokenPlan:
             if since < end and until > start
         )
 
-    def _first(self, name: str, count: int, start: float, length: float, now: float) -> float:
+    def _first(
+        self, name: str, count: int, start: float, length: float, now: float, jobid: int
+    ) -> float:
         begin = start
-        for _, until, free in self._spans(name, now, -1):
+        for _, until, free in self._spans(name, now, jobid):
             if until <= begin:
                 continue
             if free < count:

@@ -287,7 +287,7 @@ class LicenseRule(TableRule):
         if plan is None or plan.tokens is None or not tokens:
             return False
         now = self.host.now()
-        return plan.tokens.earliest(tokens, now, length_of(request), now) < inf
+        return plan.tokens.earliest(tokens, now, length_of(request), now, job.jobid) < inf
 
     def _short_of(self, job: PendingJob) -> str | None:
         """Why planned licences keep a job from starting now, although it waits for a promise; None:
