@@ -127,7 +127,7 @@ FEATURES = (
     "reservation",
 )
 
-#: What is compared where some jobs have no limit.
+#: With what jobs without a limit are compared under every policy.
 NO_LIMIT_WITH = {"no-limit", "constraints", "gpus", "max-wait", "memory", "priorities"}
 
 
@@ -138,8 +138,10 @@ def is_compared(case):
         return False  # jobs ask for parts of nodes then
     if has >= {"licenses", "planned"}:
         return False  # one table
-    if "no-limit" in has and not has <= NO_LIMIT_WITH and case.policy != "all":
-        return False
+    if "no-limit" in has and not has <= NO_LIMIT_WITH:
+        if case.policy in ("unlimited", "none") or (case.policy == "all" and "planned" in has):
+            return False
+        return case.policy != "easy" or "reservation" not in has
     return True
 
 
@@ -237,6 +239,10 @@ FOUND = (
     (Case("easy", False, ("sharing", "reservation")), 2),
     # In the definition, a job was promised planned licences of which nobody knows when they come back.
     (Case("easy", True, ("planned", "no-limit"), tree=True), 1),
+    # Planned licences were not kept for a job that waits for jobs without a limit; and in the definition it
+    # claimed ranks of which it needs nothing.
+    (Case("easy", False, ("planned", "no-limit"), tree=True), 1),
+    (Case("easy", False, ("sharing", "no-limit")), 3),
 )
 
 

@@ -37,6 +37,7 @@ from flux.resource.plan.availability import (
     Use,
     Where,
 )
+from flux.resource.plan.claims import LAST
 from flux.resource.pool.masks import members
 
 #: Seconds by which a job may start after its promised start and is still believed to end as promised.
@@ -393,21 +394,25 @@ class Pass:
     def kept_for(self, job: Job) -> Where:
         """The resources kept for a job that waits for jobs without a limit: where only one is in
         its way, that one's ranks; then ranks that stay free forever, from now or from when they are
-        enough; then any."""
+        enough; then any. If possible they are away from jobs without a limit that it may not be
+        beside."""
         state, demand, room, now = self.state, job.demands[0], self.room(job), self.now
+        idle = Availability(state.totals)
+        if job.claim is not None:
+            apart = self.demands(job, LAST, inf)[0]
+            demand = apart if idle.room(apart, now, inf)[0] >= apart.count else demand
         endless = [u.where for u in state.running.values() if u.end == inf]
         endless = [where for where in endless if mask(where) & demand.ranks]
         one = endless[0] if len(endless) == 1 else {}
         if state.lines:
             line = demand.ranks.bit_length() - 1
             return {line: (max(0, demand.count - sum(one.get(line, ()))),)}
-        idle = Availability(state.totals)
         kept: Where = {}
 
         def keep(demand: Demand, ranks: int) -> Demand:
             for rank in members(demand.ranks & ranks):
                 units = idle.room(demand._replace(ranks=1 << rank), now, inf)[0]
-                if units:
+                if units and demand.count:
                     kept[rank] = room.amounts(rank, demand, min(units, demand.count))
                     demand = demand._replace(count=max(0, demand.count - units))
             return demand._replace(ranks=demand.ranks & ~mask(kept))
