@@ -243,6 +243,8 @@ FOUND = (
     # claimed ranks of which it needs nothing.
     (Case("easy", False, ("planned", "no-limit"), tree=True), 1),
     (Case("easy", False, ("sharing", "no-limit")), 3),
+    # In the definition, nobody waited for a candidate of which a licence had come free meanwhile.
+    (Case("candidates", False, ("licenses", "constraints")), 6),
 )
 
 

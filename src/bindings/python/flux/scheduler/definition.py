@@ -530,6 +530,8 @@ class Pass:
             if job not in state.pending:
                 continue
             if state.has_candidates and len(promised) >= state.depth:
+                if job.window is None:
+                    job.is_aside = job.is_refused or self.is_over(job)
                 rest.append(job)
             elif self.freed or not job.is_known:
                 self.examine(job)
