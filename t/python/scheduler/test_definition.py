@@ -142,7 +142,7 @@ def is_compared(case):
         if case.policy in ("unlimited", "none") or (case.policy == "all" and "planned" in has):
             return False
         return case.policy != "easy" or "reservation" not in has
-    return True
+    return not (has >= {"limits", "reservation"} and case.policy in ("unlimited", "none"))
 
 
 def cases():
@@ -243,6 +243,8 @@ FOUND = (
     # claimed ranks of which it needs nothing.
     (Case("easy", False, ("planned", "no-limit"), tree=True), 1),
     (Case("easy", False, ("sharing", "no-limit")), 3),
+    # In the definition, a job that waits for another offer was asked again when a window ended.
+    (Case("easy", False, ("limits", "reservation")), 27),
     # In the definition, nobody waited for a candidate of which a licence had come free meanwhile.
     (Case("candidates", False, ("licenses", "constraints")), 6),
 )

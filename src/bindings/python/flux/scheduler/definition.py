@@ -112,7 +112,7 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
             examined.
     """
     starts: list[Job] = []
-    if not state.ran <= state.running.keys():
+    if any(job.id >= 0 and job not in state.running for job in state.ran):
         for job in state.pending:
             job.is_refused = False
     came_free = freed
