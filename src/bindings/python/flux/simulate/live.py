@@ -16,9 +16,9 @@ import time
 from flux.simulate.job import NO_LIMIT, Job
 from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Workload
-from flux.simulate.workload.fluxlog import counts
 from flux.simulate.workload.record import Notes
 from flux_engine.formats import eventlog, jobid, states
+from flux_engine.formats import jobspec as spec
 
 #: Tables of the configuration by which a site sets its policy, that count in a simulation too.
 POLICY_TABLES = ("preemption", "sched-preemption")
@@ -140,8 +140,10 @@ def _job(entry, texts, submit, run, limit, size):
 
 def _pending(entry, texts, machine, unit, notes):
     limit = _limit(entry, notes)
-    nodes, cores, exclusive = counts(json.loads(texts["jobspec"])["resources"])
-    if exclusive:
+    resources = json.loads(texts["jobspec"])["resources"]
+    asked = spec.count_resources(resources)
+    nodes, cores = asked["node"], asked["core"]
+    if any(one["type"] == "node" and one.get("exclusive") for one, _ in spec.walk(resources)):
         cores = nodes * machine.cores_per_node
     size = cores if unit == "core" else nodes or -(-cores // machine.cores_per_node)
     return _job(entry, texts, 0.0, limit or FOREVER, limit, max(size, 1))

@@ -7,6 +7,7 @@ knows them (a real instance accepts those too).
 """
 
 import json
+from collections import Counter
 
 from flux_engine.formats import constraint, form
 from flux_engine.formats.quote import quote
@@ -144,19 +145,20 @@ def _check_vertex(vertex, labels):
     return children or ()
 
 
+def walk(resources, factor=1):
+    """Yield each vertex of a jobspec's resources, with its minimum number."""
+    for vertex in resources:
+        many = factor * minimum(vertex.get("count", 1))
+        yield vertex, many
+        yield from walk(vertex.get("with", ()), many)
+
+
 def count_resources(resources):
-    """The minimum (nodes, cores, gpus) that a jobspec's resources request; nodes is 0 if it names none."""
-    totals = {"node": 0, "core": 0, "gpu": 0}
-
-    def walk(vertices, factor):
-        for vertex in vertices:
-            many = factor * minimum(vertex.get("count", 1))
-            if vertex["type"] in totals:
-                totals[vertex["type"]] += many
-            walk(vertex.get("with", ()), many)
-
-    walk(resources, 1)
-    return totals["node"], totals["core"], totals["gpu"]
+    """The minimum number of each type that a jobspec's resources request (Counter)."""
+    totals = Counter()
+    for vertex, many in walk(resources):
+        totals[vertex["type"]] += many
+    return totals
 
 
 def minimum(count):

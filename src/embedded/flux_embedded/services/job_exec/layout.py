@@ -4,7 +4,7 @@
 from typing import NamedTuple
 
 from flux_engine.formats import idset, jobid, rset
-from flux_engine.formats.jobspec import count_tasks
+from flux_engine.formats.jobspec import count_resources, count_tasks
 
 
 class Placed(NamedTuple):
@@ -29,20 +29,13 @@ class Placed(NamedTuple):
 def slot_shape(resources):
     """(slots per node or None, cores per slot) of a jobspec's resources, as far as specified."""
 
-    def cores_in(vertices):
-        total = 0
-        for vertex in vertices:
-            count = vertex["count"] if type(vertex.get("count")) is int else 1
-            total += count if vertex["type"] == "core" else count * cores_in(vertex.get("with", ()))
-        return total
-
-    def walk(vertices, on_node, factor):
+    def first_slot(vertices, on_node, factor):
         for vertex in vertices:
             count = vertex["count"] if type(vertex.get("count")) is int else None
             if vertex["type"] == "slot":
                 per_node = factor * count if on_node and count else None
-                return per_node, max(1, cores_in(vertex.get("with", ())))
-            found = walk(
+                return per_node, max(1, count_resources(vertex.get("with", ()))["core"])
+            found = first_slot(
                 vertex.get("with", ()),
                 on_node or vertex["type"] == "node",
                 1 if vertex["type"] == "node" else factor * (count or 1),
@@ -51,7 +44,7 @@ def slot_shape(resources):
                 return found
         return None
 
-    return walk(resources, False, 1) or (None, 1)
+    return first_slot(resources, False, 1) or (None, 1)
 
 
 def place(jobspec, R):

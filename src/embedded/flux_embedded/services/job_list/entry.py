@@ -103,11 +103,10 @@ class Entry(JobRecord):
 
     def _count(self):
         try:
-            resources = self.jobspec["resources"]
-            nodes, cores, _ = count_resources(resources)
+            asked = count_resources(self.jobspec["resources"])
+            nodes, cores, nslots = asked["node"], asked["core"], asked["slot"]
             if self.R is not None:
                 nodes, cores = rset.count(self.R)
-            nslots = _count_slots(resources, 1)
             if not nslots and self.R is None:
                 # an invalid request has no size
                 return None, None, None
@@ -115,15 +114,6 @@ class Entry(JobRecord):
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             return None, None, None
         return ntasks, nodes or None, cores or None
-
-
-def _count_slots(vertices, factor):
-    total = 0
-    for vertex in vertices:
-        count = vertex.get("count", 1)
-        many = factor * (count if type(count) is int else 1)
-        total += many if vertex["type"] == "slot" else _count_slots(vertex.get("with", ()), many)
-    return total
 
 
 # -- attributes by name -----------------------------------------------------------------------------------

@@ -214,14 +214,10 @@ class Chart:
 
     # -- picture -----------------------------------------------------------------------------------
 
-    def svg(self, width: int = 960) -> str:
+    def svg(self) -> str:
         """Draw the chart as an SVG document for light and dark pages. The pointer shows a bar's
-        name.
-
-        Args:
-            width (int): pixels
-        """
-        left, top, height = 110, 28, 22
+        name."""
+        width, left, top, height = 960, 110, 28, 22
         across = width - left - 10
         bottom = top + height * len(self.rows)
         parts = [

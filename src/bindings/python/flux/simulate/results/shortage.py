@@ -3,8 +3,8 @@
 
 from functools import lru_cache
 
-from flux.simulate.workload.fluxlog import counts
 from flux_engine.formats import idset
+from flux_engine.formats.jobspec import count_resources
 
 
 @lru_cache(maxsize=4096)
@@ -26,7 +26,8 @@ def shortage(job, R):
         parts.append((idset.count(idset.decode(entry["rank"])), cores, gpus))
     shape = job.shape
     if shape is None:
-        nodes, cores, _ = counts(job.extra["jobspec"]["resources"])
+        asked = count_resources(job.extra["jobspec"]["resources"])
+        nodes, cores = asked["node"], asked["core"]
         found = sum(ranks for ranks, _, _ in parts)
         if found < nodes:
             return f"{found} of {nodes} nodes"

@@ -10,6 +10,7 @@ import tarfile
 from flux.simulate.workload.record import Record
 from flux.simulate.workload.text import read_text
 from flux_engine.formats import rset
+from flux_engine.formats.jobspec import count_resources
 
 #: State bits of job-list.
 INACTIVE = 64
@@ -203,32 +204,14 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, extra):
         limit = float(system.get("duration") or 0) or None
         nodes, cores = rset.count(R) if R is not None else (None, None)
         if cores is None:
-            nodes, cores, _ = counts(jobspec["resources"])
+            asked = count_resources(jobspec["resources"])
+            nodes, cores = asked["node"], asked["core"]
         queue = system.get("queue")
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise source.error(0, f"job {name}: a jobspec or R that is none: {exc!r}") from None
     return Record(
         str(name), submit, run, limit, nodes or None, cores or 1, 0, user, queue, urgency, extra
     )
-
-
-def counts(resources, factor=1):
-    """(nodes, cores, whether it takes nodes whole) of a request (RFC 14); of a range its least."""
-    nodes = cores = 0
-    exclusive = False
-    for entry in resources:
-        count = entry.get("count", 1)
-        if isinstance(count, dict):
-            count = count.get("min", 1)
-        count = int(str(count).split("-")[0].split("+")[0]) * factor
-        if entry["type"] == "node":
-            nodes += count
-            exclusive = exclusive or bool(entry.get("exclusive"))
-        elif entry["type"] == "core":
-            cores += count
-        below = counts(entry.get("with", ()), count)
-        nodes, cores, exclusive = nodes + below[0], cores + below[1], exclusive or below[2]
-    return nodes, cores, exclusive
 
 
 # -- flux-accounting -----------------------------------------------------------------------------------------

@@ -53,8 +53,12 @@ def job_size_validate(p, topic, args):
         return
     system = args["jobspec"]["attributes"]["system"]
     queue = system.get("queue")
-    counts = dict(zip(("nnodes", "ncores", "ngpus"), count_resources(args["jobspec"]["resources"])))
-    for kind, value in counts.items():
+    asked = count_resources(args["jobspec"]["resources"])
+    for kind, value in (
+        ("nnodes", asked["node"]),
+        ("ncores", asked["core"]),
+        ("ngpus", asked["gpu"]),
+    ):
         for bound, what in (("max", "exceeds"), ("min", "is under")):
             limit, name = policy_of(p.conf, queue, ("limits", "job-size", bound, kind))
             if limit in (None, UNLIMITED):
