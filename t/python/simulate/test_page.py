@@ -10,7 +10,7 @@ import pytest
 
 from flux.simulate import policy
 from flux.simulate.command import sample_path
-from flux.simulate.report import charts, svg
+from flux.simulate.report import charts, gantt, svg
 from flux.simulate.report.page import page
 from flux.simulate.report.style import colours, dash, rules
 from flux.simulate.results.losses import losses
@@ -316,7 +316,7 @@ def test_outlines_only_of_bars_that_have_an_inside():
         "jobs": [row, small, flat],
         "shade": [],
     }
-    drawn = charts.gantt({"gantt": chart, "units": 128}, 0)
+    drawn = gantt.gantt({"gantt": chart, "units": 128}, 0)
     assert drawn.count(" backfilled") == 1
 
 

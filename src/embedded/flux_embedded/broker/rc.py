@@ -9,6 +9,7 @@ import json
 
 from flux_embedded.services.resource.fake import fake_resources
 from flux_engine.formats import eventlog
+from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_ERR
 
 KVS = ("content", "content-sqlite", "kvs", "kvs-watch", "heartbeat")
@@ -36,7 +37,7 @@ class Startup:
 
     def load(self, name, *args):
         """Load a module with its arguments and the configured ones; StartError if that fails."""
-        args = [*args, *configured_args(self.ctx.config, name)]
+        args = [*args, *lookup_path(self.ctx.config, f"modules.{name}.args", [])]
         try:
             self.h.rpc("module.load", {"path": name, "args": list(args)}).get()
         except OSError as exc:
@@ -62,15 +63,9 @@ class Startup:
             raise StartError(str(exc)) from None
         if R is not None:
             self.put_resources(R)
-        for name in ("resource", *JOBS, scheduler(self.ctx.config)):
+        scheduler = lookup_path(self.ctx.config, "modules.alternatives.sched", "sched-simple")
+        for name in ("resource", *JOBS, scheduler):
             self.load(name)
-
-
-def configured_args(config, name):
-    """The arguments of module `name` by ``[modules] NAME.args`` (list of str)."""
-    modules = config.get("modules", {})
-    entry = modules.get(name, {}) if isinstance(modules, dict) else {}
-    return entry.get("args", []) if isinstance(entry, dict) else []
 
 
 def unload(h, ctx, names):
@@ -82,17 +77,6 @@ def unload(h, ctx, names):
             pass
         except TimeoutError:
             ctx.log(LOG_ERR, f"rc3.0: remove {name}: it does not end")
-
-
-def scheduler(config):
-    """Return the name of the scheduler module: ``[modules] alternatives.sched``, or sched-simple."""
-    alternatives = config.get("modules", {})
-    alternatives = alternatives.get("alternatives", {}) if isinstance(alternatives, dict) else {}
-    return (
-        alternatives.get("sched", "sched-simple")
-        if isinstance(alternatives, dict)
-        else "sched-simple"
-    )
 
 
 def wind_down(h):

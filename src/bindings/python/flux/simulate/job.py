@@ -142,8 +142,7 @@ def max_wait(job):
 
 def placement(job):
     """The placement that a job of a trace asks for (``attributes.system.placement`` of its jobspec); None: nothing."""
-    given = (job.extra or {}).get("jobspec")
-    value = given and given.get("attributes", {}).get("system", {}).get("placement")
+    value = system_of(job).get("placement")
     return value if isinstance(value, dict) else None
 
 
@@ -167,7 +166,7 @@ def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None
     extra = job.extra or {}
     given = extra.get("jobspec")
     if given is not None:
-        system = dict(given.get("attributes", {}).get("system", {}))
+        system = dict(system_of(job))
         system.pop("environment", None)
         resources, tasks = given["resources"], given.get("tasks", _TASKS)
     else:

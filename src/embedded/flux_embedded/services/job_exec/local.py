@@ -17,6 +17,7 @@ from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
 from flux_embedded.services.job_exec.process import PIPE, Process
 from flux_engine.formats import jobid, rset
+from flux_engine.formats.dotted import lookup_path
 
 #: exit codes of a shell for a command that does not exist, or cannot be run
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -120,8 +121,7 @@ class LocalJob(base.ExecJob):
 
     def _stdin(self, options, cwd):
         """The file for standard input; None if `write` delivers it."""
-        source = options.get("input")
-        stdin = source.get("stdin") if isinstance(source, dict) else None
+        stdin = lookup_path(options, "input.stdin")
         if not isinstance(stdin, dict) or stdin.get("type") != "file":
             return None
         return os.path.join(cwd, self._templates.render(stdin["path"]))

@@ -30,6 +30,7 @@ from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
 from flux_embedded.services.job_exec.scripts import Scripts
 from flux_engine.formats import eventlog, form, fsd, idset, jobid, rset
+from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel.service import Service, request
 
@@ -105,10 +106,7 @@ class JobExec(Service):
 
     def _make(self, msg, body):
         """The job of a start request, mock or real."""
-        attributes = body["jobspec"].get("attributes")
-        system = attributes.get("system") if isinstance(attributes, dict) else None
-        table = system.get("exec") if isinstance(system, dict) else None
-        test = table.get("test") if isinstance(table, dict) else None
+        test = lookup_path(body["jobspec"], "attributes.system.exec.test")
         if test is not None or self.kernel.clock.virtual:
             return MockJob(self, msg, body, {} if test is None else test)
         return LocalJob(self, msg, body)

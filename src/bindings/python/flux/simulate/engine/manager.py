@@ -13,6 +13,7 @@ import re
 from flux.simulate.engine.loop import LastMessage, MadeMessage, Peer
 from flux.simulate.job import jobspec
 from flux_engine.formats import jobid, rset, states
+from flux_engine.formats.dotted import lookup_path
 from flux_engine.job_manager.job import Jobs, SchedulableJob
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
@@ -25,10 +26,7 @@ _PRIORITIES = {states.URGENCY_EXPEDITE: states.PRIORITY_MAX}
 
 def default_queue(config):
     """The queue of jobs that name none (``policy.jobspec.defaults.system.queue``), or None."""
-    table = config
-    for key in ("policy", "jobspec", "defaults", "system", "queue"):
-        table = table.get(key) if isinstance(table, dict) else None
-    return table
+    return lookup_path(config, "policy.jobspec.defaults.system.queue")
 
 
 def request_of(job, queue, queues):

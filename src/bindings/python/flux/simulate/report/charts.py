@@ -5,7 +5,6 @@ import math
 from html import escape
 
 from flux.simulate.report import svg
-from flux.simulate.report.gantt import gantt, whole_run  # noqa: F401  drawn with the others
 from flux.simulate.report.style import style
 from flux.simulate.results.metrics import LATE, QUANTILES, span_text
 from flux.simulate.results.statistics import interval

@@ -5,7 +5,7 @@ import os
 from html import escape
 
 from flux.scheduler.command.new_file import replace_file
-from flux.simulate.report import charts, tables
+from flux.simulate.report import charts, gantt, tables
 from flux.simulate.report.style import rules
 from flux.simulate.results import table
 from flux.simulate.trace import variant_text
@@ -194,12 +194,12 @@ def _gantts(pictures, names):
     for number, (name, picture) in enumerate(shown):
         chart = picture["gantt"]
         marked = None if chart["is_whole"] else (chart["begin"], chart["end"])
-        body = _chart(charts.whole_run(picture, end, marked))
+        body = _chart(gantt.whole_run(picture, end, marked))
         caption = _WHOLE
         if marked:
             caption += " The frame is the window below."
         body += f"<p class='caption'>{escape(caption)}</p>"
-        body += _chart(charts.gantt(picture, number, end if chart["is_whole"] else None))
+        body += _chart(gantt.gantt(picture, number, end if chart["is_whole"] else None))
         text = (
             "All jobs"
             if not marked

@@ -8,6 +8,7 @@ import errno
 import json
 
 from flux_engine.formats import fsd, policy
+from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.jobspec import count_resources
 from flux_engine.kernel.handle import RPC_STREAMING
 
@@ -15,13 +16,9 @@ UNLIMITED = -1
 
 
 def policy_of(conf, queue, path):
-    """(value, queue name or None) of a policy for jobs of `queue`: its own, else its parent's, else the global one, else None."""
+    """(value, queue name or None) of a limit, by its dotted path, for jobs of `queue`: its own, else its parent's, else the global one, else None."""
     for source, name in reversed(policy.tables_of(conf, queue)):
-        value = source.get("policy", {})
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-            if value is None:
-                break
+        value = lookup_path(source, f"policy.limits.{path}")
         if value is not None:
             return value, name
     return None, None
@@ -60,7 +57,7 @@ def job_size_validate(p, topic, args):
         ("ngpus", asked["gpu"]),
     ):
         for bound, what in (("max", "exceeds"), ("min", "is under")):
-            limit, name = policy_of(p.conf, queue, ("limits", "job-size", bound, kind))
+            limit, name = policy_of(p.conf, queue, f"job-size.{bound}.{kind}")
             if limit in (None, UNLIMITED):
                 continue
             # A request without nodes leaves their number open, so it cannot be below a minimum.
@@ -84,7 +81,7 @@ def duration_validate(p, topic, args):
     if not p.active:
         return
     system = args["jobspec"]["attributes"]["system"]
-    text, name = policy_of(p.conf, system.get("queue"), ("limits", "duration"))
+    text, name = policy_of(p.conf, system.get("queue"), "duration")
     limit = fsd.parse(text) if text is not None else 0
     if limit == 0 or limit == float("inf"):
         return
