@@ -615,7 +615,8 @@ class Pass:
         for job in heads:
             alone.promise(job, alone.earliest(job, now))
         for job in sorted(rest, key=lambda job: (job.candidate_rank(now), self.places[job])):
-            if alone.place(job, now + job.limit) is not None:
+            end = now + job.limit
+            if alone.place(job, end) is not None and self.place(job, end) is not None:
                 self.start(job)
 
     def promise_latest(self, job: Job, wanted: float) -> None:
