@@ -127,8 +127,12 @@ FEATURES = (
     "reservation",
 )
 
-#: With what jobs without a limit are compared under every policy.
-NO_LIMIT_WITH = {"no-limit", "constraints", "gpus", "max-wait", "memory", "priorities"}
+#: By policy, with what jobs without a limit are not compared.
+LEFT_OUT = {
+    "easy": {"reservation"},
+    "unlimited": {"limits", "licenses", "planned", "reservation"},
+    "none": {"racks", "reservation"},
+}
 
 
 def is_compared(case):
@@ -138,10 +142,8 @@ def is_compared(case):
         return False  # jobs ask for parts of nodes then
     if has >= {"licenses", "planned"}:
         return False  # one table
-    if "no-limit" in has and not has <= NO_LIMIT_WITH:
-        if case.policy in ("unlimited", "none"):
-            return False
-        return case.policy != "easy" or "reservation" not in has
+    if "no-limit" in has and has & LEFT_OUT.get(case.policy, set()):
+        return False
     return not (has >= {"limits", "reservation"} and case.policy in ("unlimited", "none"))
 
 
