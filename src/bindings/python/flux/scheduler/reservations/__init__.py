@@ -5,21 +5,22 @@ another.
 Which file to open
 ==================
 
-``reservation``       `Reservation`: what was asked for; never changes
-``times``             when windows begin, by the clock on the wall of a zone
-``state``             how far a reservation is; which nodes it means, in the terms of the pool; the
-                      pending jobs that name it
-``manager``           how reservations are kept, told in its first lines, and the table of them
-``windows``           those to come, as promises in the plan; one that lasts: a placeholder in the
+``reservation``       `Reservation`: the administrator's request; immutable
+``times``             starts of windows, by the wall clock of a time zone
+``state``             the state of a reservation; its nodes, in the terms of the pool; the pending
+                      jobs that name it
+``manager``           the table of reservations; its docstring explains how they are enforced
+``windows``           planned windows: promises in the plan; active ones: a placeholder in the
                       pool, and the jobs inside
-``answers``           what a job waits for on account of a reservation, and how answers show them
+``answers``           the reservation that a job waits for; reservations as answers show them
 ``service``           requests to make, give up and list them, the configuration, and the KVS
-``rule``              the admission rule: all that the scheduler knows of this package
+``rule``              the admission rule: the scheduler's only interface to this package
 
-What may be touched: what `Reservation.to_dict` gives is stored in the KVS of running instances and
-read by the next version, so keys are added there, not changed. Windows and placeholders go by the
-table `flux.scheduler.states.WINDOW`. That nobody outside the group ever holds what is reserved is
-checked by the fault runs (``t/faults``), after each step.
+Compatibility: the result of `Reservation.to_dict` is stored in the KVS of running instances and
+    read
+by the next version, so keys may be added to it but not changed. `flux.scheduler.states.WINDOW` is
+the state table of windows and placeholders. The fault runs (``t/faults``) check after each step
+that no job outside the group holds reserved resources.
 """
 
 from flux.scheduler.reservations.reservation import Asker, Reservation, Window

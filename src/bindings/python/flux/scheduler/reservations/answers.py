@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is told of reservations: which one a job waits for, and how answers show them."""
+"""Answers about reservations: the one that a job waits for, and their descriptions."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 #: Windows of one reservation that ``sched.plan`` shows.
 WINDOWS_SHOWN = 64
 
-#: A job that is planned to start within so many seconds of a window's end starts because the window
+#: Seconds: a job planned to start within this time of a window's end starts because the window
 #: ends.
 SAME_TIME_S = 1.0
 
 
 class ReservationAnswers:
-    """Finds the reservation that a job waits for, or has to keep off; shows reservations: as a list has
-    them, as a plan has them, and what would be in their way.
+    """Finds the reservation that a job waits for or must not run into, and describes reservations:
+    in lists, in plans, and with the jobs in their way.
 
     Args:
         host (RuleHost): the scheduler
         entries (dict): the reservations, by name
-        selector (NodeSelector): what they ask of the pool
+        selector (NodeSelector): their nodes, in the pool's terms
         group_jobs (GroupJobs): the jobs of their groups
-        active (ActiveWindows): what is held of them
+        active (ActiveWindows): their allocations
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class ReservationAnswers:
         self._group_jobs = group_jobs
         self._active = active
 
-    # -- what a job waits for ----------------------------------------------------------------------
+    # -- why a job waits ---------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        """What a job waits for because of a reservation, in one sentence; None if of none."""
+        """Why a job waits for a reservation, in one sentence; None if it waits for none."""
         return self.blame(job)[0]
 
     def blamed(self, job: PendingJob) -> dict[str, Any] | None:
-        """The reservation that a job waits for or has to keep off: its name, start and end."""
+        """The reservation that a job waits for or must not run into: its name, start and end."""
         _, entry = self.blame(job)
         return None if entry is None else self._shown(entry)
 
     def before(self, job: PendingJob, start: float) -> dict[str, Any] | None:
-        """The last reservation that is over when a job starts at `start`, of nodes that it could
-        use: its name, start and end; None if there is none but the job's own."""
+        """The last reservation to end before a job starts at `start`, among those of nodes that it
+        could use: its name, start and end; None if there is none other than the job's own."""
         wanted = self._host.facts.ranks_of(job.resource_request)
         own = self._group_jobs.reservation_of(job)
         over = [
@@ -117,7 +117,7 @@ class ReservationAnswers:
             if entry.active:
                 active |= entry.ranks
         if facts["available"] >= facts["needed"] and facts["reason"]:
-            return None, None  # enough is free, and not where it has to be
+            return None, None  # enough is free, but in the wrong place
         if facts["available"] < facts["needed"]:
             if not wanted & active or facts["unit"] != "nodes":
                 return None, None
@@ -144,7 +144,7 @@ class ReservationAnswers:
         if not ahead:
             return None, None
         start, entry = min(ahead, key=lambda one: one[0])
-        # How long it may be is not said here: the sentence would change every second.
+        # The text leaves out the maximum length: it would change every second.
         if request.duration <= 0:
             text = (
                 f"no time limit: it could run into reservation {entry.name}, which begins at "
@@ -160,10 +160,10 @@ class ReservationAnswers:
     def _text(self, entry: ReservationState, when: float) -> str:
         return str(iso_time(when, entry.reservation.recurrence.zone))
 
-    # -- how they are shown ------------------------------------------------------------------------
+    # -- descriptions ------------------------------------------------------------------------------
 
     def describe(self, entry: ReservationState) -> dict[str, Any]:
-        """An entry as the answer of ``sched.reservations`` has it."""
+        """An entry as in the answer of ``sched.reservations``."""
         reservation = entry.reservation
         wanted = self._selector.nodes(reservation)
         window = entry.window
@@ -199,13 +199,13 @@ class ReservationAnswers:
         }
 
     def preview(self, reservation: Reservation) -> dict[str, Any]:
-        """As `describe`, of a reservation that is not made."""
+        """As `describe`, for a reservation that has not been made."""
         entry = ReservationState(reservation, configured=False)
         entry.window = reservation.window_at(self._host.now())
         return self.describe(entry)
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
-        """The windows up to a time, as ``sched.plan`` shows them."""
+        """The windows up to a time, as in the answer of ``sched.plan``."""
         for entry in list(self._entries.values()):
             window: Window | None = entry.window
             for _ in range(WINDOWS_SHOWN):
@@ -225,7 +225,7 @@ class ReservationAnswers:
     def conflicts(self, reservation: Reservation) -> list[dict[str, Any]]:
         """Running jobs that would be in the way when the next window begins.
 
-        Of a number of nodes, those that end first, as many as have to be.
+        If it reserves a number of nodes: only as many jobs as needed, those that end first.
         """
         window = reservation.window_at(self._host.now())
         if window is None:
@@ -234,8 +234,8 @@ class ReservationAnswers:
         return self._in_the_way(room, reservation.nodes, window.start)
 
     def in_the_way(self, entry: ReservationState) -> list[dict[str, Any]]:
-        """As `conflicts`, of a reservation that is made: while its window lasts, the jobs that hold
-        what it is short of."""
+        """As `conflicts`, for an existing reservation: while its window is active, the jobs that
+        hold the nodes that it is short of."""
         if not entry.active:
             return self.conflicts(entry.reservation)
         short = self._selector.lacks(entry)
@@ -245,8 +245,8 @@ class ReservationAnswers:
         return self._in_the_way(room, short, self._host.now())
 
     def _in_the_way(self, room: int, nodes: int | None, start: float) -> list[dict[str, Any]]:
-        """The running jobs that keep so many of `room` (None: all of it) from being free at a
-        time."""
+        """The running jobs that keep `nodes` of `room` (None: all of it) from being free at
+        `start`."""
         busy: list[tuple[float, int, int]] = []
         taken = 0
         for jobid, end in self._active.running():
@@ -267,7 +267,7 @@ class ReservationAnswers:
         return found
 
     def overlapping(self, reservation: Reservation) -> list[str]:
-        """Names of the reservations because of which the next window cannot be had whole."""
+        """Names of the reservations that keep the next window from being complete."""
         window = reservation.window_at(self._host.now())
         if window is None:
             return []
@@ -286,7 +286,7 @@ class ReservationAnswers:
 
 
 def _group(reservation: Reservation) -> str:
-    """Who it is for, in words; empty: nobody."""
+    """The group, in words; empty: no jobs."""
     parts = []
     for noun, names in (
         ("users", [str(user) for user in reservation.users]),

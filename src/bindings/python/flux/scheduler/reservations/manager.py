@@ -1,39 +1,41 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Keeping reserved resources from jobs that may not have them.
+"""Keeping reserved resources from jobs outside the group.
 
-How a reservation is kept
-=========================
+How a reservation is enforced
+=============================
 
-*Before a window begins*, it is to the plan what a promise with a fixed start is: so many whole
-nodes, from then on, for so long. Whoever starts or promises a job through that plan keeps it, and
-ranks are chosen as late as for any promise. Where it cannot be had whole, because jobs run into the
-window, each part is entered from when it can be had. Windows that repeat are entered
-`windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that a job that outlives
-it is kept off as well.
+*Before a window begins*, the plan treats it as a promise with a fixed start: a number of whole
+nodes, a start and a duration. Every start or promise made through that plan respects it, and ranks
+are chosen as late as for any promise. If jobs run into the window, so that it cannot be complete,
+each part is entered from the time at which it is free. Repeating windows are entered
+`windows.WINDOWS_PLANNED` ahead; the last of them without an end, so that it also keeps off jobs
+that would outlive it.
 
-*When it begins*, the ranks are chosen, and what is free of them is given to a *placeholder*: an
-allocation in the pool that belongs to no job (its id is negative). Nothing else has to know: the
-pool gives reserved resources to nobody, the plan knows when they come back. What is still in use
-then is taken in as it becomes free; until then the reservation is short of it.
+*When it begins*, the ranks are chosen, and their free part is given to a *placeholder*: an
+allocation in the pool that belongs to no job (its id is negative). No other code has to know: the
+    pool sees
+allocated resources, and the plan sees when they are freed. Nodes still in use at that time are
+added as they become free; until then the reservation is short of them.
 
-*A job of the group* that starts inside is placed where the placeholder was, and the placeholder
-keeps the rest; when the job ends, its resources are the placeholder's again. The placeholder gets a
-new id each time, since a plan knows an allocation by its id and its end.
+*A job of the group* that starts inside is placed on resources of the placeholder, which keeps the
+rest; when the job ends, its resources return to the placeholder. The placeholder gets a new id each
+time, since a plan identifies an allocation by its id and its end.
 
 *When it ends*, the placeholder is freed, and blocked jobs are examined.
 
-A job of the group that does not fit inside may use what lies idle outside, like any job, but
-nothing is kept for it there and nobody waits behind it: until something is released it is deferred.
+A job of the group that does not fit inside may use idle resources outside, like any job, but none
+are kept for it there and no job waits behind it: it is deferred until resources are released.
 
-Who does what
-=============
+Classes
+=======
 
-`ReservationManager` has the table of reservations, and does what the time asks for.
-`windows.FutureWindows` enters windows to come into the plan; `windows.ActiveWindows` chooses ranks
-and holds them in the pool while a window lasts. `state.ReservationState` is one reservation and how
-far it is, `state.NodeSelector` says in the pool's terms what it asks for, and `state.GroupJobs` knows
-the jobs of a group. `answers.ReservationAnswers` only looks: it says what a job waits for, and shows
-reservations. `service.ReservationService` takes requests, and stores what was made.
+`ReservationManager` has the table of reservations, and begins and ends windows.
+`windows.FutureWindows` enters planned windows into the plan; `windows.ActiveWindows` chooses the
+ranks of active ones and holds them in the pool. `state.ReservationState` is one reservation and its
+state, `state.NodeSelector` translates its nodes into the pool's terms, and `state.GroupJobs` has
+the pending jobs of the groups. `answers.ReservationAnswers` is read-only: it explains why a job
+waits, and describes reservations. `service.ReservationService` answers requests, and stores
+reservations.
 """
 
 from __future__ import annotations
@@ -56,20 +58,20 @@ if TYPE_CHECKING:
 
 
 class ReservationManager:
-    """The reservations of a scheduler, and what keeps them.
+    """The reservations of a scheduler, and their enforcement.
 
     Args:
         host (RuleHost): the scheduler
         parse: function giving the pool's request for a jobspec
         changed: called when a window began or ended, or a reservation was made or given up
-        counted: called when there are more reservations, or fewer
+        counted: called when the number of reservations changed
 
     Attributes:
         entries (dict): the reservations, by name
-        future (FutureWindows): their windows to come, in the plan
-        active (ActiveWindows): what is held of them, in the pool
+        future (FutureWindows): their planned windows, in the plan
+        active (ActiveWindows): their active windows, in the pool
         group_jobs (GroupJobs): the jobs of their groups
-        answers (ReservationAnswers): which job waits for which, and how they are shown
+        answers (ReservationAnswers): why jobs wait for them, and their descriptions
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class ReservationManager:
         self.answers = ReservationAnswers(
             host, self.entries, selector, self.group_jobs, self.active
         )
-        #: whether the jobs that run are in the pool, so that what is free may be taken
+        #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False
 
     def __bool__(self) -> bool:
@@ -101,16 +103,16 @@ class ReservationManager:
     def add(
         self, reservation: Reservation, configured: bool = False, anyway: bool = False
     ) -> ReservationState:
-        """Keep a reservation from now on.
+        """Enforce a reservation from now on.
 
         Args:
-            reservation (Reservation): what is asked for
+            reservation (Reservation): the reservation
             configured: whether it comes from the configuration
-            anyway: even if the instance has not all of it now: it is kept as far as can be
+            anyway: add it even if the instance lacks some of its nodes now; the others are kept
 
         Raises:
-            ValueError: there is one of that name, its windows are all over, or the instance does
-                not have what it asks for
+            ValueError: the name is in use, all its windows are over, or the instance does not
+                have its nodes
         """
         self._check_name_and_time(reservation)
         if not anyway:
@@ -122,14 +124,14 @@ class ReservationManager:
         if not self.future.enter(entry):
             self._host.planning.renew()
         if self._open and not self.tick():
-            self._wake()  # what was promised or estimated may be so no longer
+            self._wake()  # promises and estimates may have changed
         return entry
 
     def check(self, reservation: Reservation) -> None:
-        """Whether a reservation can be added.
+        """Check that a reservation can be added.
 
         Raises:
-            ValueError: why not
+            ValueError: it cannot; the text says why
         """
         self._check_name_and_time(reservation)
         self._check_nodes(reservation)
@@ -163,7 +165,7 @@ class ReservationManager:
             raise ValueError(f"reservation {reservation.name}: {exc}") from None
 
     def remove(self, name: str) -> ReservationState:
-        """Give a reservation up; jobs that run inside go on as ordinary jobs.
+        """Give up a reservation; jobs that run inside continue as ordinary jobs.
 
         Raises:
             ValueError: there is none of that name
@@ -174,8 +176,8 @@ class ReservationManager:
         self._counted()
         self.future.withdraw(entry)
         self.active.dismiss(entry)
-        self.refill()  # others may have waited for what it gives back
-        # A promise from the end of its window on would come due when nothing else happens.
+        self.refill()  # other reservations may be short of its nodes
+        # A promise that begins at its window's end would come due without another event.
         self._host.planning.renew()
         self._wake()
         return entry
@@ -183,11 +185,11 @@ class ReservationManager:
     # -- starting ----------------------------------------------------------------------------------
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Place a job of a group inside the window that lasts; None if there is none, or no room.
+        """Place a job of a group inside the active window; None if there is none, or no room.
 
         Args:
             job (PendingJob): the job
-            plan (Plan): the one that jobs are started through
+            plan (Plan): the plan through which jobs are started
 
         Raises:
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
@@ -198,8 +200,8 @@ class ReservationManager:
         return self.active.allocate(entry, job, plan)
 
     def started(self, jobid: int) -> None:
-        """A job has started. Where it is one inside a window which it outlives, that may break
-        promises of what the window gives back."""
+        """A job has started. If it is inside a window and outlives it, promises of the resources
+        that the window's end would free may break."""
         if self.active.outlives_window(jobid):
             self._host.planning.doubt()
 
@@ -220,17 +222,17 @@ class ReservationManager:
                     f"which begins at {iso_time(entry.window.start, zone)}: allowed"
                 )
         if any(entry.active and not entry.whole for entry in self.entries.values()):
-            self.refill()  # a window may have been waiting for this job
+            self.refill()  # a window may be short of this job's nodes
 
     # -- time --------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """The jobs that run are in the pool: from now on windows may begin."""
+        """The running jobs are in the pool: windows may begin from now on."""
         self._open = True
         self.tick()
 
     def lasting(self) -> set[str]:
-        """Names of the reservations of which a window lasts, begun or not."""
+        """Names of the reservations whose window's time has come, whether it has begun or not."""
         now = self._host.now()
         return {
             name
@@ -239,7 +241,7 @@ class ReservationManager:
         }
 
     def tick(self) -> bool:
-        """Do what the time asks for: begin windows and end them, take in what became free.
+        """Begin and end the windows that are due, and add nodes that became free.
 
         Returns:
             whether resources became free for others, or deferred jobs are worth examining
@@ -248,7 +250,7 @@ class ReservationManager:
             return False
         now = self._host.now()
         changed = surprise = False
-        # All windows that are over end first: others may have waited for what they give back.
+        # All windows that are over end first: others may be short of their nodes.
         for entry in self.entries.values():
             while entry.window is not None and entry.window.end <= now:
                 changed = True
@@ -263,8 +265,8 @@ class ReservationManager:
                 self.future.enter(entry)
             elif entry.active:
                 surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
-        # A window that has begun may take other nodes than those that were planned for it: what is
-        # promised of these is void, and has to be before anyone is refused because of it.
+        # A window that has begun may take other nodes than those planned for it. Promises of these
+        # are void, and must be dropped before a job is refused because of one.
         short = changed and not self.future.mend()
         if short or (surprise and self.future.breaks_a_promise()):
             self._host.planning.renew()
@@ -273,7 +275,7 @@ class ReservationManager:
         return changed
 
     def next_change(self) -> float | None:
-        """When `tick` has something to do next, seconds since the epoch; None: never."""
+        """When `tick` is due next, seconds since the epoch; None: never."""
         times = [
             entry.window.end if entry.active else entry.window.start
             for entry in self.entries.values()
@@ -303,8 +305,8 @@ class ReservationManager:
         self.refill()
 
     def refill(self) -> None:
-        """Something was released or came up: what is reserved of it is taken before anyone
-        looks."""
+        """Resources were released or came up: take those that are reserved before any job is
+        examined."""
         surprise = False
         for entry in self.entries.values():
             if entry.active:

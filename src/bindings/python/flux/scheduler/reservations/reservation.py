@@ -4,11 +4,11 @@ another.
 
 While one of its *windows* lasts (its only one, or one of many if it repeats), no job outside the
 group holds the resources. A job belongs to the group if its jobspec names the reservation
-(``attributes.system.reservation``) and its user, queue and bank are among those it is for. A
-reservation that is for nobody keeps its resources idle: that is a maintenance window.
+(``attributes.system.reservation``) and the reservation admits its user, queue and bank. A
+reservation for no jobs keeps its resources idle: it is a maintenance window.
 
-What is reserved is said in one of three ways: a number of nodes, chosen as late as possible;
-hosts by name; or every node that meets a constraint. A number may go with a constraint.
+The resources are given in one of three ways: a number of nodes, chosen as late as possible; hosts
+by name; or all nodes that meet a constraint. A number may be combined with a constraint.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flux.scheduler.reservations.times import (
 if TYPE_CHECKING:
     from flux.scheduler.site_policy.queue_names import QueueNames
 
-#: What may become of the group's running jobs when a window ends.
+#: Actions on the group's running jobs when a window ends.
 AT_END = ("cancel", "run")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -64,7 +64,7 @@ class Window(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Of a job, what decides whether it belongs to a reservation's group."""
+    """The properties of a job that decide whether it belongs to a reservation's group."""
 
     userid: int
     queue: str | None
@@ -72,7 +72,7 @@ class Asker(NamedTuple):
 
 
 class Reservation:
-    """What an administrator asked for; it never changes.
+    """An administrator's request for a reservation; immutable.
 
     Args:
         name: letters, digits, ``.``, ``_``, ``-``; at most 64
@@ -81,11 +81,11 @@ class Reservation:
         nodes: how many nodes; None: all that `hosts` or `requires` name
         hosts: the nodes, by host name (RFC 29); None: any
         requires: constraint that the nodes meet (RFC 31); None: none
-        users: user ids it is for; empty: any user
-        queues: queues it is for, each with its virtual queues; empty: any queue
-        banks: banks it is for; empty: any bank
-        at_end: what becomes of the group's jobs that run when a window ends: ``"cancel"``: they
-            get that end as their expiration; ``"run"``: they go on as ordinary jobs
+        users: the group's user ids; empty: any user
+        queues: the group's queues, each with its virtual queues; empty: any queue
+        banks: the group's banks; empty: any bank
+        at_end: action on the group's running jobs when a window ends: ``"cancel"``: the window's
+            end is their expiration; ``"run"``: they continue as ordinary jobs
         pin: choose the ranks when the reservation is made, not as late as possible
         made: when it was made, seconds since the epoch
     """
@@ -133,7 +133,7 @@ class Reservation:
         self.pin = pin
         self.made = made
 
-    # -- who ---------------------------------------------------------------------------------------
+    # -- group -------------------------------------------------------------------------------------
 
     @property
     def for_nobody(self) -> bool:
@@ -145,8 +145,8 @@ class Reservation:
 
         Args:
             asker (Asker): the job's
-            queue_names (QueueNames): which queues a name covers: that of a parent its virtual
-                queues as well
+            queue_names (QueueNames): the queues that a name covers: a parent's name covers its
+                virtual queues
         """
         return (
             not self.for_nobody
@@ -155,10 +155,11 @@ class Reservation:
             and (not self.banks or asker.bank in self.banks)
         )
 
-    # -- when --------------------------------------------------------------------------------------
+    # -- windows -----------------------------------------------------------------------------------
 
     def window_at(self, when: float) -> Window | None:
-        """The window that lasts at `when`, else the next one; None if the last is over. O(1)."""
+        """The window that is active at `when`, else the next one; None if the last is over.
+        O(1)."""
         found = self.recurrence.next_end_after(when, self.duration)
         if found is None:
             return None
@@ -166,7 +167,7 @@ class Reservation:
         return Window(index, start, start + self.duration)
 
     def text_of_start(self) -> str:
-        """When its first window begins, as text in its zone."""
+        """The start of its first window, as text in its zone."""
         return str(iso_time(self.recurrence.start, self.recurrence.zone))
 
     def window_after(self, window: Window) -> Window | None:
@@ -178,12 +179,11 @@ class Reservation:
             return None
         return Window(window.index + 1, start, start + self.duration)
 
-    # -- what --------------------------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------
 
     @property
     def named(self) -> int | None:
-        """How many nodes it names; None if it names none, or they must meet a constraint as
-        well."""
+        """The number of hosts it names; None if it names none or has a constraint as well."""
         if self.hosts is None or self.requires is not None:
             return None
         return len(set(Hostlist(self.hosts)))
@@ -201,12 +201,12 @@ class Reservation:
         return parts[0] if parts else None
 
     def jobspec(self, nodes: int, duration: float, ranks: str | None = None) -> dict[str, Any]:
-        """A jobspec (RFC 14) that asks for what a window keeps.
+        """A jobspec (RFC 14) that requests a window's resources.
 
         Args:
-            nodes: how many whole nodes
-            duration: for how long, seconds; 0: without end
-            ranks: of these ranks (an idset); None: of any that meet its constraint
+            nodes: number of whole nodes
+            duration: seconds; 0: without end
+            ranks: limit it to these ranks (an idset); None: to all that meet its constraint
         """
         system: dict[str, Any] = {"duration": duration}
         if ranks is not None:
@@ -251,7 +251,7 @@ class Reservation:
 
     @classmethod
     def from_dict(cls, entry: object, now: float) -> Reservation:
-        """Make a reservation of what a request, the KVS or the configuration says.
+        """Make a reservation from an entry of a request, the KVS or the configuration.
 
         Args:
             entry: an object with the keys of `to_dict`; times may be texts that
@@ -260,7 +260,7 @@ class Reservation:
             now: the time now, seconds since the epoch
 
         Raises:
-            ValueError: something is missing, unknown, or does not go together; the text names it
+            ValueError: a key is missing, unknown, or conflicts with another; the text names it
         """
         if not isinstance(entry, Mapping):
             raise ValueError("a reservation is an object with name, start, duration and nodes")
@@ -329,7 +329,7 @@ class Reservation:
         )
 
     def __eq__(self, other: object) -> bool:
-        """Whether they ask for the same, whenever they were made."""
+        """Whether they are equal, apart from the time at which they were made."""
         if not isinstance(other, Reservation):
             return NotImplemented
         return {**self.to_dict(), "made": 0} == {**other.to_dict(), "made": 0}
@@ -342,8 +342,8 @@ class Reservation:
 
 
 def _quoted(value: object) -> object:
-    """`value`, unless it is a TOML date without quotes: the broker hands that on as
-    ``{"iso-8601-ts": TEXT}``, without its offset from UTC, so that it cannot be read.
+    """`value`, unless it is a TOML date without quotes: the broker passes that on as
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC, so its time is unknown.
 
     Raises:
         ValueError: it is a date without quotes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reservations as an admission rule: all that the scheduler knows of them."""
+"""Reservations as an admission rule: the scheduler's only interface to them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from flux.scheduler.rule_host import RuleHost
 
 
-#: Deferred jobs that are examined again at once when something is released. Each costs a search of
-#: the pool, and a release must not take longer the more jobs wait for a reservation.
+#: The maximum number of deferred jobs that a release has examined again at once. Each costs a
+#: search of the pool, and a release must not take longer the more jobs wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
 
 
 class ReservationRule(AdmissionRule):
-    """Keeps reserved resources from jobs that may not have them, and gives them to those that may.
+    """Keeps reserved resources from jobs outside the group, and gives them to those of the group.
 
     Args:
         host (RuleHost): the scheduler
         parse: function giving the pool's request for a jobspec
         commits (Committer): stores in the KVS
-        errors (ErrorReporter): where trouble is reported
+        errors (ErrorReporter): logs errors
 
     Attributes:
-        service (ReservationService): takes requests about reservations
+        service (ReservationService): answers requests about reservations
     """
 
     name = "reservation"
@@ -56,7 +56,7 @@ class ReservationRule(AdmissionRule):
         self.service = ReservationService(host, self._manager, commits, errors)
 
     def _engage(self) -> None:
-        """There are other reservations, or other jobs that name one."""
+        """The reservations, or the pending jobs that name one, have changed."""
         engaged = bool(self._manager.entries or self._manager.group_jobs)
         self.host.admission.engage(self, engaged)
 
@@ -137,8 +137,9 @@ class ReservationRule(AdmissionRule):
         self.service.load()
 
     def ready(self) -> None:
-        # Windows may begin only now: until all running jobs were found, the pool took their nodes
-        # for free.
+        # Windows may begin only now: until all running jobs were found, their nodes were free in
+        # the
+        # pool.
         self._manager.open()
         self.service.arm()
 
@@ -158,8 +159,8 @@ class ReservationRule(AdmissionRule):
         return self._manager.active.own_end_of(jobid, end)
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The reservation that `job` waits for, has to keep off, or is to start after: name, start
-        and end; or None."""
+        """The reservation that `job` waits for, must not run into, or is to start after: its name,
+        start and end; or None."""
         answers = self._manager.answers
         found = answers.blamed(job) if first else None
         if found is None and expected_start is not None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Making, listing and giving up reservations: the services, the KVS, the configuration, the clock.
 
-Reservations made by request live in the KVS under `KEY`, stored before the request is answered, so
-that they are there after a reload of the scheduler and after a restart of the instance. Those of
-the configuration, tables ``[reservations.NAME]``, are read at load and at each reload of it.
+Reservations made by request are stored in the KVS under `KEY` before the request is answered, so
+they survive a reload of the scheduler and a restart of the instance. Those of the configuration,
+tables ``[reservations.NAME]``, are read at load and at each reload of it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from flux.scheduler.host import Committer, ErrorReporter, Timer
     from flux.scheduler.rule_host import RuleHost
 
-#: Where the reservations are stored, and the version of what is there.
+#: The KVS key of the stored reservations, and the version of their format.
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
-#: Seconds after which the clock is read though no window begins or ends: an administrator may have
+#: Seconds between readings of the clock when no window begins or ends: an administrator may have
 #: set it.
 CLOCK_CHECK_S = 60.0
 
-#: The most reservations there can be: every release of resources walks through all of them.
+#: The maximum number of reservations: each release of resources iterates over all of them.
 MAX_RESERVATIONS = 1000
 
 
@@ -38,9 +38,9 @@ class ReservationService:
 
     Args:
         host (RuleHost): the scheduler
-        manager (ReservationManager): who keeps them
+        manager (ReservationManager): enforces them
         commits (Committer): stores in the KVS
-        errors (ErrorReporter): where trouble is reported
+        errors (ErrorReporter): logs errors
     """
 
     def __init__(
@@ -62,7 +62,8 @@ class ReservationService:
         """Read the reservations from the KVS, then from the configuration.
 
         Raises:
-            ValueError: what is stored cannot be read. Without it, jobs would start on what is reserved
+            ValueError: the stored text cannot be read; without it, jobs would start on reserved
+                nodes
         """
         for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
             if reservation.window_at(self._host.now()) is None:
@@ -82,7 +83,7 @@ class ReservationService:
         return [Reservation.from_dict(entry, now) for entry in stored.get("reservations", ())]
 
     def _add_anyway(self, reservation: Reservation, configured: bool) -> None:
-        """Keep a reservation, even if not all that it names is there for now."""
+        """Add a reservation, even if the instance lacks some of its nodes now."""
         try:
             self._manager.add(reservation, configured, anyway=True)
         except ValueError as exc:
@@ -98,7 +99,7 @@ class ReservationService:
     def _configure(self, tables: Any) -> None:
         """Replace the reservations that come from the configuration by those of these tables.
 
-        One that is as before goes on as it is, and so does one whose table cannot be read any more.
+        One whose table is unchanged, or can no longer be read, is left alone.
         """
         manager = self._manager
         if not isinstance(tables, dict):
@@ -135,7 +136,7 @@ class ReservationService:
     # -- requests ----------------------------------------------------------------------------------
 
     def reserve(self, msg: Any) -> None:
-        """Make a reservation, or with ``dry_run`` only tell what is in its way.
+        """Make a reservation, or with ``dry_run`` only report the conflicts.
 
         Raises:
             ValueError: it cannot be made; the text says why
@@ -178,7 +179,7 @@ class ReservationService:
         self._store(lambda: scheduler.handle.respond(msg, answer))
 
     def unreserve(self, msg: Any) -> None:
-        """Give a reservation up.
+        """Give up a reservation.
 
         Raises:
             ValueError: there is none of that name, or it comes from the configuration
@@ -199,8 +200,8 @@ class ReservationService:
         self._store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
 
     def list(self, payload: Any, caller: Caller) -> Steps:
-        """All reservations, by start; a guest is told neither for whom they are nor which jobs are
-        in their way."""
+        """All reservations, by start; without their groups and the jobs in their way if the caller
+        is a guest."""
         read(payload)
         shown = []
         for entry in list(self._manager.entries.values()):
@@ -221,7 +222,7 @@ class ReservationService:
         return answer
 
     def reconfigure(self, config: dict[str, Any]) -> None:
-        """The configuration was loaded anew."""
+        """The configuration was reloaded."""
         self._configure(config.get("reservations", {}))
         self.arm()
 
@@ -237,8 +238,8 @@ class ReservationService:
     # -- the clock ---------------------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Have `ReservationManager.tick` called when it has something to do, and now and then: a
-        clock may be set."""
+        """Schedule `ReservationManager.tick` for when it is due, or within a minute: the clock may
+        be set."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -253,5 +254,5 @@ class ReservationService:
 
 
 def _named(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Jobs with their ids as users write them."""
+    """Copies of the entries, with job ids as users write them."""
     return [{**job, "name": name_of(job["id"])} for job in jobs]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How far a reservation is: its window, the nodes chosen for it, and what keeps them; which nodes it asks
-for, in the terms of the pool; and the jobs of its group that wait."""
+"""The state of a reservation: its window, the nodes chosen for it, and the allocations that keep
+them; its nodes in the terms of the pool; and the pending jobs of its group."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class ReservationState:
-    """A reservation, and how far it is.
+    """A reservation and its state.
 
     Attributes:
-        reservation (Reservation): what was asked for
+        reservation (Reservation): the administrator's request
         configured (bool): it comes from the configuration, and cannot be given up by a request
-        window (Window or None): the one that lasts, else the next; None: all are over
-        state (str): of its window, one of `flux.scheduler.states.WINDOW`
+        window (Window or None): the active one, else the next; None: all are over
+        state (str): its window's, one of `flux.scheduler.states.WINDOW`
         ranks (int): mask of the ranks chosen; 0 before it began, unless they are pinned
-        placeholder (int or None): the id of the allocation that keeps what is free of them
-        filler (int or None): the id of the allocation that keeps what is left of ranks which a job
-            uses in part beyond the window, and which are to be chosen if it ends before
+        placeholder (int or None): the id of the allocation that keeps their free part
+        filler (int or None): the id of the allocation that keeps the rest of ranks that a job uses
+            in part beyond the window; they are chosen if it ends early
         keys (list): its promises in the plan
         parts (list): of its next window, pairs of a start and a number of nodes that these keep
-        whole (bool): these keep all that it asks for; if not, they are made again at each release
+        whole (bool): these keep all of its nodes; if not, they are made again at each release
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class ReservationState:
         self.state = WINDOW.after(self.state, "begin")
 
     def plan_next(self, window: Window | None) -> None:
-        """`window` is the next one; None: there is none, it is over."""
+        """Set the next window; None: there is none, the reservation is over."""
         self.window = window
         self.state = WINDOW.after(self.state, "last" if window is None else "next")
 
@@ -83,13 +83,13 @@ class ReservationState:
 
     @property
     def pinned(self) -> bool:
-        """Whether its ranks are chosen before it begins. All that have a name or a property are
-        known anyway."""
+        """Whether its ranks are chosen before it begins. Hosts by name, and all nodes with a
+        property, need no choice."""
         return self.reservation.pin and self.reservation.nodes is not None
 
 
 class NodeSelector:
-    """What reservations ask of the pool, in its terms; and ids in it that are no job's.
+    """Translates reservations into the pool's terms, and gives allocation ids that are no job's.
 
     Args:
         host (RuleHost): the scheduler
@@ -104,18 +104,18 @@ class NodeSelector:
     def request(
         self, reservation: Reservation, nodes: int, duration: float, ranks: str | None = None
     ) -> Any:
-        """A request for so many of a reservation's nodes.
+        """A resource request for some of a reservation's nodes.
 
         Args:
-            reservation (Reservation): whose constraint they meet
-            nodes: how many whole nodes
-            duration: for how long, seconds; 0: without end
-            ranks: of these ranks (an idset); None: of any that meet the constraint
+            reservation (Reservation): has their constraint
+            nodes: number of whole nodes
+            duration: seconds; 0: without end
+            ranks: limit it to these ranks (an idset); None: to all that meet the constraint
         """
         return self._parse(reservation.jobspec(nodes, duration, ranks))
 
     def nodes(self, reservation: Reservation) -> int:
-        """How many nodes a reservation is for: as it says, or as many as meet its constraint."""
+        """The number of nodes of a reservation: as given, or all that meet its constraint."""
         if reservation.nodes is not None:
             return reservation.nodes
         return max(popcount(self.ranks(reservation)), reservation.named or 0)
@@ -132,19 +132,19 @@ class NodeSelector:
         return str(Hostlist(missing).encode()) if missing else ""
 
     def ranks(self, reservation: Reservation) -> int:
-        """Mask of the ranks that a reservation could want, up or not."""
+        """Mask of the ranks that a reservation could use, up or down."""
         request = self.request(reservation, 1, 1.0)
         return self._host.resources.match_mask(request)
 
     def ranks_up(self, reservation: Reservation) -> int:
-        """Mask of the ranks that a reservation could want and that are up."""
+        """Mask of the ranks that a reservation could use and that are up."""
         pool = self._host.resources
         request = self.request(reservation, 1, 1.0)
         return pool.match_mask(request) & pool.eligible_ranks(request)
 
     def lacks(self, entry: ReservationState) -> int:
-        """How many nodes a reservation is short of, while its window lasts. One for nobody is not
-        short of those that are down: nothing runs there."""
+        """The number of nodes that a reservation with an active window is short of. A maintenance
+        window is not short of nodes that are down: nothing runs there."""
         reservation = entry.reservation
         short = self.nodes(reservation) - popcount(entry.ranks)
         if reservation.for_nobody:
@@ -163,11 +163,11 @@ def _on(hosts: str) -> dict[str, Any]:
 
 
 class GroupJobs:
-    """Knows the pending jobs that name a reservation.
+    """The pending jobs that name a reservation.
 
     Args:
         entries (dict): the reservations, by name
-        queue_names (QueueNames): which queues a name covers
+        queue_names (QueueNames): the queues that a name covers
     """
 
     def __init__(
@@ -177,11 +177,11 @@ class GroupJobs:
     ) -> None:
         self._entries = entries
         self._queue_names = queue_names
-        #: by job id, the reservation that a pending job names, and who asks
+        #: by job id, the reservation that a pending job names, and the job's user, queue and bank
         self._askers: dict[int, tuple[str, Asker]] = {}
 
     def add(self, job: PendingJob, name: str, asker: Asker) -> None:
-        """A job that names a reservation has come."""
+        """A request came from a job that names a reservation."""
         self._askers[job.jobid] = (name, asker)
 
     def __len__(self) -> int:
@@ -192,16 +192,16 @@ class GroupJobs:
         return self._askers.keys()
 
     def forget(self, jobid: int) -> bool:
-        """A job does not wait any more; whether it named a reservation."""
+        """A job is no longer pending. Returns whether it named a reservation."""
         return self._askers.pop(jobid, None) is not None
 
     def reservation_of(self, job: PendingJob) -> str | None:
-        """The name of the reservation that a pending job is to run in; None: of none."""
+        """The name of the reservation that a pending job is to run in; None: in none."""
         found = self._askers.get(job.jobid)
         return None if found is None else found[0]
 
     def standing(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
-        """The reservation to whose group a job belongs, and why it cannot run for now.
+        """The reservation to whose group a job belongs, and why the job cannot run now.
 
         Returns:
             the `ReservationState` or None, and a reason or None

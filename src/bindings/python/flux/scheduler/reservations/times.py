@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Wall-clock times: reading them, and repeating them by the clock on the wall.
+"""Wall-clock times: parsing and recurrence.
 
-An administrator says "Tuesdays at eight, for four hours". That is a time of day in a zone, not
-a number of seconds: across a change to or from summer time it stays eight o'clock. So a
-repetition by days or weeks keeps the wall-clock start and the name of the zone, and each
-occurrence is worked out from these. The duration is time that passes, in seconds.
+"Tuesdays at eight, for four hours" is a time of day in a zone, not a number of seconds: across a
+change to or from summer time it stays eight o'clock. So a repetition by days or weeks keeps the
+wall-clock start and the name of the zone, and each occurrence is computed from these. The duration
+is elapsed time, in seconds.
 
-Two corners are decided as iCalendar (RFC 5545) decides them: a start that the clock skips
-(02:30 on the night it jumps to 03:00) is read with the offset from before the jump, which makes
-it 03:30; a start that comes twice is its first.
+Two corner cases follow iCalendar (RFC 5545): a start that the clock skips (02:30 on the night it
+jumps to 03:00) is read with the offset from before the jump, which makes it 03:30; of a start that
+occurs twice, the first counts.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def parse_duration(text: str, what: str = "duration") -> float:
 
     Args:
         text: the number, and its unit: ms, s (if none is given), m, h, d, w
-        what: what it is, for the error
+        what: its name, for the error
 
     Returns:
         seconds, more than 0
 
     Raises:
-        ValueError: it is not a length of time, is not finite, or is not more than 0
+        ValueError: it is not a length of time, not finite, or not more than 0
     """
     match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     seconds = float(match.group(1)) * _UNITS[match.group(2) or "s"] if match else 0.0
@@ -71,7 +71,7 @@ def duration_text(seconds: float, most: int | None = None) -> str:
 
     Args:
         seconds: 0 or more
-        most: so many units, the rest is left out: so it is rounded down; None: all of them
+        most: the maximum number of units, rounded down to these; None: all of them
     """
     if most is not None and 0 < seconds < 1:
         return f"{seconds:.1f}s"
@@ -89,9 +89,9 @@ def duration_text(seconds: float, most: int | None = None) -> str:
 
 
 def local_zone_name() -> str:
-    """The IANA name of this machine's time zone, or "UTC" where none can be found.
+    """The IANA name of this machine's time zone, or "UTC" if none can be found.
 
-    TZ counts if it holds a name; then /etc/localtime, a link into the zone files; then
+    Tried in order: TZ, if it holds a name; /etc/localtime, a link into the zone files;
     /etc/timezone.
     """
     candidates = [os.environ.get("TZ", "").lstrip(":")]
@@ -146,12 +146,12 @@ def parse_time(text: object, now: float, zone: str = "UTC") -> float:
     """Read a point in time as an administrator writes it.
 
     Args:
-        text: ``now``; ``+2h``: that long from now; ``08:00``: when it is next that late;
+        text: ``now``; ``+2h``: that long from now; ``08:00``: the next such time;
             ``tomorrow 08:00``, ``tuesday 08:00``: on that day; ``2026-12-01``,
-            ``2026-12-01T08:00``, with seconds and an offset or Z if they are given; a number:
+            ``2026-12-01T08:00``, with optional seconds and an offset or Z; a number:
             seconds since the epoch
         now: the time now, seconds since the epoch
-        zone: the zone of times that are given without an offset
+        zone: the zone of times without an offset
 
     Returns:
         seconds since the epoch
@@ -199,7 +199,7 @@ def _parse_time(text: object, now: float, zone: str) -> float:
 
 
 def _on_day(start: datetime, day: str | None, now: float, wrong: ValueError) -> float:
-    """`start`, a time today, moved to the day that is named; the next such time if none is."""
+    """Move `start`, a time today, to `day`, the name of a day; None: to the next such time."""
     if day is None:
         ahead = 0 if start.timestamp() >= now else 1
     elif day == "today":
@@ -217,15 +217,15 @@ def _on_day(start: datetime, day: str | None, now: float, wrong: ValueError) -> 
 
 
 class Recurrence:
-    """When something begins that happens once, or again and again.
+    """The starts of an event that occurs once or repeatedly.
 
-    Days and weeks are counted on the wall clock of a zone; hours, minutes and seconds are time
-    that passes.
+    Days and weeks are counted on the wall clock of a zone; hours, minutes and seconds are elapsed
+    time.
 
     Args:
-        start: the first begin, seconds since the epoch
-        every: how far apart the begins are: ``"1w"``, ``"2d"``, ``"6h"``; None: it happens once
-        zone: the IANA name of the zone whose clock counts
+        start: the first start, seconds since the epoch
+        every: the interval between starts: ``"1w"``, ``"2d"``, ``"6h"``; None: it occurs once
+        zone: the IANA name of the zone of the wall clock
 
     Raises:
         ValueError: `every` or `zone` cannot be read, or `every` is less than a minute
@@ -253,7 +253,7 @@ class Recurrence:
             self._wall = datetime.fromtimestamp(self.start, tz)
 
     def begin(self, index: int) -> float:
-        """When the occurrence of this index begins (the first is 0); infinity past the year
+        """The start of an occurrence (the first has index 0); infinity past the year
         9998."""
         if index == 0 or self.every is None:
             return self.start if index == 0 else math.inf
@@ -271,14 +271,14 @@ class Recurrence:
 
         Args:
             when: seconds since the epoch
-            duration: how long each occurrence lasts, seconds
+            duration: of each occurrence, seconds
 
         Returns:
-            its index and when it begins; None if the last one is over. O(1).
+            its index and start; None if the last one is over. O(1).
         """
         if self.every is None:
             return (0, self.start) if self.start + duration > when else None
-        # A change of the clock moves a begin by hours at most: begin a little too early.
+        # A clock change moves a start by hours at most: search from a little too early.
         slack = 1 + math.ceil(172800 / self._seconds) if self._wall is not None else 1
         slack = min(slack, 4)
         index = max(0, math.floor((when - duration - self.start) / self._seconds) - slack)

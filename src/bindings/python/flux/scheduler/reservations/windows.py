@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The windows of reservations: those to come, as promises in the plan; and what is held while one lasts:
-ranks are chosen, kept by an allocation that belongs to no job, and lent to the jobs of the group."""
+"""The windows of reservations. A planned one is a promise in the plan. An active one has ranks,
+held by an allocation that belongs to no job and lent to the jobs of the group."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 #: Windows of one reservation that are entered into the plan; the last one without an end.
 WINDOWS_PLANNED = 64
 
-#: Parts into which a window is split that cannot be had whole.
+#: The maximum number of parts of a window that cannot be complete.
 MAX_WINDOW_PARTS = 16
 
-#: Begins and ends of other reservations at which a window is split.
+#: The maximum number of starts and ends of other reservations at which a window is split.
 MAX_SPLITS = 4
 
-#: Seconds that are too short for anything to lie between.
+#: Seconds: times closer than this are the same.
 EPSILON_S = 1e-3
 
 
 class FutureWindows:
-    """Enters windows to come into the plan that jobs are started through, and takes them out.
+    """Enters planned windows into the plan through which jobs are started, and withdraws them.
 
-    A window is a promise with a fixed start. Where it cannot be had whole, because jobs run into
-    it, each part is entered from when it can be had.
+    A window is a promise with a fixed start. If jobs run into it, so that it cannot be complete,
+    each part is entered from the time at which it is free.
 
     Args:
         host (RuleHost): the scheduler
         entries (dict): the reservations, by name
-        selector (NodeSelector): what they ask of the pool
+        selector (NodeSelector): their nodes, in the pool's terms
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class FutureWindows:
         self._plan: Plan | None = None
 
     def attach(self, plan: Plan | None) -> None:
-        """Enter all reservations into a plan that has no promises yet, which is kept up to date; None: the
-        one that there was is void."""
+        """Enter all reservations into a plan without promises, and update it from now on; None: the
+        previous plan is void."""
         self._plan = plan
         for entry in self._entries.values():
             entry.keys = []
@@ -65,7 +65,7 @@ class FutureWindows:
                 self.enter(entry)
 
     def enter(self, entry: ReservationState) -> bool:
-        """Enter the windows to come into the plan; returns whether all of them could be had whole."""
+        """Enter the planned windows into the plan; returns whether all of them are complete."""
         if self._plan is None or entry.window is None:
             return True
         entry.parts = []
@@ -86,8 +86,8 @@ class FutureWindows:
         return entry.whole
 
     def withdraw(self, entry: ReservationState, again: bool = False) -> None:
-        """Take an entry's promises out of the plan, and enter those that it now needs if
-        `again`."""
+        """Withdraw an entry's promises from the plan; if `again`, enter those that it needs
+        now."""
         if self._plan is not None:
             for key in entry.keys:
                 self._plan.cancel(key)
@@ -96,8 +96,8 @@ class FutureWindows:
             self.enter(entry)
 
     def ranks_planned(self, entry: ReservationState) -> tuple[int, int]:
-        """Masks of the ranks that the plan keeps for the window that lasts or comes next: those that
-        it keeps by now, and those only from a later time on. 0 where it only counts."""
+        """Masks of the ranks that the plan keeps for the active or next window: those kept now, and
+        those kept only from a later time. 0 if the plan only counts."""
         now = later = 0
         if self._plan is not None and entry.window is not None:
             starts, time = self._plan.promises(), self._host.now()
@@ -111,14 +111,14 @@ class FutureWindows:
         return now, later & ~now
 
     def breaks_a_promise(self) -> bool:
-        """Whether a job can no longer have what it was promised. O(promises)."""
+        """Whether some promise can no longer be kept. O(promises)."""
         return self._plan is not None and self._plan.breaks_a_promise()
 
     def mend(self) -> bool:
-        """Something was released or came up: enter again the windows that could not be had whole.
+        """Resources were released or came up: enter the incomplete windows again.
 
         Returns:
-            whether all can be kept as well as if no job had a promise
+            whether all are as complete as they would be if no job had a promise
         """
         short = [entry for entry in self._entries.values() if not entry.whole]
         for entry in short:
@@ -133,10 +133,11 @@ class FutureWindows:
     def _enter_missing(
         self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
-        """Enter what the active window is short of, so that no job starts on it when it comes free.
+        """Enter the nodes that the active window is short of, so that no job starts on one that is
+        freed.
 
         Returns:
-            whether it is short of nothing
+            whether the window is complete
         """
         if not entry.active or entry.window is None:
             return True
@@ -158,10 +159,10 @@ class FutureWindows:
     def _enter_window(
         self, plan: Plan, entry: ReservationState, window: Window, end: float
     ) -> tuple[bool, list[int], list[tuple[float, int]]]:
-        """Enter one window into a plan, in as few parts as can be.
+        """Enter one window into a plan, in as few parts as possible.
 
         Returns:
-            whether all of it could be had at once; the keys of its parts; their starts and numbers
+            whether it is complete from its start; the keys of its parts; their starts and numbers
         """
         pinned = entry.ranks if entry.pinned and not entry.active else 0
         wanted = self._selector.nodes(entry.reservation)
@@ -187,10 +188,11 @@ class FutureWindows:
         parts: list[tuple[float, int]],
         walls: int = MAX_SPLITS,
     ) -> bool:
-        """Enter so many nodes of a window, of certain ranks or (0) of any; whether all at once.
+        """Enter `left` nodes of a window, among `ranks` (0: any). Returns whether all are kept from
+        `start`.
 
-        What another reservation has for some of the time is this one's for the rest of it; that is
-        seen to at so many `walls`.
+        Nodes that another reservation has for part of the time are entered for the rest of it, by
+        splitting the window at no more than `walls` times.
         """
         start = max(start, self._host.now())
         whole = True
@@ -222,7 +224,8 @@ class FutureWindows:
         return whole
 
     def _wall(self, reservation: Reservation, start: float, end: float) -> float | None:
-        """The first time in a span at which a window of another reservation begins or ends."""
+        """The first start or end of another reservation's window in a span; None if there is
+        none."""
         times = []
         for entry in self._entries.values():
             if entry.name != reservation.name:
@@ -232,7 +235,8 @@ class FutureWindows:
         return min([time for time in times if start < time < end], default=None)
 
     def _kept_as_well_as_can_be(self) -> bool:
-        """Whether what the plan lacks of the reservations is lacking beside no promise, too."""
+        """Whether the incomplete windows would be no more complete in a plan without promises to
+        jobs."""
         trial = self._host.resources.plan()
         for entry in self._entries.values():
             parts: list[tuple[float, int]] = []
@@ -247,7 +251,7 @@ class FutureWindows:
     def _part(
         self, reservation: Reservation, count: int, start: float, end: float, pinned: int
     ) -> Any:
-        """A request for some of a window's nodes, from a part of it on."""
+        """A resource request for some of a window's nodes, for a part of it."""
         ranks = idset_text(pinned) if pinned else None
         return self._selector.request(
             reservation, count, 0 if end == math.inf else end - start, ranks
@@ -262,7 +266,7 @@ class FutureWindows:
         end: float,
         pinned: int,
     ) -> int:
-        """The largest number of nodes that a plan has for all of a span."""
+        """The largest number of nodes, up to `most`, that a plan has free for all of a span."""
 
         def fits(count: int) -> bool:
             try:
@@ -285,16 +289,16 @@ class FutureWindows:
 
 
 class ActiveWindows:
-    """Holds the ranks of reservations in the pool, from when a window begins to its end.
+    """Holds the ranks of active windows in the pool.
 
-    What is free of them is a *placeholder*'s: an allocation with a negative id. Jobs of the group
-    are placed where it was. To the pool they last as long as the window, since what they give back
-    before is reserved; their own ends are kept here.
+    The free part belongs to a *placeholder*: an allocation with a negative id. Jobs of the group
+    are placed on its resources. In the pool they last as long as the window, since resources that they
+    free before its end are reserved; their own ends are kept here.
 
     Args:
         host (RuleHost): the scheduler
         entries (dict): the reservations, by name
-        selector (NodeSelector): what they ask of the pool
+        selector (NodeSelector): their nodes, in the pool's terms
     """
 
     def __init__(
@@ -310,15 +314,15 @@ class ActiveWindows:
         #: the end of the job itself (0 if it has none)
         self._inside: dict[int, tuple[str, float]] = {}
 
-    # -- which ranks -------------------------------------------------------------------------------
+    # -- choice of ranks ---------------------------------------------------------------------------
 
     def pin(self, entry: ReservationState) -> None:
-        """Choose the ranks of a pinned reservation that has none, or not enough that are up: those
-        that are free first, then those in use; of as few groups (such as racks) as can be, else
-        lowest first.
+        """Choose the ranks of a pinned reservation that has none, or not enough that are up: free
+        ones first, then those in use; in as few groups (such as racks) as possible, else the
+        lowest.
 
-        Where there are groups, ranks whose jobs end before the window begins are as good as those
-        that are free: the window would else be scattered over what happens to be free now.
+        If there are groups, ranks whose jobs end before the window begins are as good as free ones:
+        otherwise the window would be scattered over the ranks that are free now.
         """
         if not entry.pinned or entry.active or entry.window is None:
             return
@@ -339,23 +343,23 @@ class ActiveWindows:
             self._host.log.warning(f"reservation {entry.name}: rank {gone} is down: {instead}")
 
     def take_in(self, entry: ReservationState, planned: tuple[int, int]) -> bool:
-        """Choose ranks that are still missing, and keep what is free of those chosen.
+        """Choose ranks that are still missing, and keep the free part of the chosen ones.
 
         Args:
             entry: the reservation
-            planned: masks of the ranks that the plan keeps for it by now, and from a later time on;
-                they are chosen first
+            planned: masks of the ranks that the plan keeps for it now, and from a later time; they
+                are chosen first
 
         Returns:
-            whether some were chosen, or the rest of some is kept, that the plan does not keep for it yet,
-            and that may be promised to jobs
+            whether it now holds ranks, or parts of ranks, that the plan did not keep for it, so
+            that they may be promised to jobs
         """
         pool = self._host.resources
         usable = self._selector.ranks_up(entry.reservation)
         held = self.held_inside(entry)
         self._dismiss_placeholder(entry)
         idle = pool.idle_ranks
-        # A rank that others still use does not count yet, even if it was chosen before.
+        # A rank that other jobs still use does not count yet, even if it was chosen before.
         before = entry.ranks = (entry.ranks & usable & idle) | held
         wanted = self._selector.nodes(entry.reservation)
         missing = wanted - popcount(entry.ranks)
@@ -366,29 +370,28 @@ class ActiveWindows:
                 chosen = self._choose(some, missing, entry.ranks)
                 entry.ranks |= chosen
                 missing -= popcount(chosen)
-        # Where a rank that others use in part is not whole in the window, as far as is known, the rest
-        # is kept, or new jobs would use it for ever.
+        # If other jobs use part of a rank beyond the window, as far as is known, the rest is kept,
+        # or new jobs would use it for ever.
         busy = 0
         if missing > 0:
             room = self._room_outside(entry, usable & ~idle & ~entry.ranks)
             busy = take(room, min(missing, popcount(room)))
         self._placeholder(entry, busy)
         self._warn(entry, wanted)
-        # Of a rest more may be kept than before, which the plan does not know either.
+        # More of such a rest may be kept than before, which is also new to the plan.
         return bool(entry.ranks & ~before & ~planned[0]) or entry.filler is not None
 
     @property
     def _groups(self) -> bool:
-        """Whether nodes are in groups, such as racks, of which as few as can be are taken."""
+        """Whether nodes are in groups, such as racks, of which as few as possible are used."""
         pool = self._host.resources
         return bool(pool.can("choose_nodes") and pool.packing)
 
     def _choose(self, ranks: int, count: int, beside: int) -> int:
-        """So many of some ranks, or as many as there are.
+        """Choose `count` of some ranks, or all if there are fewer.
 
-        Of as few groups as can be: first of those in which some of the reservation's are already
-        (`beside`); those of which nothing is in use, or chosen for any window, come last. Where there
-        are no groups, the lowest.
+        In as few groups as possible: those with ranks of the reservation (`beside`) come first;
+        those without a rank in use or chosen for any window come last. Without groups, the lowest.
         """
         if count <= 0:
             return 0
@@ -401,7 +404,7 @@ class ActiveWindows:
         return pool.choose_nodes(ranks, count, idle, beside)
 
     def _free_by(self, time: float) -> int:
-        """Mask of the ranks that no running job is on by a time, as far as is known. O(jobs)."""
+        """Mask of the ranks that no running job uses at a time, as far as is known. O(jobs)."""
         pool = self._host.resources
         free: int = pool.ranks
         for jobid, end in pool.job_end_times():
@@ -431,11 +434,11 @@ class ActiveWindows:
             if text:
                 self._host.log.warning(f"reservation {entry.name}: {text}")
 
-    # -- what is free of them ----------------------------------------------------------------------
+    # -- placeholders ------------------------------------------------------------------------------
 
     def _placeholder(self, entry: ReservationState, busy: int = 0) -> None:
-        """Allocate what is free on the chosen ranks, and on `busy` ones that are in use beyond
-        the window, to nobody."""
+        """Allocate the free part of the chosen ranks, and of `busy` ones that are in use beyond the
+        window, to a placeholder."""
         if entry.window is None:
             return
         jobid = self._selector.new_id()
@@ -448,11 +451,10 @@ class ActiveWindows:
                 entry.filler = jobid
 
     def _in_use_beyond(self, window_end: float, busy: int) -> int:
-        """Of some busy ranks, those on which a job runs that, as far as is known, does not end in the
-        window.
+        """The ranks in `busy` with a job that, as far as is known, does not end in the window.
 
-        Of the others the plan knows from when on they are whole, and keeps them for the window from
-        then on. Who ends before may use what is left of them.
+        For the others the plan knows when they become idle, and keeps them for the window from then
+        on. Jobs that end before that may use the rest of them.
         """
         beyond = 0
         pool = self._host.resources
@@ -468,7 +470,7 @@ class ActiveWindows:
         entry.filler = entry.placeholder = None
 
     def dismiss(self, entry: ReservationState) -> None:
-        """The window is over: nothing is kept any more."""
+        """The window is over: free its placeholder."""
         self._dismiss_placeholder(entry)
         self._leave(entry.name)
         entry.ranks = 0
@@ -499,7 +501,7 @@ class ActiveWindows:
         return alloc
 
     def held_inside(self, entry: ReservationState) -> int:
-        """Mask of the ranks that the group's jobs hold which were started inside."""
+        """Mask of the ranks held by jobs of the group that were started inside."""
         held = 0
         for jobid, (name, _) in self._inside.items():
             if name == entry.name:
@@ -510,8 +512,8 @@ class ActiveWindows:
         return held
 
     def found_inside(self, jobid: int, name: str) -> None:
-        """A job of a group runs, which the scheduler before this one has started: inside the window,
-        unless it is on ranks that the reservation could not have."""
+        """A running job of a group was started by the previous scheduler: inside the window, unless
+        it is on ranks that the reservation could not have."""
         entry = self._entries[name]
         window = entry.window
         held = self._host.resources.held_ranks(jobid)
@@ -520,25 +522,27 @@ class ActiveWindows:
             self._note_inside(jobid, name, end, window)
 
     def _note_inside(self, jobid: int, name: str, end: float, window: Window) -> None:
-        """A job runs inside a window until `end`; to the pool no shorter than the window lasts."""
+        """A job runs inside a window until `end`; in the pool at least as long as the window
+        lasts."""
         self._inside[jobid] = (name, end)
         pool_end = max(end, window.end) if end else 0.0
         self._host.resources.update_expiration(jobid, pool_end)
 
     def running(self) -> Iterator[tuple[int, float]]:
-        """The jobs that run, with their ends; placeholders are none."""
+        """The running jobs and their ends, without placeholders."""
         for jobid, end in self._host.resources.job_end_times():
             if jobid >= 0:
                 yield jobid, self.own_end_of(jobid, end)
 
     def own_end_of(self, jobid: int, end: float) -> float:
-        """When a running job ends itself, of which the pool says `end`."""
+        """A running job's own end; `end` is its end in the pool."""
         return self._inside[jobid][1] if jobid in self._inside else end
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """A running job has a new end; whether it is one inside a window, whose pool is told here.
+        """A running job has a new end. Returns whether it is inside a window: then the pool is
+        updated here.
 
-        Of a job that its administrator gives time beyond the window, the end is that new one.
+        If an administrator gives a job time beyond the window, the new end is also the pool's.
         """
         name, _ = self._inside.get(jobid, ("", 0.0))
         entry = self._entries.get(name)
@@ -548,17 +552,17 @@ class ActiveWindows:
         return True
 
     def outlives_window(self, jobid: int) -> bool:
-        """Whether a job was started inside a window, and runs on when it ends."""
+        """Whether a job was started inside a window and continues after its end."""
         name, end = self._inside.get(jobid, ("", 0.0))
         entry = self._entries.get(name)
         return entry is not None and entry.window is not None and not 0 < end <= entry.window.end
 
     def ended(self, jobid: int) -> None:
-        """A job holds nothing any more."""
+        """A job has freed all of its resources."""
         self._inside.pop(jobid, None)
 
     def _leave(self, name: str) -> None:
-        """The window is over: jobs that run inside are ordinary ones from now on."""
+        """The window is over: jobs that run inside are ordinary jobs from now on."""
         for jobid, (own, end) in list(self._inside.items()):
             if own == name:
                 del self._inside[jobid]
