@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Admission rules: what may keep a job from starting although it fits.
+"""Admission rules: checks that may keep a fitting job from starting.
 
-The pool says whether there are resources for a job. A site has other reasons why a job may not
+The pool decides whether there are resources for a job. A site has other reasons why a job may not
 start now: its licences are in use, its user is over a limit, the window of its reservation has not
-begun. Each of these is an `AdmissionRule`. A scheduler has a list of them
-(`PolicyScheduler.add_rule`) and asks each; it knows nothing of any one. A rule is told what it
-needs to keep count:
+begun. Each of these is an `AdmissionRule`. A scheduler has a list of rules
+(`PolicyScheduler.add_rule`) and asks each; it has no code for any one of them. A rule is called
+when:
 
-- a request came (`~AdmissionRule.alloc`), and was denied or withdrawn (`~AdmissionRule.cancel`);
-- may the job start now, and if not, why and until when (`~AdmissionRule.check`)?
-- it starts (`~AdmissionRule.start`), it gives resources back (`~AdmissionRule.free`), its end
-  moves (`~AdmissionRule.extended`), it was running already when the scheduler came
+- a request comes (`~AdmissionRule.alloc`), or is denied or withdrawn (`~AdmissionRule.cancel`);
+- a job is examined: may it start now, and if not, why and until when (`~AdmissionRule.check`)?
+- a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), gets another end
+  (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
   (`~AdmissionRule.hello`);
-- a plan is made, from which the rule keeps what is not for every job (`~AdmissionRule.enter_plan`).
+- a plan is made, into which the rule enters resources that it keeps (`~AdmissionRule.enter_plan`).
 
-A job that a rule keeps from starting is *deferred*: it leaves the queue, it is promised nothing,
-and no job waits behind it. It comes back when the rule says that what it waits for has changed
-(`AdmissionHost.readmit`).
+A job that a rule keeps from starting is *deferred*: it leaves the queue, it has no promise, and no
+job waits behind it. It comes back when the rule readmits it (`AdmissionHost.readmit`).
 
-Jobs that ask for the same resources are refused together: when one does not fit, the others are not
-examined. A rule that tells such jobs apart says by what (`~AdmissionRule.signature`).
+Jobs with equal resource requests are refused together: when one does not fit, the others are not
+examined. A rule that distinguishes between such jobs overrides `~AdmissionRule.signature`.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ class Deferral(NamedTuple):
 
     Attributes:
         reason: for the job's user, in a sentence
-        until: when the rule expects to let it start, seconds since the epoch; None: it cannot tell
-        key: what the job waits for, so that `AdmissionHost.readmit` can leave out jobs that wait
-            for something else
-        instead: from `AdmissionRule.second_look`: requests, for less or for other ranks, that are
-            tried in the place of the job's own
+        until: when the rule expects to let it start, seconds since the epoch; None: unknown
+        key: identifies the cause, so that `AdmissionHost.readmit` can select the jobs that wait for
+            one cause
+        instead: from `AdmissionRule.second_look`: requests, for less or for other ranks, to try
+            instead of the job's own
     """
 
     reason: str
@@ -60,7 +59,7 @@ class JobDeferred(InsufficientResources):
     """An admission rule keeps a job from starting now.
 
     Attributes:
-        rule (AdmissionRule): which
+        rule (AdmissionRule): the rule
         deferral (Deferral): why, and until when
     """
 
@@ -71,7 +70,7 @@ class JobDeferred(InsufficientResources):
 
 
 class Cause(NamedTuple):
-    """What a job waits for because of a rule.
+    """Why a rule keeps a job waiting.
 
     Attributes:
         rule: name of the rule
@@ -83,20 +82,20 @@ class Cause(NamedTuple):
 
 
 class Admission(Protocol):
-    """What a rule may say to those that ask it (`flux.scheduler.admission_control`)."""
+    """The interface of `flux.scheduler.admission_control.AdmissionControl` to rules."""
 
     def update(self) -> None:
         """`AdmissionRule.engaged` or `AdmissionRule.attributes` of a rule has changed."""
 
     def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
-        """There is something to ask a rule about, or there is nothing; returns whether that is new."""
+        """Set `AdmissionRule.engaged` of a rule; returns whether it has changed."""
 
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
-        """How many jobs wait for something of a rule's (`Deferral.key`)."""
+        """The number of jobs that a rule has deferred with a key (`Deferral.key`)."""
 
 
 class AdmissionHost(Protocol):
-    """What a rule may use of its scheduler."""
+    """The interface of a scheduler to its rules."""
 
     planning: Planning
 
@@ -123,73 +122,73 @@ class AdmissionHost(Protocol):
 
 
 class AdmissionRule:
-    """Base of admission rules. No method does anything unless it is overridden.
+    """Base of admission rules. The methods do nothing unless overridden.
 
-    What a method raises that is asked whether a job may start costs that job: it is denied. What is
-    raised by another is logged. The answers of a site's rules are checked
+    If a method that decides about a job's start raises an unexpected exception, the job is denied;
+    exceptions of others are logged. The answers of a site's rules are checked
     (`flux.scheduler.rule_answers`).
 
     Args:
         host (AdmissionHost): the scheduler
     """
 
-    #: What the rule is called in statistics and answers.
+    #: The rule's name in statistics and answers.
     name = "rule"
 
-    #: ``FILE:CLASS``, if it is a site's and comes from the configuration or an argument.
+    #: ``FILE:CLASS`` of a site's rule from the configuration or an argument; None: another rule.
     source: str | None = None
 
-    #: Whether there is anything to ask this rule about at present. While it is false, `check`,
-    #: `allocate`, `second_look`, `end_of`, `why`, `start` and `free` are not called;
-    #: and while no rule is engaged, nor is `extended` of any. So a rule that is not used costs
-    #: nothing; one that keeps count of jobs is engaged as long as there is one. A rule that changes
-    #: it calls ``host.admission.update()``, or ``engage()``.
+    #: Whether this rule has something to decide at present. While it is false, `check`, `allocate`,
+    #: `second_look`, `end_of`, `why`, `start` and `free` are not called; and while no rule is
+    #: engaged, `extended` is called of none. So an unused rule costs nothing; a rule that counts
+    #: jobs is engaged while there is one. A rule that changes it calls ``host.admission.update()``,
+    #: or ``engage()``.
     engaged = True
 
-    #: The system attributes that a jobspec must have one of for `alloc` and `signature` to be
-    #: called, so that other jobs cost nothing; None: they are called for every job.
+    #: `alloc` and `signature` are called for jobs with one of these system attributes in their
+    #: jobspecs; others cost nothing. None: they are called for every job.
     attributes: tuple[str, ...] | None = None
 
-    #: Whether this rule never has resources for a job where jobs that it does not tell apart from it
-    #: find none: it only takes away. When the pool has no room for a job at all, such others are
-    #: refused together with it, whatever `signature` says. Not for a rule that has to hear of each
-    #: (`check`).
+    #: Whether this rule only restricts jobs, and never gives one resources that others of its shape
+    #: cannot have. When the pool has no room for a job, those others are refused with it regardless
+    #: of `signature`. Not for a rule whose `check` must be called for each job.
     only_takes_away = False
 
-    #: Whether `allocate` may have something to give at present. While no rule has, jobs for which the pool
-    #: has no room are not examined.
+    #: Whether `allocate` may have resources to give at present. While this is false for all rules,
+    #: jobs for which the pool has no room are not examined.
     adds = True
 
-    #: Whether there are promises that `promise_stays` is to be asked about.
+    #: Whether `promise_stays` is to be called: this rule may pin promises.
     pins_promises = False
 
     def __init__(self, host: AdmissionHost) -> None:
         self.host = host
 
-    # -- a job that waits --------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        """A request came. The rule keeps what it has to know of the job, by its id, until `cancel`
-        is called or, if the job starts, until it has given everything back (`free`).
+        """A request came. The rule stores the properties of the job that it needs, by job id, until
+        `cancel` is called or, if the job starts, until its final `free`.
 
         Args:
             job (PendingJob): the job
-            attributes (SystemAttributes): what its jobspec says beside resources; not to be kept
+            attributes (SystemAttributes): its system attributes; not to be kept
 
         Raises:
-            ValueError: the job can never run; the text is told to its user
+            ValueError: the job can never run; the text is for its user
         """
 
     def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
-        """What `alloc` would make of the request of a job that is not submitted.
+        """The request as `alloc` would change it, of a job that is not submitted.
 
         Raises:
-            ValueError: such a job can never run; the text is told to who asks
+            ValueError: such a job can never run; the text is for the client
         """
         return request
 
     def signature(self, job: PendingJob) -> Hashable:
-        """What this rule goes by when it is asked about `job`; None: the job does not concern it.
+        """The properties of `job` on which this rule's answers depend; None: the rule ignores the
+        job.
 
         Jobs with equal requests and equal signatures are refused together: when one cannot start,
         the others behind it are not examined. Called once for each request, after `alloc`.
@@ -197,139 +196,139 @@ class AdmissionRule:
         return None
 
     def check(self, job: PendingJob) -> Deferral | None:
-        """Whether `job` may start now: None, or why not. Asked before the pool is, each time a job
-        is examined, so it should cost a look-up.
+        """Whether `job` may start now: None, or why not. Called before the pool is asked, each time
+        a job is examined, so it should cost no more than a look-up.
 
         Raises:
             InfeasibleRequest: it may never start; the job is denied
-            InsufficientResources: not now, and it waits in the queue as for resources: a plan knows
-                when it can start
+            InsufficientResources: not now, and it waits in the queue as for resources, since a plan
+                knows when it can start
         """
         return None
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Give `job` resources that this rule keeps for it.
+        """Allocate to `job` resources that this rule keeps for it.
 
         Args:
             job (PendingJob): a job that may start now
-            plan (Plan): the one through which jobs are started
+            plan (Plan): the plan through which jobs are started
 
         Returns:
-            what the pool answered; None: the job takes what is there for everybody
+            the allocation; None: there is none, and the job is allocated resources like any other
         """
         return None
 
     def kept_jobs(self) -> Iterable[int]:
-        """The ids of the jobs that `allocate` may find resources for where others find none. One that
-        may start and fits nowhere waits apart from the queue, for what `why` says. Passes in an order of
-        ranks, which ask only jobs that fit what is free for everybody, try these after the others."""
+        """The ids of the jobs for which `allocate` may find resources that others cannot have. If
+        one may start but fits nowhere, it is deferred with the reason `why`. Passes in an order of
+        ranks, which examine only jobs that fit the generally free resources, try these after the
+        others."""
         return ()
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
-        """Whether `job` may start on just what it is offered: None, or why not. What it was offered is
-        given back then.
+        """Whether `job` may start on exactly this allocation: None, or why not; then it is freed.
 
         Args:
             job (PendingJob): the job
-            pool (ResourcePoolImplementation): where that is held: the scheduler's, or a copy, in which
-                it is tried whether the job could start
-            jobid (int): the id that holds it there
+            pool (ResourcePoolImplementation): the pool with the allocation: the scheduler's, or a
+                copy made for a trial
+            jobid (int): the id of the allocation in it
         """
         return None
 
     def taken_back(self, jobid: int) -> None:
-        """What this rule has allocated to a job (`allocate`) was given back: another rule does not
-        let the job start."""
+        """This rule's allocation for a job (`allocate`) was freed: another rule does not let the
+        job start."""
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        """Whether it is certain that this rule will let `job` start when its promised time has
-        come. If not, its user is told that the time is planned."""
+        """Whether this rule is certain to let `job` start at its promised time. If not, the time is
+        shown to its user as planned."""
         return True
 
     def promise_stays(self, job: PendingJob) -> bool:
-        """Whether a promise to `job` is to stay at its time, though it could move to an earlier one:
-        this rule counts on it. Asked before anything else about a job that has one, while
-        `pins_promises` is true."""
+        """Whether a promise to `job` must stay at its time, though it could move to an earlier one,
+        because this rule depends on it. While `pins_promises` is true, called before anything else
+        for a job with a promise."""
         return False
 
     def why(self, job: PendingJob) -> str | None:
-        """What a job waits for because of this rule, in a sentence; None if for nothing."""
+        """Why this rule keeps a job waiting, in a sentence; None if it does not."""
         return None
 
     def cancel(self, jobid: int) -> None:
-        """A job that waited will not start: its request was denied or withdrawn."""
+        """A pending job will not start: its request was denied or withdrawn."""
 
-    # -- a job that runs ---------------------------------------------------------------------------
+    # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        """`job` starts on `alloc`; before R is stored. Returns what it is annotated with, under
-        ``sched``; None: with nothing."""
+        """`job` starts on `alloc`; called before R is stored. Returns its annotations, under
+        ``sched``; None: no annotations."""
         return None
 
     def wants_attributes(self) -> bool:
-        """Whether `hello` needs the system attributes, which have to be looked up job by
+        """Whether `hello` needs the system attributes, which are looked up job by
         job."""
         return False
 
     def hello(self, job: RunningJob) -> None:
-        """`job` was running when the scheduler came (RFC 27 hello). Called for each such job when
-        all of them are in the pool, before any request comes.
+        """`job` was running when the scheduler was loaded (RFC 27 hello). Called for each such job
+        when all of them are in the pool, before the first request.
 
-        A rule that comes into force later, when the configuration is loaded anew, is told of the
-        jobs that run then.
+        For a rule that comes into force later, when the configuration is reloaded, it is called for
+        the jobs running then.
         """
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
-        """A job has given resources back to the pool.
+        """A job has freed resources.
 
         Args:
             jobid (int): the job
-            R: what came back: an R object (RFC 20) or a ResourcePool
-            final (bool): it holds nothing more
+            R: the freed resources: an R object (RFC 20) or a ResourcePool
+            final (bool): it has freed all
         """
 
     def extended(self, jobid: int, expiration: float) -> bool:
         """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether
-        the rule has told the pool, which is done for it otherwise."""
+        the rule has updated the pool; otherwise the caller does."""
         return False
 
     # -- the start, resources and plans ------------------------------------------------------------
 
     def pool_made(self) -> None:
-        """There is a pool, and no job in it yet. What is raised ends the start of the scheduler."""
+        """The pool was made, and has no jobs yet. An exception ends the start of the scheduler."""
 
     def ready(self) -> None:
-        """All jobs that run were found, and no request has come yet; or the rule has come into force, or its
-        table has changed, and it was told of all jobs."""
+        """All running jobs were found, and no request has come yet; or the rule has come into
+        force, or its table has changed, and it was told of all jobs."""
 
     def config_changed(self, config: dict[str, Any]) -> None:
-        """The configuration of the instance was loaded anew."""
+        """The configuration of the instance was reloaded."""
 
     def ranks_changed(self, lost: bool) -> None:
         """Ranks came up or, if `lost`, went down, left or changed."""
 
     def enter_plan(self, plan: Plan | None) -> None:
-        """Enter into a plan without promises what this rule keeps from jobs in time to come, as
-        promises with ids below zero; and keep it up to date until this is called with None: that plan is
-        used no more."""
+        """Enter the resources that this rule keeps from jobs in the future into a plan without
+        promises, as promises with negative ids; and update these until this is called with None:
+        the plan is void."""
 
     # -- answers -----------------------------------------------------------------------------------
 
     def end_of(self, jobid: int, end: float) -> float:
-        """When a job ends that starts or runs, if `end` (seconds since the epoch; 0: not known) is what
-        the pool says. What is said when it starts is the end of its R."""
+        """The end of a starting or running job; `end` (seconds since the epoch; 0: not known) is
+        its end in the pool. The value at its start is the expiration of its R."""
         return end
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """What ``sched.explain`` adds to its answer about `job`.
+        """Entries to add to the answer of ``sched.explain`` about `job`.
 
         Args:
-            expected_start (float): what the job was told; None: nothing
+            expected_start (float): the job's last estimate; None: it has none
             first (bool): it waits for no other job
         """
         return {}
 
     def stats(self) -> dict[str, Iterable[Any]]:
-        """What ``sched.stats`` adds to its answer: lists by their names. One whose entries cost
-        something is a generator."""
+        """Entries to add to the answer of ``sched.stats``: lists by name. A list that is costly to
+        make is a generator."""
         return {}

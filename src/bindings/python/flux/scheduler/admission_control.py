@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Asks the admission rules of a scheduler, and tells them what happens."""
+"""Calls the admission rules of a scheduler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob, Requests
 
-#: What events of a job were called in rules before they had the names that a policy has for them.
+#: Older names of the methods of rules, from before they had the names of a policy's methods.
 OLDER_NAMES = {
     "queued": "alloc",
     "started": "start",
@@ -27,7 +27,7 @@ OLDER_NAMES = {
 
 
 def take_older_names(rule: AdmissionRule) -> None:
-    """Have a rule's methods with older names called, which is logged."""
+    """Use a rule's methods with older names, and log a warning for each."""
     for older, name in OLDER_NAMES.items():
         method = getattr(rule, older, None)
         if callable(method) and getattr(type(rule), name) is getattr(AdmissionRule, name):
@@ -36,7 +36,7 @@ def take_older_names(rule: AdmissionRule) -> None:
 
 
 def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
-    """Whether a rule has a method of its own in place of that of a base, which does nothing."""
+    """Whether a rule overrides a method of its base, which does nothing."""
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method
 
 
@@ -49,9 +49,9 @@ class AdmissionControl:
 
     Attributes:
         rules (list): in the order in which they are asked
-        engaged (bool): whether any of them has something to be asked about
-        taking_away (set): names of those that only take away
-        deferred (DeferredJobs): the jobs that they keep from starting
+        engaged (bool): whether any of them is engaged
+        taking_away (set): names of those with `AdmissionRule.only_takes_away`
+        deferred (DeferredJobs): the jobs that they have deferred
     """
 
     def __init__(self, requests: Requests, report: Callable[..., None]) -> None:
@@ -59,15 +59,14 @@ class AdmissionControl:
         self.deferred = DeferredJobs(requests, self.family_of)
         self.rules: list[AdmissionRule] = []
         self.engaged = False
-        #: the system attributes for which a rule is told of a job, and whether one is told of every
-        #: job
+        #: the system attributes of all rules, and whether a rule is told of every job
         self._names: set[str] = set()
         self._asks_always = False
         self.taking_away: set[str] = set()
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
-        # The rules that do something of their own when they are asked, as of the last `update`: a
-        # rule costs nothing where it has nothing to say.
+        # The engaged rules that override a method, by method, as of the last `update`: a rule costs
+        # nothing where it overrides nothing.
         self._checking: list[AdmissionRule] = []
         self._giving: list[AdmissionRule] = []
         self._looking: list[AdmissionRule] = []
@@ -76,20 +75,20 @@ class AdmissionControl:
         self._starting: list[AdmissionRule] = []
         self._doubting: list[AdmissionRule] = []
         self._pinning: list[AdmissionRule] = []
-        #: by method of `AdmissionRule`, how the rules are told that have one of their own, and what
-        #: to report of it
+        #: by method of `AdmissionRule`, the overriding methods, each with the subject of its error
+        #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
 
     def add(self, rule: AdmissionRule) -> None:
-        """Ask one more rule, after the others."""
+        """Add a rule behind the others."""
         take_older_names(rule)
         self.rules.append(rule)
         self.update()
 
     def insert(self, rule: AdmissionRule, after: Iterable[AdmissionRule]) -> None:
-        """Ask one more rule, after some others (that may be there or not) and before the rest.
+        """Add a rule behind some others (those that are there) and ahead of the rest.
 
-        Of jobs that wait already it is told by `tell_of_pending`.
+        `tell_of_pending` tells it of the jobs that are pending already.
         """
         take_older_names(rule)
         ahead = [self.rules.index(other) for other in after if other in self.rules]
@@ -97,7 +96,7 @@ class AdmissionControl:
         self.update()
 
     def remove(self, rule: AdmissionRule) -> None:
-        """Do not ask a rule any more, if it was asked. It must have readmitted its jobs."""
+        """Remove a rule, if it is there. It must have readmitted its jobs."""
         if rule in self.rules:
             self.rules.remove(rule)
             self.update()
@@ -120,7 +119,7 @@ class AdmissionControl:
         self.taking_away = {rule.name for rule in self.rules if rule.only_takes_away}
 
     def engage(self, rule: AdmissionRule, engaged: bool) -> bool:
-        """There is something to ask a rule about, or there is nothing; returns whether that is new."""
+        """Set `AdmissionRule.engaged` of a rule; returns whether it has changed."""
         if engaged == rule.engaged:
             return False
         rule.engaged = engaged
@@ -128,20 +127,20 @@ class AdmissionControl:
         return True
 
     def _engaged_with(self, method: Callable[..., Any]) -> list[AdmissionRule]:
-        """The engaged rules that have a method of their own."""
+        """The engaged rules that override a method."""
         return [rule for rule in self.rules if rule.engaged and has_own(rule, method)]
 
     # -- one job -----------------------------------------------------------------------------------
 
     def queued(self, job: PendingJob, jobspec: Any) -> Hashable:
-        """Tell the rules of a request that came, each if it looks at such a job.
+        """Tell the rules of a new request, except those whose attributes the job lacks.
 
         Args:
             job (PendingJob): the job
-            jobspec (dict): what it asks for (RFC 14)
+            jobspec (dict): its jobspec (RFC 14)
 
         Returns:
-            the part of the job's signature that is theirs; None if they do not tell it from others
+            the rules' part of the job's signature; None if they do not distinguish it from others
 
         Raises:
             ValueError: the job can never run
@@ -154,7 +153,7 @@ class AdmissionControl:
         return self.tell_of_pending(job, SystemAttributes.of(jobspec), self.rules)
 
     def as_queued(self, request: Any, jobspec: Any) -> Any:
-        """What the rules would make of the request of a job that is not submitted.
+        """The request as the rules would change it, of a job that is not submitted.
 
         Raises:
             ValueError: such a job can never run
@@ -168,8 +167,8 @@ class AdmissionControl:
     def tell_of_pending(
         self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
     ) -> Hashable:
-        """Tell some rules, of those that are asked, of a job that they have not deferred; returns the
-        signatures of all rules, and raises as `queued`."""
+        """Tell some of the rules of a job that they have not deferred; returns the signatures of
+        all rules, and raises as `queued`."""
         self._told.add(job.jobid)
         marks: tuple[tuple[str, Hashable], ...] = ()
         for rule in self.rules:
@@ -183,7 +182,7 @@ class AdmissionControl:
         return marks or None
 
     def family_of(self, signature: Any) -> Hashable:
-        """A signature without what rules tell that only take away (`AdmissionRule.only_takes_away`)."""
+        """A signature without the parts of rules with `AdmissionRule.only_takes_away`."""
         if isinstance(signature, tuple):
             shape, marks = signature
             rest = tuple(one for one in marks if one[0] not in self.taking_away)
@@ -205,8 +204,8 @@ class AdmissionControl:
 
     @property
     def asks_each(self) -> bool:
-        """Whether a job for which there is no room has to be examined all the same: a rule may find room
-        for it, set it apart, or have it end earlier."""
+        """Whether even a job without room in the pool must be examined: a rule may find room for
+        it, defer it, or change its end."""
         for rule in self._giving:
             if rule.adds and not rule.only_takes_away:
                 return True
@@ -218,19 +217,19 @@ class AdmissionControl:
         return any(True for rule in self._keeping for _ in rule.kept_jobs())
 
     def kept_jobs(self) -> list[int]:
-        """The ids of the jobs that some rule keeps resources for."""
+        """The ids of the jobs for which some rule keeps resources."""
         return [jobid for rule in self._keeping for jobid in rule.kept_jobs()]
 
     def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
-        """Allocate to a job that may start now: what a rule keeps for it, else what is there.
+        """Allocate resources to a job that may start now: those that a rule keeps for it, else any.
 
         Args:
             job (PendingJob): the job
-            plan (Plan): the one through which jobs are started; None: the pool cannot plan
+            plan (Plan): the plan through which jobs are started; None: the pool cannot plan
             pool (ResourcePool): the scheduler's pool
 
         Raises:
-            JobDeferred: it does not fit, and a rule lets it wait apart
+            JobDeferred: it does not fit, or not as a rule requires, and is deferred
             InsufficientResources, InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
         giver, alloc = self._offered(job, plan, pool)
@@ -239,13 +238,14 @@ class AdmissionControl:
             return alloc
         self._take_back(job, giver, pool)
         source: Plan | ResourcePool = pool if plan is None else plan
-        # What is there for everybody may be on other ranks than what a rule keeps for the job.
+        # The generally free resources may be on other ranks than those that a rule keeps for the
+        # job.
         own = [] if giver is None else [job.resource_request]
         for request in [*own, *refused.deferral.instead]:
             try:
                 alloc = source.alloc(job.jobid, request)
             except (OSError, ValueError):
-                continue  # this one cannot be had now; it was not what the user has asked for
+                continue  # no room for this one; it is not the user's own request
             if self.second_look(job, pool, job.jobid) is None:
                 return alloc
             self._take_back(job, None, pool)
@@ -254,7 +254,7 @@ class AdmissionControl:
     def _offered(
         self, job: PendingJob, plan: Plan | None, pool: ResourcePool
     ) -> tuple[AdmissionRule | None, ResourcePool]:
-        """What a job would get, and which rule has given it (None: the pool). Raises as
+        """A tentative allocation for a job, and the rule that made it (None: the pool). Raises as
         `allocate`."""
         if plan is not None:
             for rule in self._giving:
@@ -273,14 +273,14 @@ class AdmissionControl:
         """A job that may start does not fit.
 
         Raises:
-            JobDeferred: a rule keeps resources for it elsewhere, and it waits apart from the queue
+            JobDeferred: a rule keeps resources for it elsewhere
         """
         for rule in self._keeping:
             if job.jobid in rule.kept_jobs():
                 raise JobDeferred(rule, Deferral(rule.why(job) or "")) from None
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
-        """What keeps a job from starting on what an id holds in a pool; None: nothing does."""
+        """Why a job may not start on the allocation of an id in a pool; None: it may."""
         for rule in self._looking:
             deferral = rule.second_look(job, pool, jobid)
             if deferral is not None:
@@ -288,13 +288,13 @@ class AdmissionControl:
         return None
 
     def _take_back(self, job: PendingJob, giver: AdmissionRule | None, pool: ResourcePool) -> None:
-        """A job does not start on what it was offered."""
+        """Free a tentative allocation: the job does not start on it."""
         pool.free(job.jobid)
         if giver is not None:
             giver.taken_back(job.jobid)
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        """Whether no rule could keep a job from starting at its promised time."""
+        """Whether all rules are certain to let a job start at its promised time."""
         for rule in self._doubting:
             if not rule.keeps_promise(job):
                 return False
@@ -302,18 +302,18 @@ class AdmissionControl:
 
     @property
     def pins_promises(self) -> bool:
-        """Whether a rule may have promises stay at their times."""
+        """Whether a rule may pin promises to their times."""
         for rule in self._pinning:
             if rule.pins_promises:
                 return True
         return False
 
     def promise_stays(self, job: PendingJob) -> bool:
-        """Whether a rule has a promise to `job` stay at its time."""
+        """Whether a rule pins a promise to `job` to its time."""
         return any(rule.pins_promises and rule.promise_stays(job) for rule in self._pinning)
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any]:
-        """Tell the rules that a job starts; returns what they have it annotated with."""
+        """Tell the rules that a job starts; returns their annotations."""
         found: dict[str, Any] = {}
         for rule in self._starting:
             try:
@@ -323,7 +323,7 @@ class AdmissionControl:
         return found
 
     def why(self, job: PendingJob) -> Cause | None:
-        """What `job` waits for because of a rule; None if no rule keeps it waiting."""
+        """Why a rule keeps `job` waiting; None if none does."""
         found = self.deferred.cause_of(job)
         if found is not None:
             return found
@@ -334,7 +334,7 @@ class AdmissionControl:
         return None
 
     def all_reasons(self, job: PendingJob) -> Iterator[Cause]:
-        """All that keeps a job from starting on account of rules, in the order of checks."""
+        """The causes of all rules that keep a job from starting, in the order of checks."""
         for rule in self._checking:
             try:
                 deferral = rule.check(job)
@@ -345,8 +345,8 @@ class AdmissionControl:
                 yield Cause(rule.name, deferral.reason)
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
-        """Call a method of every rule; `AdmissionRule.free`, of those that are engaged: one that keeps count
-        of jobs is.
+        """Call a method of every rule; `AdmissionRule.free` only of engaged ones: a rule that
+        counts jobs is engaged.
 
         Args:
             method: of `AdmissionRule`, such as ``AdmissionRule.free``
@@ -366,24 +366,24 @@ class AdmissionControl:
                 self._report(what, trace=True)
 
     def end_of(self, jobid: int, end: float) -> float:
-        """When a running job ends, of which the pool says `end`."""
+        """A running job's end, according to the rules; `end` is its end in the pool."""
         for rule in self._timing:
             end = rule.end_of(jobid, end)
         return end
 
     @property
     def sets_ends(self) -> bool:
-        """Whether a rule may say that a running job ends at another time than the pool says."""
+        """Whether a rule may give a running job another end than the pool's."""
         return bool(self._timing)
 
     # -- deferred jobs -----------------------------------------------------------------------------
 
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
-        """How many jobs wait for something of a rule's."""
+        """The number of jobs that a rule has deferred with a key."""
         return sum([group.count for group in self.deferred.groups(rule, key)])
 
     def answered(self, jobid: int, event: str) -> None:
-        """A request has its answer."""
+        """A request was answered."""
         if jobid in self.deferred.by_id:
             self.deferred.discard(jobid)
         if jobid in self._told:

@@ -283,8 +283,8 @@ class Scheduler(BrokerModule):
         Args:
             jobid (int): the job id
             priority (int): its priority
-            userid (int): who submitted it
-            t_submit (float): when, seconds since the epoch
+            userid (int): the submitting user
+            t_submit (float): time of submission, seconds since the epoch
             R (ResourcePool): its resources
         """
         self.resources.register_alloc(jobid, R)
@@ -304,8 +304,8 @@ class Scheduler(BrokerModule):
             request (AllocRequest): to be answered
             jobid (int): the job id
             priority (int): its priority
-            userid (int): who submitted it
-            t_submit (float): when, seconds since the epoch
+            userid (int): the submitting user
+            t_submit (float): time of submission, seconds since the epoch
             jobspec (dict): its jobspec (RFC 14)
         """
         try:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class DeferredJobs:
-    """Has the deferred jobs, by what they wait for and what they ask for.
+    """The deferred jobs, grouped by rule, key and signature.
 
     Args:
-        requests (Requests): where the states of jobs are kept
-        family_of: gives the part of a signature that says who is refused together on a full machine
+        requests (Requests): has the states of jobs
+        family_of: maps a signature to the part by which jobs are refused together on a full machine
 
     Attributes:
         by_id (dict): by job id, the deferred jobs, each with its rule, its deferral and its group
@@ -29,11 +29,11 @@ class DeferredJobs:
         self._requests = requests
         self._family_of = family_of
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
-        #: by rule and key, the jobs that wait for that, by their signatures
+        #: by rule and key, the jobs deferred with them, by their signatures
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
 
     def __len__(self) -> int:
-        """How many jobs are deferred."""
+        """The number of deferred jobs."""
         return len(self.by_id)
 
     def __contains__(self, jobid: int) -> bool:
@@ -45,7 +45,7 @@ class DeferredJobs:
         return sorted(found[0] for found in self.by_id.values())
 
     def cause_of(self, job: PendingJob) -> Cause | None:
-        """What a deferred job waits for; None: it is not deferred."""
+        """Why a deferred job waits; None: it is not deferred."""
         found = self.by_id.get(job.jobid)
         if found is None:
             return None
@@ -66,7 +66,7 @@ class DeferredJobs:
         self._enter(job, rule, deferral).is_shut = group.is_shut
 
     def _enter(self, job: PendingJob, rule: AdmissionRule, deferral: Deferral) -> JobGroup:
-        """Have a job wait, among those that ask for the same, and return these."""
+        """Add a job to the group with its rule, key and signature, and return the group."""
         groups = self._waiting.setdefault((rule, deferral.key), {})
         group = groups.get(job.signature)
         if group is None:
@@ -77,11 +77,11 @@ class DeferredJobs:
         return group
 
     def groups(self, rule: AdmissionRule, key: Hashable) -> Iterable[JobGroup]:
-        """The jobs that wait for something of a rule's, by what they ask for."""
+        """The groups of jobs that a rule has deferred with a key, one for each signature."""
         return self._waiting.get((rule, key), {}).values()
 
     def move(self, moves: dict[int, int]) -> None:
-        """Give deferred jobs their priorities, by job id: they ask for their orders again."""
+        """Set the priorities of deferred jobs, by job id; their sort keys are computed again."""
         found = [self.by_id[jobid] for jobid in moves]
         for job, _, _, group in found:
             group.remove(job)
@@ -95,13 +95,13 @@ class DeferredJobs:
         """Take jobs that a rule has deferred, to be put into the queue again.
 
         Args:
-            rule: which rule
-            key: only jobs that wait for this; None: all of the rule
-            most: the first so many in the order of the queue; None: all
+            rule: the rule
+            key: only jobs deferred with this key; None: all of the rule
+            most: only this number, the first in the order of the queue; None: all
 
         Returns:
-            the jobs, in the order of the queue.  O(jobs that wait for `key`); with `most` O(`most`) for
-            each kind of request
+            the jobs, in the order of the queue.  O(jobs deferred with `key`); with `most`,
+            O(`most`) for each signature
         """
         keys = (
             [(rule, key)] if key is not None else [one for one in self._waiting if one[0] is rule]
@@ -123,7 +123,7 @@ class DeferredJobs:
         self._requests.queue.push(job)
 
     def discard(self, jobid: int) -> None:
-        """A job is not deferred any more, if it was."""
+        """Remove a job, if it is deferred."""
         found = self.by_id.pop(jobid, None)
         if found is not None:
             job, rule, deferral, group = found
@@ -135,7 +135,7 @@ class DeferredJobs:
                     del self._waiting[rule, deferral.key]
 
     def _check(self) -> None:
-        """Compare the deferred jobs with their states; AssertionError with what is wrong."""
+        """Compare the deferred jobs with their states; AssertionError if they differ."""
         groups = [group for found in self._waiting.values() for group in found.values()]
         waiting = {job.jobid for group in groups for job in group}
         assert waiting == set(self.by_id), f"{waiting} wait, {set(self.by_id)} are deferred"

@@ -138,10 +138,11 @@ class PolicyScheduler(Scheduler):
     #: How many pending jobs, from the head of the queue, are told why they wait.
     reason_depth = 32
 
-    #: How many pending jobs, from the head of the queue, are told when they start.
+    #: The number of pending jobs, from the head of the queue, that get an estimate of their starts.
     estimate_depth = 4096
 
-    #: How many pending jobs, from the head of the queue, are told when they are likely to start. With 0 nobody is who asks, either.
+    #: The number of pending jobs, from the head of the queue, that get the odds of their starts.
+    #: With 0, queries get none either.
     odds_depth = 64
 
     #: The system attributes (RFC 14) that are kept of running jobs, such as ``("bank", "queue")``; see
@@ -336,9 +337,9 @@ class PolicyScheduler(Scheduler):
         pass follows.
 
         Args:
-            rule (AdmissionRule): which
-            key: only jobs that wait for this (`Deferral.key`); None: all of the rule
-            most (int): the first so many in the order of the queue; None: all
+            rule (AdmissionRule): the rule
+            key: only jobs deferred with this key (`Deferral.key`); None: all of the rule
+            most (int): only this number, the first in the order of the queue; None: all
         """
         jobs = self.admission.deferred.readmit(
             rule, key, most if self.decision.asks_in_order else None
@@ -423,7 +424,7 @@ class PolicyScheduler(Scheduler):
 
         Args:
             deferred (bool): with those that an admission rule has deferred
-            most (int): the first so many, at most; None: all
+            most (int): maximum number of jobs; None: all
         """
         apart = self.admission.deferred.in_order() if deferred else []
         queued = self._backlog.in_order(most)
@@ -444,8 +445,8 @@ class PolicyScheduler(Scheduler):
 
         Raises:
             JobDeferred: an admission rule keeps it from starting: see `defer`
-            InsufficientResources: it does not fit now, or would break a promise or hold what is
-                reserved
+            InsufficientResources: it does not fit now, or would break a promise or hold reserved
+                resources
             InfeasibleRequest, ValueError: as ``ResourcePool.alloc()``
         """
         admission = self.admission
@@ -464,8 +465,8 @@ class PolicyScheduler(Scheduler):
         Args:
             job (PendingJob): the job
             alloc (ResourcePool): its allocation
-            **annotations: keys to set under ``sched``, beside ``resource_summary``, which is left out where
-                nobody reads it
+            **annotations: keys to set under ``sched``, beside ``resource_summary``, which is left
+                out if no client reads it
         """
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)

@@ -302,12 +302,12 @@ class PendingJob:
         "_size",  # see `size`; -1: not asked for yet
         # Resources are promised to this job, so it is not found among the others of its signature.
         "promised",
-        "demoted",  # whether it goes behind all that are not, whatever their priority
+        "demoted",  # whether it goes behind all that are not, regardless of priority
         # Whether a rule has kept it apart since it got its priority: others were promised starts in the
         # meantime, which it respects.
         "was_deferred",
-        # What it waits for by the wish of its user, though it could do without, in a sentence, and until
-        # when, seconds since the epoch: no job is ended for that. None: for nothing.
+        # Why it waits for an optional preference of its user, in a sentence, and until when,
+        # seconds since the epoch: no job is preempted for that. None: it does not.
         "prefers",
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a site's admission rule answers is checked before anybody goes by it.
+"""Checks of the answers of a site's admission rules.
 
-`check_answers` puts a check around each method of a rule that a site's class defines. A wrong answer about a
-job that is to start costs that job: it is denied, as if the rule had raised an exception, and the log has
-a line. A wrong answer to anything else, or an exception there, counts as no answer, and is logged once for each method. Rules of the library are not checked, and cost nothing.
+`check_answers` wraps each method of a rule that a site's class defines. If the answer decides about
+a job, a wrong one denies the job, as if the rule had raised an exception, and is logged. A wrong
+answer of another method, or an exception there, counts as no answer, and is logged once for each
+method. Rules of the library are not checked, and cost nothing.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What a method may answer.
+    """The valid answers of a method.
 
     Attributes:
         expected (str): in words, for the log
-        right: whether a value is such an answer; it may raise TypeError or ValueError for one that is not
-        instead: what a wrong answer counts as, given the arguments; None: the job is denied
-        parts: whether it is a sequence of such values, which are checked one by one
+        right: whether a value is valid; it may raise TypeError or ValueError for an invalid one
+        instead: returns the replacement of a wrong answer, given the arguments; None: the job is
+            denied
+        parts: whether the answer is a sequence of such values, which are checked one by one
     """
 
     expected: str
@@ -100,7 +102,8 @@ _JOB_TEXT = Answer("text or None", _is_text, _nothing)
 _FLAG = Answer("True or False", _is_flag, _no)
 _TOLD = Answer("nothing", _anything, _nothing)
 
-#: The methods of a rule, and what they may answer. What `alloc` raises is its answer, and `pool_made` may end the start of the scheduler.
+#: The methods of a rule and their valid answers. Not here: `alloc`, which answers by raising, and
+#: `pool_made`, whose exceptions end the start of the scheduler.
 ANSWERS: dict[str, Answer] = {
     "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
     "signature": Answer("something that can be hashed", lambda value: hash(value) or True),
@@ -133,11 +136,11 @@ ANSWERS: dict[str, Answer] = {
 
 
 def check_answers(rule: AdmissionRule, errors: ErrorReporter) -> None:
-    """Have the answers of a rule checked, of those methods that a site's class defines; once.
+    """Wrap the methods of a rule that a site's class defines with checks; only once.
 
     Args:
         rule (AdmissionRule): the rule
-        errors (ErrorReporter): where wrong answers are reported
+        errors (ErrorReporter): logs wrong answers
     """
     if "answers_checked" in vars(rule):
         return
@@ -208,14 +211,14 @@ def _checked(
 
 
 class WrongAnswer(ValueError):
-    """An answer that is none; it was logged."""
+    """An invalid answer; it was logged."""
 
     def __init__(self, answer: Answer, value: Any) -> None:
         super().__init__(f"returned {quote(value)}: expected {answer.expected}")
 
 
 def _expect(answer: Answer, value: Any) -> None:
-    """Raise a WrongAnswer unless a value is an answer."""
+    """Raise WrongAnswer unless a value is a valid answer."""
     try:
         right = answer.right(value)
     except (TypeError, ValueError, RecursionError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the rules of the library may use of their scheduler."""
+"""The interface of a scheduler to the admission rules of the library."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def signature_of(request: Any, marks: Any) -> Any:
     """The `PendingJob.signature` of a job: jobs of one signature differ in their limits alone.
 
     Args:
-        request: what the job asks for
-        marks: what admission rules have to tell of it; None: nothing
+        request: the job's resource request
+        marks: the parts that admission rules add; None: none
     """
     shape = getattr(request, "shape", None)
     return shape if marks is None or shape is None else (shape, marks)
 
 
 class HostedPolicy(PolicyView, Protocol):
-    """What rules use of their scheduler, a `PolicyScheduler`, through a `RuleHost`."""
+    """The members of a `PolicyScheduler` that rules use through a `RuleHost`."""
 
     admission: AdmissionControl
     facts: RequestFacts
@@ -83,18 +83,19 @@ class HostedPolicy(PolicyView, Protocol):
 
 
 class RuleHost:
-    """A scheduler as the rules of the library see it: what `flux.scheduler.admission.AdmissionHost`
-    has, which a site's own rule may use as well, and what takes more care.
+    """A scheduler as the rules of the library see it: the members of
+    `flux.scheduler.admission.AdmissionHost`, which a site's own rule may use as well, and others
+    that need more care.
 
     Args:
         scheduler (PolicyScheduler): the scheduler
         requests (Requests): its requests, with the queue
-        passes (Passes): when it decides
-        commits (Committer): what it stores
+        passes (Passes): its passes
+        commits (Committer): stores in the KVS
         config (InstanceConfig): the configuration of the instance
-        checkpoints (Checkpoints): what is kept over a reload
-        reads_files (bool): whether files of the site say how things are now; not in a simulation, whose
-            time is another
+        checkpoints (Checkpoints): state that survives a reload
+        reads_files (bool): whether the site's files describe the present; false in a simulation,
+            whose time is another
 
     Attributes:
         admission, facts, holdings, planning, queue_order, running: those of the scheduler
@@ -103,8 +104,8 @@ class RuleHost:
         checkpoint: makes a checkpoint (`Checkpoints.make`)
         reads_files (bool): as given
         handle, log: its own
-        configuration: gives the configuration of the instance, as it was loaded last
-        queue_names (QueueNames): which queues a name covers
+        configuration: returns the configuration of the instance, as last loaded
+        queue_names (QueueNames): the queues that a name covers
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class RuleHost:
         self.pending_jobs = scheduler.pending_jobs
         self.checkpoint = checkpoints.make
         self.reads_files = reads_files
-        #: whether a rule says in which order jobs of equal priority are
+        #: whether a rule orders jobs of equal priority
         self.orders_by_share = False
 
     @property
@@ -147,12 +148,12 @@ class RuleHost:
 
     @property
     def decision(self) -> Decision:
-        """How the scheduler decides."""
+        """The scheduler's decision."""
         return self._scheduler.decision
 
     @property
     def forecasts(self) -> Forecasts:
-        """What users are told."""
+        """The scheduler's forecasts."""
         return self._scheduler.forecasts
 
     @property
@@ -161,33 +162,33 @@ class RuleHost:
         return self._passes.events
 
     def tell_of_passes(self, completed: Callable[[int], None] | None) -> None:
-        """Have ``completed(events)`` called when a pass has come to its end that had seen that number of
-        events (`events_seen`); None: no more. For one rule."""
+        """Have ``completed(events)`` called when a pass that had seen that number of events
+        (`events_seen`) has completed; None: no more. For one rule."""
         self._passes.completed = completed
 
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
-        """Store JSON text under a key of the KVS, then call ``stored()``. What becomes due while
-        something is being stored goes along, in this order."""
+        """Store JSON text under a key of the KVS, then call ``stored()``. Calls during a commit go
+        into the next one, in this order."""
         self._commits.put(key, text, stored)
 
-    # -- jobs that wait ----------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
-        """Defer a pending job of a rule's own accord, not because the rule was asked about it: the job
-        gives up what it was promised. A pass has to follow (`look_again`)."""
+        """Defer a pending job on a rule's initiative, not in answer to a check: the job loses its
+        promise. A pass must follow (`look_again`)."""
         self.decision.set_apart(job)
         self._scheduler.defer(job, why)
 
     def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
-        """Jobs that a rule has deferred may come back as long as it does not defer one of them again: a
-        pass that looks past jobs that wait takes them one by one, in their turn. Where jobs are not
-        asked so, they come back at once.
+        """Readmit jobs that a rule has deferred until it defers one of them again: a pass that
+        examines jobs behind waiting ones takes them one by one, in queue order. With other
+        policies, they come back at once.
 
         Args:
-            rule (AdmissionRule): which
-            key: the jobs that wait for this (`Deferral.key`)
-            most (int): how many that ask for the same there can be room for: so many come back at once
-                where jobs start strictly in order
+            rule (AdmissionRule): the rule
+            key: that of the jobs' deferrals (`Deferral.key`)
+            most (int): the maximum number with one signature that there can be room for: that many
+                come back at once if jobs start strictly in order
         """
         groups = list(self.admission.deferred.groups(rule, key))
         for group in groups:
@@ -199,18 +200,18 @@ class RuleHost:
     def start_set_apart(
         self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
     ) -> None:
-        """Start a job whatever its place in the queue: one that a rule has `set_apart` under its id
-        as the key, or one that is in the queue. Arguments are those of `PolicyScheduler.start`."""
+        """Start a job regardless of its place in the queue: one that a rule has `set_apart` with
+        its id as the key, or one in the queue. Arguments are those of `PolicyScheduler.start`."""
         if not self.admission.deferred.readmit(rule, job.jobid):
             self._queue.remove(job)
         self.start(job, alloc, **annotations)
 
     def order_by_share(self, level: Callable[[PendingJob], tuple[float, ...]] | None) -> None:
-        """Sort jobs of equal priority by what a rule says of each, the lowest first, from now on: the
-        queue is sorted again, and a pass follows. An `order` of the scheduler's own counts instead.
+        """Sort jobs of equal priority by a rule's key, the lowest first, from now on: the queue is
+        sorted again, and a pass follows. If the scheduler overrides `order`, that takes precedence.
 
         Args:
-            level: gives a tuple for a pending job; None: such jobs are in the order of submission
+            level: maps a pending job to a tuple; None: sort such jobs by submission
         """
         scheduler, requests = self._scheduler, self._requests
         order: Any = type(scheduler).order
@@ -224,22 +225,22 @@ class RuleHost:
             self.look_again()
 
     def ask_for(self, job: PendingJob, request: Any) -> None:
-        """Have a pending job ask for something else from now on: what it was promised is dropped, and
-        a pass follows. To be called between the steps of passes, as from a timer.
+        """Replace the resource request of a pending job: its promise is dropped, and a pass
+        follows. Call this between the steps of passes, as from a timer.
 
         Args:
             job (PendingJob): the job
-            request: what takes the place of its ``resource_request``
+            request: the new ``resource_request``
         """
         self._passes.events += 1
         _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
         self._requeue(job, signature_of(request, marks), request)
-        self.prioritize([[job.jobid, job.priority]])  # so that it gives up what it was promised
+        self.prioritize([[job.jobid, job.priority]])  # so that it loses its promise
         self.look_again()
 
     def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:
-        """Give a pending job another signature and request. Where jobs are queued by their signatures
-        it is queued anew."""
+        """Set a pending job's signature and request. If jobs are queued by their signatures, it is
+        queued again."""
         queued = isinstance(self._queue, Backlog) and job.jobid not in self.admission.deferred
         if queued:
             self._queue.remove(job)
@@ -252,13 +253,13 @@ class RuleHost:
     # -- rules that come into force ----------------------------------------------------------------
 
     def jobs_running(self) -> list[RunningJob]:
-        """The jobs that hold resources, as an admission rule is told of them: copies, of which attributes and
+        """The running jobs, as an admission rule is told of them: copies, whose attributes and
         eventlogs can be looked up and are not kept.  O(jobs)."""
         return [copy(job) for job in self.running.values()]
 
     def tell_pending(self, rule: AdmissionRule) -> None:
-        """Tell a rule of all pending jobs, or that it is not asked about them any more. None of
-        them may be deferred by it. Costs parsing each jobspec."""
+        """Tell a rule of all pending jobs, or, if it is no longer among the rules, remove its part
+        of their signatures. It must have deferred none of them. Costs parsing each jobspec."""
         for job in list(self._scheduler.pending_jobs()):
             attributes = SystemAttributes.of_job(job)
             try:

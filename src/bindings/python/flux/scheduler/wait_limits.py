@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs that are of no use if they start too late: how long one waits, and by when it has to end.
+"""Jobs that are useless if they start too late: limits on their wait and their end.
 
-A jobspec may say, as system attributes (RFC 14):
+A jobspec may have these system attributes (RFC 14):
 
 - ``max-wait``: a length of time, seconds or text such as ``"90m"``. A job that has not started
-  within it is denied. With 0 it starts in the first full pass that looks at it, or not at all;
-- ``deadline``: seconds since the epoch by which the job has to have ended. It needs a time limit,
-  and is denied once it cannot start early enough to run for that long;
-- ``early``: true: the job is denied as soon as it is *promised* a start that is later than one of
-  the two allows. An estimate that is no promise says nothing.
+  within it is denied. With 0 it starts in the first full pass that examines it, or not at all;
+- ``deadline``: seconds since the epoch by which the job must end. The job needs a time limit, and
+  is denied once it cannot start early enough to run to this limit;
+- ``early``: true: the job is denied as soon as it is *promised* a start later than one of the two
+  allows. An estimate that is no promise has no effect.
 
-The clock of ``max-wait`` runs while the job could be started as far as the job manager goes: from
-its first request on, so that dependencies and begin times do not count; while its queue is stopped,
-or it is held, its request is withdrawn and the clock stands. It begins anew when the scheduler is
-loaded anew. A job that is not sent to the scheduler, as one beyond ``queue-depth``, is not seen
-here.
+The clock of ``max-wait`` runs while the job manager allows the job to start: from its first request
+on, so that dependencies and begin times do not count. While its queue is stopped, or it is held,
+its request is withdrawn and the clock is paused. It restarts from 0 when the scheduler is reloaded.
+Jobs that the job manager does not send to the scheduler, such as those beyond ``queue-depth``, are
+unknown here.
 
-A job that has started is left alone, whatever its deadline says: its time limit ends it before.
+A started job is left alone: its time limit ends it before its deadline.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
 
-#: Seconds after which the clock is read though no job's time is over: it may have been set.
+#: Seconds between readings of the clock when no job's limit expires: it may have been set.
 CLOCK_CHECK_S = 60.0
 
-#: Withdrawn requests of which it is remembered how long the job had waited. The scheduler is not
-#: told whether such a job comes again.
+#: The number of withdrawn requests whose jobs' waits are remembered. The scheduler is not told
+#: whether such a job will send another request.
 WITHDRAWN_REMEMBERED = 10000
 
 
 class Wanted(NamedTuple):
-    """What a jobspec says of how late its job may start.
+    """A job's limits on its start, from its jobspec.
 
     Attributes:
-        max_wait: seconds; None: it may wait as long as it likes
-        deadline: when it has to have ended, seconds since the epoch; None: at no time
-        early: whether a promise that is too late is enough to deny it
+        max_wait: seconds; None: no limit
+        deadline: the latest end, seconds since the epoch; None: no limit
+        early: whether a promise that is too late suffices to deny the job
     """
 
     max_wait: float | None
@@ -80,24 +80,24 @@ class _Waiting:
         self.waited = waited  # before this request
         self.max_wait = wanted.max_wait
         self.early = wanted.early
-        #: the latest time at which it may start, and what its user is told when that is over
+        #: the latest time at which it may start, and the text for its user when that is over
         self.latest = math.inf
         self.note = ""
-        #: for a max-wait of 0: the number of the event that its request was; else None
+        #: for a max-wait of 0: the number of the event of its request; else None
         self.event: int | None = None
-        #: the start that it was promised last
+        #: its last promised start
         self.promised: float | None = None
 
 
 def read_wanted(attributes: SystemAttributes, duration: float) -> Wanted:
-    """Read what a jobspec says of how late its job may start.
+    """Read a job's limits on its start.
 
     Args:
-        attributes (SystemAttributes): those of the job
+        attributes (SystemAttributes): the job's
         duration: its time limit, seconds; 0: none
 
     Raises:
-        ValueError: it cannot be read, or does not go together; the text is for the user
+        ValueError: a value cannot be read, or they conflict; the text is for the user
     """
     max_wait = attributes.get("max-wait")
     if max_wait is not None:
@@ -130,13 +130,13 @@ def _seconds(value: Any) -> float:
 
 
 class WaitLimits(AdmissionRule):
-    """Denies jobs that have waited for as long as they may.
+    """Denies jobs whose maximum wait is over.
 
     It keeps no job from starting before that, and is not asked about jobs without these attributes.
 
     Args:
         host (RuleHost): the scheduler
-        errors (ErrorReporter): where trouble is reported
+        errors (ErrorReporter): logs errors
     """
 
     name = "max-wait"
@@ -149,14 +149,14 @@ class WaitLimits(AdmissionRule):
         super().__init__(host)
         self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
-        #: heap of (time, job id): when the time of a job is over. What is in it of a job that does
-        #: not wait any more, or has another time since, is passed over
+        #: heap of (time, job id): the latest starts of jobs. Entries of jobs that are no longer
+        #: pending, or have another latest start since, are skipped
         self._due: list[tuple[float, int]] = []
         self._timer: Timer | None = None
         self._armed_for = math.inf
         #: ids of jobs that the next full pass decides
         self._first_pass: dict[int, None] = {}
-        #: by job id, for how many seconds a job had waited whose request was withdrawn
+        #: by job id, the wait in seconds of a job whose request was withdrawn
         self._withdrawn: OrderedDict[int, float] = OrderedDict()
 
     def _engage(self) -> None:
@@ -164,7 +164,7 @@ class WaitLimits(AdmissionRule):
         if self.host.admission.engage(self, engaged):
             self.host.tell_of_passes(self.pass_completed if engaged else None)
 
-    # -- a job that waits --------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         duration = getattr(job.resource_request, "duration", 0) or 0
@@ -216,16 +216,16 @@ class WaitLimits(AdmissionRule):
         if waiting is not None:
             self._first_pass.pop(jobid, None)
             self._engage()
-            if len(self._due) > 2 * len(self._jobs) + 64:  # most of it is of jobs that have started
+            if len(self._due) > 2 * len(self._jobs) + 64:  # mostly entries of started jobs
                 self._due = [entry for entry in self._due if not self._is_stale(*entry)]
                 heapq.heapify(self._due)
         return waiting
 
-    # -- when its time is over ---------------------------------------------------------------------
+    # -- when the wait is over ---------------------------------------------------------------------
 
     def pass_completed(self, events: int) -> None:
-        """A full pass over the queue is over, which had seen the first `events` events: jobs that
-        may not wait at all, and that it has not started, are denied."""
+        """A full pass over the queue that had seen the first `events` events is over: deny the jobs
+        that may not wait at all and that it has not started."""
         for jobid in list(self._first_pass):
             waiting = self._jobs[jobid]
             if waiting.event is not None and waiting.event <= events:
@@ -234,8 +234,8 @@ class WaitLimits(AdmissionRule):
             self.host.start_schedule()  # they came while that pass was under way
 
     def promised(self, job: PendingJob, when: float | None) -> None:
-        """A job was promised a start (None: it is promised none any more). It may be in the middle
-        of a pass, so what follows from it is done later."""
+        """A job was promised a start (None: its promise was dropped). This may be in the middle of
+        a pass, so the job is denied later."""
         waiting = self._jobs.get(job.jobid)
         if waiting is None or not waiting.early:
             return
@@ -251,7 +251,7 @@ class WaitLimits(AdmissionRule):
                 self._deny(waiting, f"{waiting.note} (it is promised {when})")
 
     def _arm(self) -> None:
-        """Have one timer for the next job whose time is over."""
+        """Set the one timer to the next job's latest start."""
         due = self._due
         while due and self._is_stale(*due[0]):
             heapq.heappop(due)
@@ -283,11 +283,11 @@ class WaitLimits(AdmissionRule):
     def _deny(self, waiting: _Waiting, note: str) -> None:
         self._errors.guard(f"max-wait: {waiting.job.name}", self.host.give_up, waiting.job, note)
         self._drop(waiting.job.jobid)
-        self._withdrawn.pop(waiting.job.jobid, None)  # it was denied, and does not come again
+        self._withdrawn.pop(waiting.job.jobid, None)  # a denied job sends no further request
 
     def _sentence(self, waiting: _Waiting, note: str | None = None) -> str:
-        """What the user of a job is told that is denied: when it would have started, or else what
-        a rule keeps it waiting for."""
+        """The text for the user of a denied job: when it would have started, or else why a rule
+        kept it waiting."""
         note = waiting.note if note is None else note
         now = self.host.now()
         when, _ = self.host.forecasts.estimate_of(waiting.job)
@@ -299,14 +299,14 @@ class WaitLimits(AdmissionRule):
         return f"{note} ({self.host.forecasts.for_others(waiting.job, cause.reason)})"
 
     def drop_all(self) -> None:
-        """Let all pending jobs wait for as long as it takes."""
+        """Drop the limits of all pending jobs."""
         for jobid in list(self._jobs):
             self._drop(jobid)
 
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """Of a job that may not wait for ever: until when, seconds since the epoch."""
+        """The latest start of a job with a limit, seconds since the epoch."""
         waiting = self._jobs.get(job.jobid)
         if waiting is None or waiting.latest == math.inf:
             return {}
@@ -314,7 +314,7 @@ class WaitLimits(AdmissionRule):
 
 
 def time_text(when: float, now: float) -> str:
-    """A time of day, of this machine's zone; with the date if it is more than half a day away."""
+    """A time of day in this machine's zone; with the date if it is more than half a day away."""
     if not abs(when) <= LATEST:
         return "never"
     at = datetime.fromtimestamp(when).astimezone()

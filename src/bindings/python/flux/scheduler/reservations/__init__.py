@@ -17,10 +17,9 @@ Which file to open
 ``rule``              the admission rule: the scheduler's only interface to this package
 
 Compatibility: the result of `Reservation.to_dict` is stored in the KVS of running instances and
-    read
-by the next version, so keys may be added to it but not changed. `flux.scheduler.states.WINDOW` is
-the state table of windows and placeholders. The fault runs (``t/faults``) check after each step
-that no job outside the group holds reserved resources.
+read by the next version, so keys may be added to it but not changed.
+`flux.scheduler.states.WINDOW` is the state table of windows and placeholders. The fault runs
+(``t/faults``) check after each step that no job outside the group holds reserved resources.
 """
 
 from flux.scheduler.reservations.reservation import Asker, Reservation, Window
