@@ -4,29 +4,29 @@
 How a scheduler works
 =====================
 
-`Scheduler` is a broker module between two services. From ``resource`` it has the inventory, as a
-stream of changes (RFC 28), and keeps it in a pool. From ``job-manager`` it gets a request for each
-job that may run, and answers it when the policy has decided (RFC 27).
+`Scheduler` is a broker module between two services. From ``resource`` it receives the inventory, as
+a stream of changes (RFC 28), and keeps it in a pool. From ``job-manager`` it receives a request for
+each job that may run, and answers it when the policy has decided (RFC 27).
 
 The start (`Scheduler.run`): register ``sched`` and ``feasibility``, acquire the resources, make the
-pool, say that the module runs, account for the jobs that run already (*hello*), say how many
-requests may come (*ready*).
+pool, set the module's status to running, enter the jobs that run already (*hello*), announce how
+many requests may be sent (*ready*).
 
-Then every message goes the same way:
+Then every message is handled in the same way:
 
 1. its handler (``_handle_...``, at the end of the class) validates it and calls the override
    point of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`, `resource_update`.
-   A malformed message, and an exception of an override, is reported and goes no
-   further (`ErrorReporter`);
+   A malformed message or an exception of an override is reported and does not
+   propagate (`ErrorReporter`);
 2. the override point updates the pool and the queue of pending jobs;
-3. the handler asks for a pass. `Passes` gathers a burst of events, calls `schedule`, the
-   policy, and after it `forecast`;
-4. the policy answers requests. `Requests` has the table of them, and the states in which a job
-   can be; R is stored before its job hears of it (`Committer`).
+3. the handler requests a pass. `Passes` gathers a burst of events, calls `schedule`, the
+   policy, and then `forecast`;
+4. the policy answers requests. `Requests` has the table of them, and the states of jobs; R is
+   stored before the answer is sent (`Committer`).
 
-So the collaborators are: `requests.Requests` and the queue (`queue.PendingQueue`) for the jobs,
-`passes.Passes` and `passes.Quiescence` for when, `host.Committer`, `host.Clock`,
-`host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool. They know nothing of
+The collaborators are: `requests.Requests` and the queue (`queue.PendingQueue`) for the jobs,
+`passes.Passes` and `passes.Quiescence` for passes, `host.Committer`, `host.Clock`,
+`host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool. They are independent of
 policies.
 """
 
@@ -60,21 +60,21 @@ from flux.scheduler.queue import ComparableOrder, PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJob
 from flux.scheduler.responder import Responder, served_by
 
-#: Collections of the middle generation between two full ones. A full one walks every pending job,
-#: which takes 100 ms for some ten thousand, and finds nothing: a job leaves no cycles behind.
+#: Collections of the middle generation between two full ones. A full one visits every pending job,
+#: which takes 100 ms for some ten thousand, and frees nothing: jobs leave no cycles.
 FULL_COLLECTIONS = 10000
 
 
 def _event(
     topic: str, read: Callable[[Any, Any], Sequence[Any] | None], method: str
 ) -> Callable[[Any, Any], None]:
-    """Make the handler of a message without an answer, which a pass follows. One that cannot be served is
-    reported, and dropped.
+    """Make the handler of a message without an answer, which triggers a pass. A message that cannot
+    be served is reported and dropped.
 
     Args:
-        topic (str): of the message
-        read: ``read(scheduler, msg)`` returns the arguments of the method, or None: there is nothing to do
-        method (str): of the scheduler
+        topic (str): the message's
+        read: ``read(scheduler, msg)`` returns the arguments of the method; None: ignore the message
+        method (str): name of a method of the scheduler
     """
     name = topic.rpartition(".")[2]
 
@@ -95,7 +95,7 @@ def _event(
 
 def _read_cancel(self: Scheduler, msg: Any) -> Sequence[Any] | None:
     jobid = messages.jobid_of(messages.object_of(msg))
-    return (jobid,) if jobid in self._requests else None  # answered already, or never asked
+    return (jobid,) if jobid in self._requests else None  # answered already, or never requested
 
 
 def _read_priorities(self: Scheduler, msg: Any) -> Sequence[Any] | None:
@@ -118,7 +118,7 @@ class Scheduler(BrokerModule):
         ValueError: an argument is unknown or has a bad value
     """
 
-    #: Most requests the job manager sends at a time, a positive int or "unlimited".
+    #: Maximum number of requests that the job manager sends at a time, an int > 0 or "unlimited".
     queue_depth: int | str = "unlimited"
 
     #: The largest jobspec that is read, in bytes and in values (elements of arrays and members of
@@ -132,11 +132,11 @@ class Scheduler(BrokerModule):
     #: Weight of a new sample in the moving averages of the pace, 0 to 1.
     SCHED_EWMA_ALPHA = 0.25
 
-    #: Whether passes are wanted while ``_queue`` is empty. None means yes if the class overrides
-    #: `alloc`, since its queue may be somewhere else.
+    #: Whether passes run while ``_queue`` is empty. None means yes if the class overrides `alloc`,
+    #: since its queue may be elsewhere.
     schedule_when_empty: bool | None = None
 
-    #: Whether hello may report jobs that have returned part of their resources.
+    #: Whether hello may report jobs that have freed part of their resources.
     hello_partial_ok = True
 
     #: Class of the pool. None means the one that R's writer names, else ResourcePool.
@@ -164,7 +164,7 @@ class Scheduler(BrokerModule):
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.log.level = "info"
-        #: For a policy that draws: `flux simulate` repeats its draws by ``--seed``.
+        #: For a policy that uses random numbers: `flux simulate` repeats them with ``--seed``.
         self.random = random.Random(random.getrandbits(64))
         self._pending_args = take_options(self, args)
         parse_depth(self.queue_depth)
@@ -173,14 +173,14 @@ class Scheduler(BrokerModule):
         self._parser: RequestParser  # as the pool
         self._acquisition: hello.Acquisition | None = None
         self._runs = False
-        #: how many jobs waited for their requests to be sent when this scheduler was ready for them
+        #: the number of jobs whose requests were still to be sent when this scheduler was ready
         self.waiting_at_start = 0
         #: by job id, holdings at hello on ranks that had left
         self._lost_at_hello: dict[int, hello.Lost] = {}
         self._warned: set[str] = set()
         #: whether a running job has no limit, though it is to end at another time than the instance
         self._has_no_limit: Callable[[int], bool] = lambda jobid: False
-        # A pool object is made of R only for an override, which may want to read it.
+        # A pool object is made from R only for an override, which may read it.
         self._free_overridden = type(self).free is not Scheduler.free
         when_empty = self.schedule_when_empty
         if when_empty is None:
@@ -188,7 +188,7 @@ class Scheduler(BrokerModule):
         looks_ahead = type(self).forecast is not Scheduler.forecast
         self._errors = host.ErrorReporter(self.log)
         self._host = host.HostCapabilities(h)
-        # The host has read objects already.
+        # The host has parsed objects already.
         limits = None
         if not self._host.takes_objects:
             limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
@@ -238,7 +238,7 @@ class Scheduler(BrokerModule):
     )
 
     def call_at(self, when: float, function: Callable[[], Any] | None = None) -> host.Timer:
-        """Have a function called, or a pass begin, at a time at which nothing else need happen.
+        """Call a function, or begin a pass, at a given time.
 
         Args:
             when (float): seconds since the epoch; a time that has passed means at once
@@ -261,7 +261,7 @@ class Scheduler(BrokerModule):
         """Return the sort key of a job; the lowest is considered first.
 
         The queue, passes over it, estimates and reasons follow it; among equals the lower job id
-        goes first. The usual order is by priority. It is asked for when a job comes and when its
+        goes first. The usual order is by priority. It is called when a job arrives and when its
         priority changes; if it depends on more than that, call `reorder` when that has changed.
 
         Args:
@@ -273,8 +273,8 @@ class Scheduler(BrokerModule):
         return -job.priority
 
     def reorder(self) -> None:
-        """Sort the queue again, asking for the `order` of every job. Costs a sort of the queue. No
-        pass follows by itself."""
+        """Sort the queue again by the current `order` of every job. Costs a sort of the queue. Does
+        not request a pass."""
         self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
@@ -298,7 +298,7 @@ class Scheduler(BrokerModule):
         t_submit: float,
         jobspec: Any,
     ) -> None:
-        """Called when the job manager asks for a job's resources; puts it into ``_queue``.
+        """Called when the job manager requests a job's resources; adds the job to ``_queue``.
 
         Args:
             request (AllocRequest): to be answered
@@ -329,12 +329,12 @@ class Scheduler(BrokerModule):
         self._backlog.push(job)
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
-        """Called when resources come back; returns them to the pool.
+        """Called when a job frees resources; returns them to the pool.
 
         Args:
             jobid (int): the job id
-            R (ResourcePool): the released resources: all of the job's, or some ranks of them
-            final (bool): whether this is the last of the job
+            R (ResourcePool): the freed resources: all of the job's, or those of some ranks
+            final (bool): whether this is the job's final free
         """
         self.resources.free(jobid, R, final=final)
 
@@ -350,7 +350,7 @@ class Scheduler(BrokerModule):
             request.cancel()
 
     def prioritize(self, jobs: list[list[int]]) -> None:
-        """Called when priorities change; puts ``_queue`` in order.
+        """Called when priorities change; sorts ``_queue``.
 
         Args:
             jobs (list): of [jobid, priority]
@@ -364,7 +364,7 @@ class Scheduler(BrokerModule):
         self._backlog.move_all(moves)
 
     def expiration(self, msg: Any, jobid: int, expiration: float) -> None:
-        """Called when a running job's end is to change; accepts it and tells the pool.
+        """Called when a running job's end is to change; accepts it and updates the pool.
 
         An override answers `msg`, with ``self.handle.respond(msg, None)`` or an error.
 
@@ -378,7 +378,7 @@ class Scheduler(BrokerModule):
         self.handle.respond(msg, None)
 
     def _end_moved(self, jobid: int, expiration: float) -> None:
-        """A running job is to end at another time (seconds since the epoch; 0: at none); tells the
+        """A running job has a new end (seconds since the epoch; 0: none): update the
         pool."""
         self.resources.update_expiration(jobid, expiration)
 
@@ -386,11 +386,12 @@ class Scheduler(BrokerModule):
         """Called after `resources` changed, before the pass that follows."""
 
     def released(self) -> None:
-        """Called when something happened that may let a waiting job start: resources came back or
-        up, the inventory or a job's end changed. For policies that remember requests that did not fit."""
+        """Called after an event that may let a blocked job start: resources were freed or came up,
+        the inventory or a job's end changed. For policies that remember requests that did not
+        fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
-        """Called to tell whether a job could ever run; answers `msg` (RFC 27).
+        """Called to check whether a job could ever run; answers `msg` (RFC 27).
 
         Args:
             msg (Message): the request
@@ -406,9 +407,9 @@ class Scheduler(BrokerModule):
             self.handle.respond(msg, None)
 
     def start_schedule(self) -> None:
-        """Have a pass begin after the delay that the pace asks for, closing the one under way.
+        """Begin a pass after the delay that the pace requires, ending the current one.
 
-        Override this to drive passes in another way; it is called once an event.
+        Override this to drive passes in another way; it is called once per event.
         """
         self._passes.begin()
 
@@ -432,7 +433,7 @@ class Scheduler(BrokerModule):
     # -- for overrides of start_schedule() ---------------------------------------------------------
 
     def _request_schedule(self) -> None:
-        """Something happened that a pass should follow: calls `start_schedule` if there is work."""
+        """An event requires a pass: calls `start_schedule` if there is work."""
         make_room()
         self._passes.request()
 
@@ -449,7 +450,7 @@ class Scheduler(BrokerModule):
     def alloc_success(
         self, msg: Any, R: dict[str, Any], annotations: dict[str, Any] | None = None
     ) -> None:
-        """Store R, then answer that the job has it.
+        """Store R, then send it as the answer.
 
         Args:
             msg (Message): the sched.alloc request
@@ -489,7 +490,7 @@ class Scheduler(BrokerModule):
         )
 
     def alloc_deny(self, msg: Any, note: str | None = None) -> None:
-        """Answer that the job will never run.
+        """Deny the job: it will never run.
 
         Args:
             msg (Message): the sched.alloc request
@@ -499,24 +500,26 @@ class Scheduler(BrokerModule):
         if note is None:
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
         else:
-            # A payload that is no text is named by its recipient.
+            # The receiver reports a payload that is not text.
             answer["note"] = printable(note) if isinstance(note, str) else note
         self.handle.respond(msg, answer)
 
     def alloc_cancel(self, msg: Any) -> None:
-        """Answer that the request is withdrawn.
+        """Confirm that the request is withdrawn.
 
         Args:
             msg (Message): the sched.alloc request
         """
         answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
-        if not self._host.takes_objects:  # as text, which is made faster: many may go at once
+        if (
+            not self._host.takes_objects
+        ):  # as text, which is faster to make: there may be many at once
             answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'
         self.handle.respond(msg, answer)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
-        """An override of `alloc_success` raised. If R is not on its way, the job would get no
-        answer and keep its resources: it is denied, and they are freed."""
+        """An override of `alloc_success` raised. Unless R was sent, the job would get no answer and
+        keep its resources: deny it, and free them."""
         name = host.name_of(request.jobid)
         self._errors.report(f"alloc_success: {name}", error)
         if self._requests.is_running(request.jobid):
@@ -537,11 +540,12 @@ class Scheduler(BrokerModule):
     # -- the start, and the resources --------------------------------------------------------------
 
     def run(self) -> None:
-        """Register the services, take over the resources, and schedule until told to stop.
+        """Register the services, acquire the resources, and schedule until stopped.
 
-        The module is said to run when the pool is made, so that the load fails if it cannot be. If
-        the resources are not known by then, as while an instance starts, the module runs first; a
-        pool that cannot be made then ends the scheduler in order, so that the instance goes on.
+        The module's status is set to running once the pool is made, so that a failure to make it
+        fails the load. If the resources are not known yet, as while an instance starts, the status
+        is set first; a pool that cannot be made then ends the scheduler cleanly, so that the
+        instance continues.
 
         Raises:
             OSError: a step of the start failed
@@ -569,16 +573,16 @@ class Scheduler(BrokerModule):
         load: Callable[[Any], Any],
         interval: float = 60.0,
     ) -> Checkpoint:
-        """Keep a value over a reload, and over a restart of the instance. To be called from
-        ``__init__``; its ``changed()`` is to be called when the value has changed.
+        """Keep a value across reloads, and across restarts of the instance. Call this from
+        ``__init__``, and ``changed()`` of the result when the value has changed.
 
         Args:
             name (str): the value is stored as ``checkpoint.sched-NAME`` in the KVS
             dump: returns the value, of JSON types
-            load: is called with it when the scheduler has its pool, before it hears of any job; not
-                if there is none. Exceptions are logged, and nothing is loaded then
-            interval (float): at most how often the value is written, in seconds; later changes
-                are lost if the scheduler dies
+            load: called with the stored value, if there is one, when the pool is made and before
+                hello. If it raises, the exception is logged and the value is not loaded
+            interval (float): least time between writes, in seconds; later changes are lost if the
+                scheduler dies
         """
         return self._checkpoints.make(
             f"checkpoint.sched-{name}", interval, lambda: iter([json.dumps(dump())]), load
@@ -627,19 +631,20 @@ class Scheduler(BrokerModule):
         )
 
     def _pool_made(self) -> None:
-        """Hook of the library: the pool was made, and has no job yet. An exception ends the start."""
+        """Hook of the library: the pool was made, and has no jobs yet. An exception ends the
+        start."""
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
-        """The jobs that hold resources are in the pool, and no request has come yet.
+        """The running jobs are in the pool, and no request has come yet.
 
         Returns:
-            whether the job manager was asked about them, so that some may have ended since
+            whether the job manager was queried about them, so that some may have ended since
         """
         return False
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
-        """Make the pool for the instance's resources (an R dict), of the class that is configured,
-        that R's writer names, or the usual one."""
+        """Make the pool for the instance's resources (an R dict): of the configured class, the one
+        that R's writer names, or the default."""
         return make_pool(self, R)
 
     def _resources_changed(self, update: dict[str, Any] | None, error: Exception | None) -> None:
@@ -648,7 +653,7 @@ class Scheduler(BrokerModule):
             return
         if update is None:
             if isinstance(error, OSError) and error.errno == errno.ECANCELED:
-                self.log.info(f"{error.strerror}: the scheduler ends")  # as asked for
+                self.log.info(f"{error.strerror}: the scheduler ends")  # as requested
             else:
                 self.log.critical(f"resource.acquire: {error}: the scheduler ends here")
             self.stop()
@@ -667,9 +672,9 @@ class Scheduler(BrokerModule):
         self._request_schedule()
 
     def _instance_end_moved(self, before: float) -> None:
-        """The instance ends at another time than it did (`before`, seconds since the epoch; 0: at
-        none), and with it the jobs without a limit. The job manager moves their ends without asking
-        the scheduler, unlike those of jobs whose own duration changes."""
+        """The instance's end has moved from `before` (seconds since the epoch; 0: none), and with
+        it that of the jobs without a limit. The job manager moves their ends without asking the
+        scheduler, unlike those of jobs whose own duration changes."""
         pool = self.resources
         for jobid, end in pool.job_end_times():
             without_limit = end == before or self._has_no_limit(jobid)
@@ -732,7 +737,7 @@ class Scheduler(BrokerModule):
     _handle_free = _event("sched.free", lambda self, msg: messages.read_free(msg), "_release")
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
-        """Have `free` return resources (an R dict) to the pool, and tell the policy."""
+        """Return resources (an R dict) to the pool by `free`, and notify the policy."""
         try:
             lost = self._lost_at_hello.get(jobid) if self._lost_at_hello else None
             if self._free_overridden or lost is not None:
@@ -741,7 +746,7 @@ class Scheduler(BrokerModule):
                 R.remove_ranks(lost.ranks)
             self.free(jobid, R, final=final)
         except Exception:
-            # Doubtful resources stay allocated: better idle until a reload than given out twice.
+            # Doubtful resources stay allocated: better idle until a reload than allocated twice.
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
         self.released()

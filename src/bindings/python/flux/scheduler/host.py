@@ -23,13 +23,12 @@ from flux.resource.pool.explain import counted as counted
 class Clock:
     """The time of the reactor.
 
-    The bindings have no documented way to ask for it, and a scheduler must not ask the operating
-    system: in an emulated instance time stands still or runs. This class is all the library knows
-    about it.
+    The bindings have no documented function for it, and a scheduler must not ask the operating
+    system: an emulated instance may stop or speed up time. Only this class knows how to read it.
 
-    Asking costs some microseconds, and a pass asks for each job. So while code of a policy runs,
-    between `freeze` and `thaw`, the first answer is kept: the reactor's time does not change while
-    a callback runs.
+    A reading costs some microseconds, and a pass takes one for each job. So while code of a policy
+    runs, between `freeze` and `thaw`, the first reading is kept: the reactor's time does not change
+    during a callback.
 
     Args:
         handle: the Flux handle
@@ -51,12 +50,12 @@ class Clock:
         return now
 
     def freeze(self) -> None:
-        """Until `thaw`, the time stays as first asked for."""
+        """Until `thaw`, keep the time of the first reading."""
         self._frozen = True
         self._frozen_now = None
 
     def thaw(self) -> None:
-        """The reactor goes on."""
+        """The reactor continues."""
         self._frozen = False
         self._frozen_now = None
 
@@ -65,22 +64,22 @@ class HostCapabilities:
     """Features of the host beyond those of a broker, as an embedded or simulated instance
     does.
 
-    A handle's class says it by attributes of these names. They are asked for at the class, since a
-    handle may look unknown names up elsewhere, with other exceptions.
+    A handle's class declares them as attributes of these names. They are looked up on the class,
+    since a handle may look up unknown names elsewhere, with other exceptions.
 
     Args:
         handle: the Flux handle
 
     Attributes:
-        stopwatch: function giving seconds from an arbitrary start, to time a piece of code with. A
-            host whose time is not the machine's brings its own, so that how fast this machine is
-            does not change the decisions of an emulated instance
-        wants_forecast (bool): estimates and reasons are read, which a simulation for its
-            start times does not
+        stopwatch: function giving seconds from an arbitrary start, to time code. A host whose clock
+            is not the machine's has its own, so that the speed of this machine does not affect the
+            decisions of an emulated instance
+        wants_forecast (bool): estimates and reasons are read, unlike in a simulation for start
+            times alone
         takes_objects (bool): the job manager is in this process and takes R as an object: no reader
             needs it in a KVS
         runs_later (bool): the reactor is run by a test, after ``run()`` of the module has returned
-        has_virtual_time (bool): it brings a stopwatch
+        has_virtual_time (bool): it has its own stopwatch
     """
 
     def __init__(self, handle: Any) -> None:
@@ -95,7 +94,7 @@ class HostCapabilities:
 
 
 class Timer:
-    """A call that is to be made at a time; see `Timers.call_at`.
+    """A call scheduled for a given time; see `Timers.call_at`.
 
     Attributes:
         when (float): the time, seconds since the epoch
@@ -106,11 +105,11 @@ class Timer:
 
     def __init__(self, when: float, number: int, function: Callable[[], Any]) -> None:
         self.when = when
-        self.number = number  # of the call of `call_at`: of equal times the first goes first
+        self.number = number  # of the call of `call_at`: equal times are called in this order
         self.function: Callable[[], Any] | None = function
 
     def cancel(self) -> None:
-        """Do not make the call; a call that was made already is not affected."""
+        """Cancel the call; no effect if it was made already."""
         self.function = None
 
     def __lt__(self, other: Timer) -> bool:
@@ -135,13 +134,13 @@ class Timers:
         self._watcher = handle.timer_watcher_create(0.0, self._fired)
 
     def move(self, handle: Any) -> None:
-        """Go on with the reactor of another handle."""
+        """Continue with the reactor of another handle."""
         self._watcher = handle.timer_watcher_create(0.0, self._fired)
         self._armed_for = math.inf
         self._arm()
 
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
-        """Have a function called once, at a time or as soon after it as the reactor gets to it.
+        """Call a function once, at a given time or as soon after it as the reactor can.
 
         Args:
             when (float): seconds since the epoch; a time that has passed means at once
@@ -166,8 +165,7 @@ class Timers:
         due = []
         while self._due and self._due[0].when <= now:
             due.append(heapq.heappop(self._due))
-        # A function that asks to be called again at once is called in the next turn: messages come
-        # first.
+        # A function that schedules itself for now is called in the next turn: messages come first.
         for timer in due:
             function, timer.function = timer.function, None
             if function is not None:
@@ -176,7 +174,7 @@ class Timers:
 
 
 class InstanceConfig:
-    """The configuration of the instance, read when it is first asked for.
+    """The configuration of the instance, read at the first access.
 
     Args:
         handle: the Flux handle
@@ -187,7 +185,7 @@ class InstanceConfig:
         self._config: dict[str, Any] | None = None
 
     def get(self) -> dict[str, Any]:
-        """The tables, as they were loaded last; none if they cannot be read."""
+        """The tables, as last loaded; none if they cannot be read."""
         if self._config is None:
             try:
                 self._config = self._handle.conf_get(None, {}, update=True) or {}
@@ -196,7 +194,7 @@ class InstanceConfig:
         return self._config
 
     def replace(self, config: Any) -> None:
-        """The configuration was loaded anew."""
+        """The configuration was reloaded."""
         self._config = config if isinstance(config, dict) else {}
 
 
@@ -208,16 +206,16 @@ MAX_REPORT = 4000
 
 
 class ErrorReporter:
-    """Logs and counts errors, so that they go no further.
+    """Logs and counts errors, so that they do not propagate.
 
-    On a real broker a module that fails while it runs takes the instance with it. So any exception that an
-    override or a peer does is caught where it concerns one job or one message, and reported here.
+    On a real broker a running module that fails brings down the instance. So exceptions caused by
+    an override or a peer are caught where they concern one job or one message, and reported here.
 
     Args:
         log: a BrokerLogger
 
     Attributes:
-        count (int): how many there were
+        count (int): the number of errors
     """
 
     def __init__(self, log: Any) -> None:
@@ -286,16 +284,16 @@ LOOKUPS_AT_ONCE = 512
 def job_attributes(
     handle: Any, jobids: list[int], names: tuple[str, ...], log: Any
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Look jobs up in the job manager, and wait for the answers.
+    """Look up jobs in the job manager, and wait for the answers.
 
     Args:
         handle: the Flux handle
         jobids (list of int): the jobs
-        names: of ``jobspec`` (with updates applied), ``R`` and ``eventlog`` (a list of events)
-        log: where it is noted that a job's cannot be read
+        names: some of ``jobspec`` (with updates applied), ``R`` and ``eventlog`` (a list of events)
+        log: a BrokerLogger, for data that cannot be read
 
     Yields:
-        (jobid, dict by name); in place of the dict None for a job of which they cannot be read
+        (jobid, dict by name); None instead of the dict if a job's data cannot be read
     """
     for start in range(0, len(jobids), LOOKUPS_AT_ONCE):
         some = jobids[start : start + LOOKUPS_AT_ONCE]
@@ -311,8 +309,8 @@ def ask_job_attributes(
     log: Any,
     done: Callable[[dict[int, dict[str, Any] | None]], None],
 ) -> None:
-    """As `job_attributes`, without waiting: ``done(found)`` is called, not before this returns,
-    with the attributes by job id."""
+    """As `job_attributes`, without waiting: ``done(found)`` is called later, after this has
+    returned, with the attributes by job id."""
     found: dict[int, dict[str, Any] | None] = {}
     left = list(reversed(jobids))
     waiting = 0
@@ -355,7 +353,7 @@ def _attributes(future: Any, jobid: int, names: tuple[str, ...], log: Any) -> di
                 value = events if name == "eventlog" else events[0]
             values[name] = value
         return values
-    except Exception as exc:  # one job's unreadable data is that job's trouble
+    except Exception as exc:  # unreadable data concerns this job alone
         log.warning(f"{name_of(jobid)}: {' and '.join(names)} cannot be read: {exc}")
         return None
 
@@ -367,25 +365,26 @@ LONGEST_RETRY = 5.0
 #: Seconds for which a KVS may refuse R before the scheduler gives up: long enough for a KVS that
 #: restarts, short enough that jobs do not wait for a scheduler that can start none.
 KVS_TIMEOUT_S = 60.0
-#: Seconds that a scheduler which ends waits for its last commit.
+#: Seconds for which a scheduler that ends waits for its last commit.
 LAST_COMMIT_S = 5.0
 
 
 class Committer:
-    """Writes keys to the KVS, and says when they are safe.
+    """Writes keys to the KVS, and calls back when they are stored.
 
     Keys that are put during a commit go into the next one: a burst of allocations costs a few commits,
-    and none is waited for.
+    and nothing blocks on them.
 
     Args:
         handle: the Flux handle
         log: a BrokerLogger
         now: function giving the time, seconds since the epoch
-        stop: ends the scheduler, when the KVS has refused R for a minute: the jobs are left to the next one
+        stop: ends the scheduler when the KVS has refused R for a minute; the next one serves the
+            jobs
 
     Attributes:
         written (int): commits that succeeded
-        accepted, stored (int): keys taken and keys stored so far; they are stored in order
+        accepted, stored (int): numbers of keys accepted and stored so far; they are stored in order
         stores (bool): a key that was put can be read again
     """
 
@@ -405,7 +404,7 @@ class Committer:
         self.written = 0
         self.accepted = 0
         self.stored = 0
-        self._raw = True  # whether the bindings store text as it is
+        self._raw = True  # whether the bindings store text unchanged
         self._waiting: list[tuple[str, str, Callable[[], None]]] = []
         self._batch: list[tuple[str, str, Callable[[], None]]] = []
         self._armed = False
@@ -414,7 +413,7 @@ class Committer:
         self._timer = handle.timer_watcher_create(0.0, self._expired)
 
     def store_nothing(self) -> None:
-        """Go on as a `NullCommitter`: values that wait to be stored count as stored."""
+        """Continue as a `NullCommitter`: values waiting to be stored count as stored."""
         self.__class__ = NullCommitter
         pending, self._batch, self._waiting = self._batch + self._waiting, [], []
         self.stored += len(pending)
@@ -431,7 +430,7 @@ class Committer:
         self.accepted += 1
         self._waiting.append((key, text, done))
         if not self._batch and not self._armed:
-            # Other commits of this turn of the reactor go along.
+            # Other keys of this reactor turn join the commit.
             self._arm(0.0)
 
     def put_now(self, key: str, text: str) -> None:
@@ -457,7 +456,7 @@ class Committer:
             return
         try:
             self._store([(key, text) for key, text, _ in self._batch]).then(self._committed)
-        except Exception as exc:  # in any case the jobs wait and it is tried again
+        except Exception as exc:  # in any case the jobs wait and the commit is retried
             self._failed(exc)
 
     def _store(self, entries: list[tuple[str, str]]) -> Any:
@@ -510,7 +509,7 @@ class Committer:
 
 
 class NullCommitter(Committer):
-    """In place of a `Committer` where nothing is to be stored: an answer is sent when it is given."""
+    """Replaces a `Committer` if nothing is to be stored: answers are sent at once."""
 
     stores = False
 
@@ -525,9 +524,9 @@ class NullCommitter(Committer):
 
 # -- functions of the bindings that take a handle ------------------------------------------------
 #
-# Those of flux.kvs and flux.job take a handle of the bindings' own. A handle of another kind, as
-# flux.scheduler.testing has it, brings them as methods. Its class is asked, since a handle of the
-# bindings looks unknown names up in the C library.
+# Those of flux.kvs and flux.job need a handle of the bindings. A handle of another kind, as in
+# flux.scheduler.testing, has them as methods. They are looked up on its class, since a handle of
+# the bindings looks up unknown names in the C library.
 
 
 def get_key_direct(handle: Any, key: str) -> Any:
@@ -543,7 +542,7 @@ def get_key_direct(handle: Any, key: str) -> Any:
 
 
 def has_left(notice: Any, msg: Any) -> bool:
-    """Whether a request is of the client whose end a disconnect notice tells (RFC 6).
+    """Whether a request was sent by the client that a disconnect notice is about (RFC 6).
 
     Args:
         notice (Message): the request ``disconnect``
@@ -565,7 +564,7 @@ def payload_size(msg: Any) -> int:
     payload, size = ffi.new("const void *[1]"), ffi.new("size_t [1]")
     if lib.flux_msg_get_payload(msg.handle, payload, size) < 0:
         return 0
-    return max(0, int(size[0]) - 1)  # without the zero at its end
+    return max(0, int(size[0]) - 1)  # without the terminating zero
 
 
 def KVSTxn(handle: Any) -> Any:

@@ -12,8 +12,8 @@
 - the services that ``flux sched`` asks (`flux.scheduler.query`).
 
 Its collaborators: `admission_control.AdmissionControl` has the rules and the jobs that they have deferred,
-`queue.QueueOrder` knows which jobs wait for which, `pools.RequestFacts` caches the pool's answers
-about requests, `forecasts.Forecasts` tells users.
+`queue.QueueOrder` determines which jobs wait for which, `pools.RequestFacts` caches the pool's
+answers about requests, `forecasts.Forecasts` annotates jobs for users.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _answered_by(
 
     Args:
         topic: of the request
-        question: gives, for the scheduler, the function that makes the answer
+        question: maps the scheduler to the function that makes the answer
         guests: whether guests may ask, not only callers that see all (`messages.sees_all`)
     """
 
@@ -109,9 +109,10 @@ class PolicyScheduler(Scheduler):
 
     Args:
         h: the Flux handle
-        *args (str): module arguments; beyond those of `Scheduler`, ``reason-depth=N``: how many
-            pending jobs are told why they wait (default 32, 0: none); ``estimate-depth=N``: how many are
-            told when they start (default 4096); ``odds-depth=N``: how many are told when they are likely to (default 64)
+        *args (str): module arguments; beyond those of `Scheduler`, ``reason-depth=N``: the
+            number of pending jobs that get a reason (default 32, 0: none); ``estimate-depth=N``:
+            that get an estimate (default 4096); ``odds-depth=N``: that get the odds of a start
+            (default 64)
 
     Attributes:
         admission (AdmissionControl): the admission rules, and the jobs they have deferred
@@ -121,21 +122,21 @@ class PolicyScheduler(Scheduler):
         holdings (Holdings): the resources of running jobs, on ranks that have left as well
         planning (Planning): the plan through which jobs start
         queue_order (QueueOrder): which jobs wait for which
-        queue_names (QueueNames): which queues a name covers
+        queue_names (QueueNames): the queues that a name covers
         loaded_at (float): when this scheduler was loaded, seconds since the epoch
-        started_jobs (dict): how many jobs were started since, by selection type (RFC 27)
+        started_jobs (dict): the number of jobs started since, by selection type (RFC 27)
         running (dict): by job id, the jobs that hold resources: `RunningJob`
-        wait_limits (WaitLimits): which jobs are given up when they have waited for too long
-        odds (OddsService): when pending jobs are likely to start
-        predictions (PredictionScore): how good predictions of run times were
-        has_virtual_time (bool): whether the time of the host is not the machine's
+        wait_limits (WaitLimits): gives up jobs that have waited for too long
+        odds (OddsService): likely starts of pending jobs
+        predictions (PredictionScore): the accuracy of predicted run times
+        has_virtual_time (bool): whether the host's clock is not the machine's
         is_mature, show_estimate, show_reason, reasons: those of `forecasts`
 
     Raises:
         ValueError: an argument has a bad value, or no class took it
     """
 
-    #: How many pending jobs, from the head of the queue, are told why they wait.
+    #: The number of pending jobs, from the head of the queue, that get a reason.
     reason_depth = 32
 
     #: The number of pending jobs, from the head of the queue, that get an estimate of their starts.
@@ -152,8 +153,8 @@ class PolicyScheduler(Scheduler):
     #: Whether this is a copy that is played forward.
     _is_projection = False
 
-    #: Whether a job waits only for those ahead of it that could want some of the same ranks, so
-    #: that queues with nodes of their own never hold up each other; see ``order=``.
+    #: Whether a job waits only for those ahead of it that could use some of the same ranks, so
+    #: that queues with separate nodes never hold up each other; see ``order=``.
     by_queue = False
 
     def __init__(self, h: Any, *args: str) -> None:
@@ -162,7 +163,7 @@ class PolicyScheduler(Scheduler):
         self.loaded_at = self.now()
         self.started_jobs: dict[str, int] = {}
         self.running: dict[int, RunningJob] = {}
-        # A rule may have had a job without a limit end earlier than the instance.
+        # A rule may have ended a job without a limit before the instance.
         self._has_no_limit = lambda jobid: (
             jobid in self.running and self.running[jobid].limit == inf
         )
@@ -196,7 +197,7 @@ class PolicyScheduler(Scheduler):
         self._answering = Answering(h, self._host.stopwatch, self._config, reading_s)
 
         def parse(jobspec: Any) -> Any:
-            return self._parser.parse(jobspec)  # there is none before there is a pool
+            return self._parser.parse(jobspec)  # no cache before there is a pool
 
         self._projections = Projections(self, waits=self._host.has_virtual_time)
         self.odds = OddsService(self, self._projections, self._annotator)
@@ -246,11 +247,12 @@ class PolicyScheduler(Scheduler):
         self.reason_depth = given.get("reason-depth", self.reason_depth)
         self.estimate_depth = given.get("estimate-depth", self.estimate_depth)
         self.odds.depth = self.odds_depth = given.get("odds-depth", self.odds_depth)
-        # Where time is virtual a scheduler waits for its plays, and a rest between them is none.
+        # In virtual time a scheduler waits for its projections, and a pause between them has no
+        # effect.
         self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
-        """Take ``name=value`` out of the arguments that are left.
+        """Take ``name=value`` out of the remaining arguments.
 
         Args:
             name (str): name of the argument
@@ -267,8 +269,8 @@ class PolicyScheduler(Scheduler):
     def _take_order(self) -> None:
         """Take ``order=queue|strict`` out of the arguments; it sets `by_queue`.
 
-        By queue no limited queue depth may hide the jobs of one behind those of another: it is
-        unlimited then, unless it was given.
+        By queue, a limited queue depth could hide the jobs of one queue behind those of another: it
+        is unlimited then, unless given.
 
         Raises:
             ValueError: it is neither
@@ -284,8 +286,8 @@ class PolicyScheduler(Scheduler):
 
     @property
     def history(self) -> RunTimes:
-        """The run times of jobs that have ended, from when this is first asked for. They are kept
-        over reloads and restarts (`flux.scheduler.run_time_service`)."""
+        """The run times of jobs that have ended, counted since the first access. They survive
+        reloads and restarts (`flux.scheduler.run_time_service`)."""
         return self._run_times.history
 
     def predicted(self, job: PendingJob) -> float | None:
@@ -295,13 +297,13 @@ class PolicyScheduler(Scheduler):
         return None
 
     def ended(self, job: RunningJob, run: float, result: str | None) -> None:
-        """Called when a job has ended, and it is known for how long it ran: in a simulation before
-        the pass that follows, in an instance when ``job-list`` has told. Learns its run time.
+        """Called when a job has ended and its run time is known: in a simulation before the pass
+        that follows, in an instance after the answer of ``job-list``. Learns its run time.
 
         Args:
             job (RunningJob): the job
-            run (float): for how many seconds it ran, without clean-up. Without ``job-list``, to the
-                return of its resources, and no longer than its limit
+            run (float): its run time in seconds, without clean-up. Without ``job-list``, the time
+                to its final free, and no longer than its limit
             result (str): "completed", "failed", "canceled" or "timeout"; None: not known
         """
         self._run_times.learn(job, run)
@@ -325,8 +327,8 @@ class PolicyScheduler(Scheduler):
     # -- admission ---------------------------------------------------------------------------------
 
     def add_rule(self, rule: AdmissionRule) -> None:
-        """Ask one more admission rule, after the others, before a job is started. To be called from
-        ``__init__``: a rule has to hear of every job."""
+        """Add an admission rule behind the others. Call this from ``__init__``: a rule must be told
+        of every job."""
         for text in misspelled(type(rule)):
             self.log.error(text)
         check_answers(rule, self._errors)
@@ -350,14 +352,13 @@ class PolicyScheduler(Scheduler):
             self.start_schedule()
 
     def look_again(self) -> None:
-        """Something other than a message has happened that may let jobs start: a pass follows,
-        which examines blocked jobs again."""
+        """Request a pass that examines blocked jobs again, after an event other than a message."""
         self.released()
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Take `job` out of the queue, until the rule that does not let it start readmits it. If another
-        rule had readmitted it, the next job that waits for the same comes in its place.
+        """Take `job` out of the queue until the rule that deferred it readmits it. If another rule
+        had readmitted it, the next job with the same deferral comes back in its place.
 
         Args:
             job (PendingJob): the job
@@ -366,8 +367,8 @@ class PolicyScheduler(Scheduler):
         self._backlog.remove(job)
         self.admission.deferred.defer(job, why)
         if self.decision.deferred(job):
-            self._request_schedule()  # the pass under way may not come to it
-        self._passes.forecast()  # there may be nothing left to make a pass for
+            self._request_schedule()  # the current pass may not reach it
+        self._passes.forecast()  # there may be no jobs left for a pass
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         marks = self.admission.queued(job, jobspec)
@@ -375,10 +376,10 @@ class PolicyScheduler(Scheduler):
             job.signature = signature_of(job.resource_request, marks)
         self.decision.came(job)
         if self._rule_host.orders_by_share:
-            job.priority = job.priority  # the rule knows by now whose it is
+            job.priority = job.priority  # the rule knows the job's user by now
 
     def _answered(self, jobid: int, event: str) -> None:
-        """A request has its answer: the record of the pending job is not needed any more."""
+        """A request was answered: the record of the pending job is no longer needed."""
         self._annotator.told.pop(jobid, None)
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
@@ -389,7 +390,7 @@ class PolicyScheduler(Scheduler):
         self._site_policy.load(self._config.get())
         for rule in self.admission.rules:
             rule.pool_made()  # an exception ends the start
-        # Before hello: the job manager announces no release between that and ready.
+        # Before hello: the job manager sends no frees between that and ready.
         self._run_times.load()
         self.odds.load()
         self.decision.pool_made()
@@ -438,7 +439,7 @@ class PolicyScheduler(Scheduler):
 
         Args:
             job (PendingJob): the job
-            plan (Plan): where the policy keeps promises; None: it makes none
+            plan (Plan): has the policy's promises; None: it makes none
 
         Returns:
             ResourcePool: its allocation
@@ -479,7 +480,7 @@ class PolicyScheduler(Scheduler):
         predicted = None
         try:
             predicted = self.predicted(job)
-        except Exception as exc:  # it starts all the same
+        except Exception as exc:  # it starts anyway
             self._errors.report(f"predicted: {job.name}", exc)
         self.running[job.jobid] = started = RunningJob(
             job.jobid,
@@ -505,11 +506,11 @@ class PolicyScheduler(Scheduler):
         job.request.success(alloc, {"sched": annotations})
 
     def start_in_order(self) -> Iterator[None]:
-        """For `schedule`: start jobs in order; behind one that waits nothing starts that could want
+        """For `schedule`: start jobs in order; no job starts behind a waiting one that could use
         some of the same ranks. A generator that yields after each job that leaves the queue.
 
-        In strict order only the head is examined; by queue, each job that has none ahead of it for
-        its ranks, and the others cost a comparison of masks.
+        In strict order only the head is examined; by queue, each job without another ahead of it
+        for its ranks; the rest cost a comparison of masks.
         """
         blocked = 0
         for examined, job in enumerate(self._backlog.in_order(), 1):
@@ -520,7 +521,7 @@ class PolicyScheduler(Scheduler):
                 self._backlog.remove(job)
                 yield
                 continue
-            # Whether it waits for resources or for another job, those behind it wait for it.
+            # Jobs behind it wait for it whether it waits for resources or for another job.
             blocked |= ranks
             if self.queue_order.all_blocked(blocked):
                 return
@@ -528,7 +529,7 @@ class PolicyScheduler(Scheduler):
                 yield
 
     def _leaves(self, job: PendingJob) -> bool:
-        """Start a job if it can start now; whether it leaves the queue."""
+        """Start a job if it can start now. Returns whether it leaves the queue."""
         try:
             alloc = self.allocate(job)
         except JobDeferred as why:
@@ -536,26 +537,26 @@ class PolicyScheduler(Scheduler):
         except InsufficientResources:
             return False
         except Exception as exc:
-            self.refuse(job, exc)  # it could never run
+            self.refuse(job, exc)  # it can never run
         else:
             self.start(job, alloc)
         return True
 
     def refuse(self, job: PendingJob, error: Exception) -> None:
-        """Deny a job that the pool will not have.
+        """Deny a job that the pool rejects.
 
         Args:
             job (PendingJob): the job
-            error (Exception): from `allocate`: the reason, or a bug of the pool, which is
-                logged and costs this job, not the scheduler
+            error (Exception): from `allocate`: the reason, or a bug of the pool, which is logged:
+                it fails this job, not the scheduler
         """
         if not isinstance(error, (OSError, WrongAnswer)):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
     def give_up(self, job: PendingJob, note: str) -> None:
-        """Deny a job that waits, deferred or not. To be called between the steps of passes, as from
-        a timer; a pass itself uses `refuse`.
+        """Deny a pending job, deferred or not. Call this between the steps of passes, as from a
+        timer; a pass itself uses `refuse`.
 
         Args:
             job (PendingJob): the job
@@ -569,7 +570,7 @@ class PolicyScheduler(Scheduler):
 
     def start_schedule(self) -> None:
         self.decision.event()
-        # A pass over a backlog takes in events that happen meanwhile.
+        # A pass over a backlog includes events that happen meanwhile.
         if not (self._passes.main.active and isinstance(self._backlog, Backlog)):
             super().start_schedule()
 
@@ -592,7 +593,7 @@ class PolicyScheduler(Scheduler):
         rules = self.admission.rules if self.admission.engaged else []
         told = [
             rule.extended(jobid, expiration) for rule in rules
-        ]  # all of them, whichever tells the pool
+        ]  # all of them, whichever updates the pool
         if not any(told):
             super()._end_moved(jobid, expiration)
         if is_later:
@@ -641,8 +642,8 @@ class PolicyScheduler(Scheduler):
     # -- estimates ---------------------------------------------------------------------------------
 
     def estimates(self) -> Iterator[float | None]:
-        """For `forecast`: tell when each pending job starts if every job takes its whole limit and
-        no other comes, as far as that is known (`flux.scheduler.projection`), and when it is likely to (`odds`).
+        """For `forecast`: annotate each pending job with its expected start, if every job runs to
+        its limit and no other arrives (`flux.scheduler.projection`), and its likely start (`odds`).
 
         A generator that yields after each job, and seconds where it has to wait.
         """
@@ -656,8 +657,8 @@ class PolicyScheduler(Scheduler):
     # -- projections -------------------------------------------------------------------------------
 
     def enter_projection(self) -> None:
-        """Go on in the host of a forked process, which the handle belongs to by now: as in a
-        simulation, nothing is stored, told or read."""
+        """Continue in the host of a forked process, to which the handle belongs by now: as in a
+        simulation, nothing is stored, sent or read."""
         self._is_projection = True
         self._host.takes_objects = True
         self._responder.limits = None

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The requests of the job manager, the jobs that wait for their answers, and the table of both (RFC
+"""The requests of the job manager, the pending jobs that they are for, and the table of both (RFC
 27).
 
-The job manager asks for a job's resources with ``sched.alloc``. `Requests.open` enters the request
-into the table; usually a `PendingJob` waits in the queue for its sake, but a policy may keep the
-request elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers
+The job manager requests a job's resources with ``sched.alloc``. `Requests.open` enters the request
+into the table; usually its `PendingJob` waits in the queue, but a policy may keep the request
+elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers
 it: the policy calls the first two, the library the last when the request is withdrawn. The request
-leaves the table in that moment. Its job may still be in the queue then, since the policy is in the
-middle of a pass: the table remembers it, and takes it out before any other code of the policy runs
+then leaves the table. Its job may still be in the queue, since the policy is in the middle of a
+pass: the table remembers it, and removes it before any other code of the policy runs
 (`Requests.sweep`, `Requests.end_step`).
 
-`flux.scheduler.states` has the states of requests and jobs, and how they change. A job that was
-denied, or whose request was withdrawn, is unknown again, and may be asked for anew. A request for a
-job that holds resources is denied. `Requests._check` compares the table with these rules.
+`flux.scheduler.states` has the states of requests and jobs, and their transitions. A job that was
+denied, or whose request was withdrawn, is unknown again, and may be requested again. A request for
+a job that holds resources is denied. `Requests._check` compares the table with these rules.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class AllocRequest:
         job (PendingJob or None): the queued job of the request
         state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied",
             "canceled"
-        table (Requests or None): where it is open; None for one made by hand
-        userid (int or None): whose job it is; None: not known
+        table (Requests or None): has the open request; None for one made by hand
+        userid (int or None): the job's user; None: not known
         scheduler, msg: as given
     """
 
@@ -96,7 +96,7 @@ class AllocRequest:
 
     @property
     def finalized(self) -> bool:
-        """Whether the request has had its answer."""
+        """Whether the request was answered."""
         return self.state != OPEN
 
     def read_jobspec(self) -> dict[str, Any]:
@@ -105,10 +105,10 @@ class AllocRequest:
         return jobspec
 
     def _answer(self, event: str) -> None:
-        """The request gets its answer.
+        """Record that the request is being answered.
 
         Raises:
-            IllegalMove: it has one
+            IllegalMove: it was answered before
         """
         if self.state != OPEN:
             raise IllegalMove(
@@ -123,7 +123,8 @@ class AllocRequest:
         self.state = REQUEST.after(self.state, "fail")
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
-        """`R`; if its times were not set, with the time now and the end that its job asked for."""
+        """`R`; if its times were not set, with the current time and the end from its job's
+        request."""
         execution = R.get("execution")
         if (
             not isinstance(execution, dict)
@@ -132,7 +133,7 @@ class AllocRequest:
         ):
             return R
         if not hasattr(self.scheduler, "now"):
-            return R  # something that only records the answers
+            return R  # a stand-in that only records the answers
         if self.job is not None:
             duration = getattr(self.job.resource_request, "duration", 0)
         else:
@@ -149,13 +150,12 @@ class AllocRequest:
         annotations: Annotations | None = None,
         clear: bool = True,
     ) -> None:
-        """Give the job its resources.
+        """Answer the request with resources.
 
         Args:
             R: a pool object (anything with ``to_dict()``) or an R dict (RFC 20). A pool without
-                ``starttime`` and ``expiration`` gets the time now, and the end that follows from
-                the job's duration or, without one, from the instance; a dict is accepted without
-                checking
+                ``starttime`` and ``expiration`` gets the current time, and the end by the job's
+                duration or, without one, that of the instance; a dict is not checked
             annotations (dict): annotations to attach (RFC 27)
             clear (bool): remove the sched annotations that were set while the job was pending,
                 except those that `annotations` sets
@@ -187,7 +187,7 @@ class AllocRequest:
             self.table.failed(self, R, exc)
 
     def deny(self, note: str | None = None) -> None:
-        """Refuse for good: the job will never run here.
+        """Deny the request: the job will never run here.
 
         Args:
             note (str): why, for the user
@@ -212,12 +212,12 @@ class AllocRequest:
         self.scheduler.alloc_cancel(self.msg)
 
     def annotate(self, annotations: Annotations) -> None:
-        """Update the job's annotations; ignored once the request has its answer.
+        """Update the job's annotations; ignored once the request was answered.
 
-        A null removes a key; for one that was never set it is left out.
+        A null removes a key; it is not sent for one that was never set.
 
         Args:
-            annotations (dict): merged with those that are shown (RFC 27)
+            annotations (dict): merged with the current ones (RFC 27)
         """
         if self.state != OPEN:
             return
@@ -249,8 +249,8 @@ class AllocRequest:
 
 
 class TabledRequest(AllocRequest):
-    """An `AllocRequest` that a table keeps, whose message was read before: reading it again would
-    cost as much."""
+    """An `AllocRequest` of a table, whose message is already decoded: decoding it again would cost
+    as much."""
 
     __slots__ = ()
 
@@ -290,21 +290,21 @@ class PendingJob:
         "came",
         "_last_annotation",  # a policy's own, for its last annotation
         # The queue's own:
-        "place",  # where the job was seen last in the heap
+        "place",  # the job's last known index in the heap
         "next_order",  # the `order` from the next sort of the heap on
         "queued",  # whether the job is in the `Backlog`, and not parked
-        "examined",  # whether it was, since it came in or something happened to it alone
-        # The key that the job shares with all that are refused together: the shape of its request,
+        "examined",  # whether it was, since it came in or an event concerned it alone
+        # The key of the jobs that are refused together: the shape of its request,
         # and the signatures of the admission rules. None: not known yet.
         "signature",
         "limit",  # seconds the job may run; infinite without a limit; -1: not known yet
         "tried",  # a number that a policy gave it when it was found blocked; -1: it was not
-        "_size",  # see `size`; -1: not asked for yet
-        # Resources are promised to this job, so it is not found among the others of its signature.
+        "_size",  # see `size`; -1: not computed yet
+        # The job has a promise, so it is not among the others of its signature.
         "promised",
         "demoted",  # whether it goes behind all that are not, regardless of priority
-        # Whether a rule has kept it apart since it got its priority: others were promised starts in the
-        # meantime, which it respects.
+        # Whether a rule has deferred it since it got its priority: it respects the promises made to
+        # others meanwhile.
         "was_deferred",
         # Why it waits for an optional preference of its user, in a sentence, and until when,
         # seconds since the epoch: no job is preempted for that. None: it does not.
@@ -353,28 +353,29 @@ class PendingJob:
 
     @property
     def userid(self) -> int | None:
-        """Whose job it is; None: not known."""
+        """The job's user; None: not known."""
         userid: int | None = getattr(self.request, "userid", None)
         return userid
 
     @property
     def attributes(self) -> SystemAttributes:
-        """The system attributes of its jobspec. Costs parsing that, which a long queue keeps as text."""
+        """The system attributes of its jobspec. Costs parsing it, since a long queue keeps it as
+        text."""
         return SystemAttributes.of_job(self)
 
     @property
     def bank(self) -> str | None:
-        """The bank that it is charged to; None: it names none. Costs as `attributes`."""
+        """The job's bank; None: it names none. Costs as `attributes`."""
         return self.attributes.bank
 
     @property
     def queue(self) -> str | None:
-        """The queue that it was submitted to; None: it names none. Costs as `attributes`."""
+        """The job's queue; None: it names none. Costs as `attributes`."""
         return self.attributes.queue
 
     @property
     def size(self) -> int:
-        """The cores it asks for at least; 0 if that is not known."""
+        """The minimum number of cores that it requests; 0 if not known."""
         size = self._size
         if size < 0:
             size = self._size = getattr(self.resource_request, "ncores", 0)
@@ -382,7 +383,7 @@ class PendingJob:
 
     @property
     def priority(self) -> int:
-        """The job's priority. After setting it, the heap the job is in must be put in order."""
+        """The job's priority. After setting it, the job's heap must be sorted again."""
         return self._priority
 
     @priority.setter
@@ -423,21 +424,21 @@ class RunningJob:
 
     Attributes:
         jobid (int): the job id
-        userid (int): whose it is; None: not known
-        size (int): cores it asked for at least; those it holds, if it was found running (RFC 27 hello)
-        limit (float): seconds it may run by its request; infinite without a limit
-        start (float): when it started, seconds since the epoch
+        userid (int): the job's user; None: not known
+        size (int): minimum number of requested cores; if it was found running (RFC 27 hello), of
+            held ones
+        limit (float): time limit of its request in seconds; infinite without a limit
+        start (float): its start, seconds since the epoch
         end (float): its latest end, seconds since the epoch; infinite: not known
-        predicted (float): how long it was expected to run when it started, in seconds; None: not
-            known
-        attributes (SystemAttributes): of its jobspec those that `PolicyScheduler.keep_attributes` names.
-            When a rule is told of it (`AdmissionRule.hello`) all, with updates applied, if a rule has
-            asked for them; else, or where they could not be read, none
-        eventlog (list): its events (RFC 18), when a rule is told of it and one has asked for them; else, or
-            where they could not be read, empty
-        unreadable (bool): attributes or eventlog were asked for, and could not be read
-        priority, t_submit: of a job that was found running, its priority and when it was submitted, seconds
-            since the epoch; else None
+        predicted (float): run time expected at its start, in seconds; None: not known
+        attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. When a rule is
+            told of it (`AdmissionRule.hello`): all, with updates applied, if a rule needs them;
+            else, or if they could not be read, none
+        eventlog (list): its events (RFC 18), when a rule is told of it and one needs them; else, or
+            if they could not be read, empty
+        unreadable (bool): a rule needs attributes or eventlog, and they could not be read
+        priority, t_submit: if the job was found running, its priority and time of submission,
+            seconds since the epoch; else None
     """
 
     __slots__ = (
@@ -453,7 +454,7 @@ class RunningJob:
         "unreadable",
         "priority",
         "t_submit",
-        "R_object",  # R as an object (RFC 20), of which the pool is made; None: as for R
+        "R_object",  # R as an object (RFC 20), from which the pool is made; None: as for R
     )
 
     def __init__(
@@ -482,14 +483,14 @@ class RunningJob:
 
     @classmethod
     def found(cls, job: dict[str, Any], R: dict[str, Any]) -> RunningJob:
-        """Make the record of a job that was found running, of the job manager's entry and its R
+        """Make the record of a job that was found running, from the job manager's entry and its R
         (RFC 20); its request is not known."""
         execution = R["execution"]
         start = execution.get("starttime") or job["t_submit"]
         end = execution.get("expiration") or inf
         cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
-        # The limit is a sum taken apart again: to the millisecond it is the job's own, and
-        # so of the same class.
+        # The limit is a difference of sums: rounded to the millisecond it is the job's own, and so
+        # in the same class.
         found = cls(job["id"], job["userid"], cores, round(end - start, 3), start, end)
         found.priority, found.t_submit, found.R_object = job["priority"], job["t_submit"], R
         return found
@@ -497,18 +498,18 @@ class RunningJob:
     @property
     def R(self) -> ResourcePool | None:
         """The allocation of a job that was found running, while rules are told of it; the expiration is its end.
-        None where this scheduler has started it: the pool has its resources. It is made anew each time:
-        on a large machine it takes a hundred times as much memory as the R it is made of."""
+        None if this scheduler has started it: the pool has its resources. It is made anew each
+        time: on a large machine it takes a hundred times as much memory as R."""
         return None if self.R_object is None else ResourcePool(self.R_object)
 
     @property
     def bank(self) -> str | None:
-        """The bank that it is charged to, if that is known; else, or if it names none, None."""
+        """The job's bank, if known; else, or if it names none, None."""
         return self.attributes.bank
 
     @property
     def queue(self) -> str | None:
-        """The queue that it was submitted to, likewise."""
+        """The job's queue, likewise."""
         return self.attributes.queue
 
     def know(self, found: dict[str, Any] | None) -> None:
@@ -538,20 +539,19 @@ class _Queue(Protocol):
 
 
 class Requests:
-    """The table of open requests, and of the states that jobs are in.
+    """The table of open requests, and of the states of jobs.
 
-    Every operation costs the same however many there are, `job_of` in a queue of a policy's own
-    aside.
+    All operations are O(1), except `job_of` in a queue of a policy's own.
 
     Args:
-        queue (PendingQueue): where the jobs wait
+        queue (PendingQueue): the queue of pending jobs
         order: function giving the `PendingJob.order` of a job, or None: by priority
         failed: ``failed(request, R, error)``, called when a success could not be sent; None: the
             error is raised
 
     Attributes:
-        to_sweep (list): jobs whose request has its answer, and that may still be in the queue
-        on_answer: called as ``on_answer(jobid, event)`` when a request gets its answer; `event` is
+        to_sweep (list): jobs whose request was answered, and that may still be in the queue
+        on_answer: called as ``on_answer(jobid, event)`` when a request is answered; `event` is
             "success", "deny" or "cancel". None: it is not called
         order, failed: as given
     """
@@ -570,13 +570,14 @@ class Requests:
         self.will_not_run: Callable[[int], None] = lambda jobid: None
         self.failed = failed
         self.on_answer: Callable[[int, str], Any] | None = None
-        #: called as ``on_queue(job, jobspec)`` before a job is queued; a ValueError says that it can never run
+        #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError if it can
+        #: never run
         self.on_queue: Callable[[PendingJob, Any], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
         #: by id, the state of each job that is not unknown
         self._states: dict[int, str] = {}
         self.to_sweep: list[PendingJob] = []
-        #: length of the queue when the step under way began, without jobs deferred since
+        #: length of the queue when the current step began, without jobs deferred since
         self._before = 0
         #: the request that is being answered or annotated
         self._sender: AllocRequest | None = None
@@ -598,10 +599,10 @@ class Requests:
         return self._states.get(jobid) == RUNNING
 
     def move(self, jobid: int, event: str) -> None:
-        """Something happens to a job.
+        """Apply an event to a job's state.
 
         Raises:
-            IllegalMove: it cannot happen to a job in its state
+            IllegalMove: the event is impossible in this state
         """
         before = self._states.get(jobid, UNKNOWN)
         try:
@@ -615,11 +616,11 @@ class Requests:
 
     @property
     def running(self) -> int:
-        """How many jobs hold resources: those that are known and have no open request.  O(1)."""
+        """The number of running jobs: those that are known and have no open request.  O(1)."""
         return len(self._states) - len(self._open)
 
     def defer(self, jobid: int) -> None:
-        """A pending job leaves the queue without an answer, in the step under way if there is
+        """A pending job leaves the queue without an answer, in the current step if there is
         one."""
         self.move(jobid, "defer")
         self._before -= 1
@@ -632,8 +633,8 @@ class Requests:
     # -- requests ----------------------------------------------------------------------------------
 
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
-        """Enter a request that has come, and return it. That of a job that holds resources is
-        entered as well, to be denied."""
+        """Enter a new request, and return it. A request of a running job is entered as well, to be
+        denied."""
         request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         if jobid not in self._states:
             self.move(jobid, "request")
@@ -644,8 +645,8 @@ class Requests:
         return self._open.get(jobid)
 
     def note_sender(self, request: AllocRequest) -> None:
-        """`request` is about to have the scheduler send something: its message need not be decoded
-        again to know whose it is."""
+        """`request` is about to have the scheduler send a message: remember it, so that its own
+        message need not be decoded again to find the job."""
         self._sender = request
 
     def jobid_of(self, msg: Any) -> int:
@@ -657,9 +658,9 @@ class Requests:
         return jobid
 
     def answered(self, request: AllocRequest, event: str) -> None:
-        """`request` has its answer: it is not open any more, and its job must not be examined.
+        """`request` was answered: it is no longer open, and its job must not be examined.
 
-        A job whose request succeeds runs from when R is handed on (`Scheduler.alloc_success`).
+        A job whose request succeeds is running once R is passed on (`Scheduler.alloc_success`).
         """
         jobid = request.jobid
         self._sender = request
@@ -668,7 +669,7 @@ class Requests:
             if event != "success" and not self.is_running(jobid):
                 self.move(jobid, event)
                 self.will_not_run(jobid)
-        job, request.job = request.job, None  # no cycles are left for the collector
+        job, request.job = request.job, None  # leave no cycles for the collector
         if job is not None:
             self.to_sweep.append(job)
             # From now on only tables may keep it.
@@ -678,7 +679,7 @@ class Requests:
             self.on_answer(jobid, event)
 
     def job_of(self, jobid: int) -> PendingJob | None:
-        """The queued job of an open request, or None; it searches for one that a policy queued
+        """The queued job of an open request, or None; costs a search if a policy has queued the job
         itself."""
         request = self._open.get(jobid)
         if request is None:
@@ -700,28 +701,28 @@ class Requests:
     # -- around each step of the policy's code -----------------------------------------------------
 
     def sweep(self) -> None:
-        """Take jobs out of the queue that were answered by code that ran outside of a pass."""
+        """Remove jobs from the queue that were answered by code outside of a pass."""
         for job in self.to_sweep:
             self.queue.remove(job)
         self.to_sweep.clear()
 
     def begin_step(self) -> None:
-        """A policy's code is about to run: it must find only jobs that wait."""
+        """A policy's code is about to run: the queue must have only pending jobs."""
         if self.to_sweep:
             self.sweep()
         self._before = len(self.queue)
 
     def end_step(self) -> None:
-        """A policy's code has run: answered jobs leave the queue before anything else happens."""
+        """A policy's code has run: remove answered jobs from the queue before other code runs."""
         answered = self.to_sweep
         if answered:
-            # The usual policy pops the jobs it answers, which this length tells without a search.
+            # Most policies pop the jobs that they answer: the length shows that without a search.
             if len(self.queue) != self._before - len(answered):
                 self.sweep()
             answered.clear()
 
     def _check(self) -> None:
-        """Compare the table with the states; AssertionError names the fault."""
+        """Compare the table with the states; AssertionError if they differ."""
         for jobid, request in self._open.items():
             assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
             assert request.state == OPEN, f"{jobid}: in the table though {request.state}"
