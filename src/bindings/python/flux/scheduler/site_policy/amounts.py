@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Amounts on nodes beside cores and GPUs, memory first: ``[amounts]``.
 
-The pool counts them (`flux.resource.pool.amounts`), so that placement, plans, promises and reasons know
-of them as they do of cores. This rule has it do so when the scheduler starts; what a job takes is in its
-R, where the next start of the scheduler finds it.
+The pool counts them (`flux.resource.pool.amounts`), so that placement, plans, promises and reasons
+treat them like cores. This rule configures the pool when the scheduler starts. A job's amounts are
+in its R, where the next start of the scheduler finds them.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Budgets: how many node-hours, core-hours and GPU-hours the jobs of a user, a bank or a queue may use
-in a period: ``[budgets.NAME]``.
+"""Budgets: the node-hours, core-hours and GPU-hours that the jobs of a user, a bank or a queue may
+use in a period: ``[budgets.NAME]``.
 
-A job takes from its budget what it holds by its R, for as long as it holds it. It may start if what was
-used in the period, what running jobs will use of it if they run to their limits, and what it would
-itself, is within the budget: so none has to be ended when a budget is used up. What a job uses after
-the end of the period is of the next one.
+A job is charged for the resources in its R while it holds them. It may start if the sum of past use
+in the period, the use of running jobs up to their limits, and its own use is within the budget: so
+no job has to be ended when a budget is used up. Use after the end of the period is charged to the
+next one.
 
-As a limit a budget is checked twice: against the least that a request can take, and then exactly, against
-what the pool offers. A job that a budget does not let start is deferred: nothing is promised to it, and
-nobody waits behind it. It comes back when a job of its key has ended before its limit, or with the next period.
+Like a limit, a budget is checked twice: against the least that a request can take, and then
+exactly, against the pool's offer. A job over a budget is deferred: it has no promise, and no job
+waits behind it. It comes back when a job of its key has ended before its limit, or with the next
+period.
 """
 
 from __future__ import annotations
@@ -38,32 +39,32 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: Where what was used is stored.
+#: The KVS key of the stored use.
 KEY = "checkpoint.sched-budgets"
 
-#: What is counted, and as what of a `Holding`.
+#: The counted dimensions, and their fields of a `Holding`.
 DIMENSIONS = ("node-hours", "core-hours", "gpu-hours")
 
 PERIODS = ("day", "week", "month", "quarter", "year")
 
-#: Numbers for each of `DIMENSIONS`; of what a job holds: nodes, cores and GPUs.
+#: A number for each of `DIMENSIONS`; for a holding: nodes, cores and GPUs.
 Amounts = Tuple[float, float, float]
 
 HOUR_S = 3600.0
 
-#: Rounding of what is left, in units times seconds.
+#: Rounding of the remainder, in units times seconds.
 GRAIN = 1e-3
 
 
 class Budget(NamedTuple):
-    """One budget, as its table has it.
+    """One budget, as in its table.
 
     Attributes:
         name (str): its name
-        scope (Scope): whose jobs it is for
+        scope (Scope): the jobs it is for
         period (str): one of `PERIODS`
-        zone (str): name of the time zone by whose calendar periods begin
-        most (tuple): most of each of `DIMENSIONS`, in hours; None: any number
+        zone (str): name of the time zone whose calendar determines the periods
+        most (tuple): maximum of each of `DIMENSIONS`, in hours; None: unlimited
     """
 
     name: str
@@ -82,7 +83,7 @@ def read_budget(name: str, value: Any) -> Budget:
     """Read the table of one budget.
 
     Raises:
-        ValueError: what is wrong, beginning with its key
+        ValueError: the entry is invalid; the text begins with the key
     """
     table = Fields(value)
     scope = read_scope(table)
@@ -104,17 +105,17 @@ def _zone(name: str) -> tzinfo:
     """The zone of a name; UTC needs no zone files.
 
     Raises:
-        ValueError: there is none
+        ValueError: there is no such zone
     """
     return timezone.utc if name == "UTC" else zone_named(name)
 
 
 def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
-    """Begin and end of the period that a time is in, seconds since the epoch.
+    """Start and end of the period around a time, seconds since the epoch.
 
     Args:
         period (str): one of `PERIODS`; weeks begin on Monday
-        zone (tzinfo): by whose calendar
+        zone (tzinfo): that of the calendar
         when (float): seconds since the epoch
     """
     day = datetime.fromtimestamp(when, zone).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -133,18 +134,18 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
 
 
 class Account:
-    """What the jobs of one key take from a budget in the period under way.
+    """The use of a budget by the jobs of one key in the current period.
 
     Attributes:
-        budget (Budget): which
-        key (tuple): whose jobs
-        bounds (list): where in `DIMENSIONS` there is a most, and that, in units times seconds
+        budget (Budget): the budget
+        key (tuple): that of the jobs
+        bounds (list): the limited `DIMENSIONS`: index, and maximum in units times seconds
         begin, end (float): of the period, seconds since the epoch
-        taken (list): what was used in the period, of each of `DIMENSIONS`, and what running jobs will have
-            used by its end if they run to their limits, in units times seconds
-        stored_as (list): the keys of what was used of each
-        wanted (list): what its pending jobs take in a period at most
-        waiting (dict): by the keys of deferrals, what such jobs hold at least, and their time limit
+        taken (list): use in the period, of each of `DIMENSIONS`, including that of running jobs
+            until its end if they run to their limits, in units times seconds
+        stored_as (list): the keys of each one's past use in `Usage`
+        wanted (list): maximum use by its pending jobs in a period
+        waiting (dict): by key of a deferral, the least such jobs hold, and their time limit
     """
 
     __slots__ = (
@@ -162,7 +163,7 @@ class Account:
     def __init__(self, budget: Budget, key: tuple[Any, ...]) -> None:
         self.budget = budget
         self.key = key
-        #: with the most of it, in units times seconds
+        #: with the maximum in units times seconds
         self.bounds = [
             (at, most * HOUR_S) for at, most in enumerate(budget.most) if most is not None
         ]
@@ -170,28 +171,28 @@ class Account:
         self.waiting: dict[Hashable, tuple[Amounts, float]] = {}
 
     def begins(self, usage: Usage, now: float) -> None:
-        """The period of a time is under way, of which so much was used."""
+        """Begin the period around `now`, with its past use."""
         budget = self.budget
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
         self.taken = [usage.of(key, now) for key in self.stored_as]
 
     def needs(self, rate: float, limit: float, now: float) -> float:
-        """What a job that starts now uses in the period, if it runs to its limit."""
+        """The use in the period by a job that starts now and runs to its limit."""
         return rate * max(0.0, min(now + limit, self.end) - now)
 
 
 class Known:
-    """What is kept of a job that a budget is for.
+    """The record of a job that a budget is for.
 
     Attributes:
-        accounts (list): which it takes from
-        least (tuple): what it holds at least, of each of `DIMENSIONS`
-        limit (float): seconds that it may run
+        accounts (list): those that it is charged to
+        least (tuple): the least it will hold, of each of `DIMENSIONS`
+        limit (float): its time limit in seconds
         waits (bool): it is pending
-        holds (Holding): what it holds
+        holds (Holding): the resources it holds
         rates (tuple): the same, of each of `DIMENSIONS`
-        end (float): when it has to end, seconds since the epoch
+        end (float): its latest end, seconds since the epoch
     """
 
     __slots__ = ("accounts", "end", "holds", "least", "limit", "rates", "userid", "waits")
@@ -208,12 +209,12 @@ class Known:
 
 
 def amounts_of(holds: Holding) -> Amounts:
-    """Nodes, cores and GPUs of what a job holds."""
+    """Nodes, cores and GPUs of a holding."""
     return popcount(holds.ranks), holds.cores, holds.gpus
 
 
 class BudgetRule(TableRule):
-    """Keeps a job waiting as long as it could take its user, bank or queue over a budget."""
+    """Keeps a job waiting while it could take its user, bank or queue over a budget."""
 
     name = "budget"
     table = "budgets"
@@ -259,7 +260,7 @@ class BudgetRule(TableRule):
         self._timer = self.host.call_at(min(ends), self._next_period)
 
     def _next_period(self) -> None:
-        """A period has ended: what is used from its end on is of the next."""
+        """A period has ended: charge further use to the next."""
         self._await_next_period()
         now = self.host.now()
         for account in self._accounts.values():
@@ -277,17 +278,17 @@ class BudgetRule(TableRule):
         self.host.look_again()
 
     def _forget_past(self) -> None:
-        """Forget what was used of budgets that are gone, or in periods that are over."""
+        """Forget the use of removed budgets and of past periods."""
         now = self.host.now()
         begins = {one.name: period_of(one.period, _zone(one.zone), now)[0] for one in self._budgets}
         for key in self._usage.keys():
             if self._budgets and begins.get(key[0]) != key[1]:
                 self._usage.forget(key)
 
-    # -- whose job it is ---------------------------------------------------------------------------
+    # -- accounts of a job -------------------------------------------------------------------------
 
     def _accounts_of(self, userid: int, attributes: SystemAttributes) -> list[Account]:
-        """The accounts that a job takes from."""
+        """The accounts that a job is charged to."""
         found = []
         for budget in self._budgets:
             key = budget.scope.key_of(userid, attributes, self.host.queue_names)
@@ -300,7 +301,7 @@ class BudgetRule(TableRule):
         return found
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
-        """Count a job that ended while no scheduler was there."""
+        """Count a job that ended while no scheduler was loaded."""
         attributes = SystemAttributes({name: job.get(name) for name in ("queue", "bank")})
         for account in self._accounts_of(job["userid"], attributes):
             seconds = until - max(since, account.begin)
@@ -309,7 +310,7 @@ class BudgetRule(TableRule):
                     self._usage.add(account.stored_as[at], rate * seconds, self.host.now())
                     account.taken[at] += rate * seconds
 
-    # -- a job that waits --------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         userid = -1 if job.userid is None else job.userid
@@ -328,20 +329,20 @@ class BudgetRule(TableRule):
         return max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
 
     def _want(self, known: Known, sign: int) -> None:
-        """A job waits or, with `sign` -1, waits no more."""
+        """A job is pending or, with `sign` -1, no longer pending."""
         for account in known.accounts:
             seconds = min(known.limit, account.end - account.begin)
             for at, rate in enumerate(known.least):
                 account.wanted[at] += sign * rate * seconds
 
     def _over(self, known: Known, rates: Amounts) -> tuple[Account, int] | None:
-        """Of which account, and in which of `DIMENSIONS`, too little is left for a job that would hold so
-        much; None: of none."""
+        """The account, and the index in `DIMENSIONS`, with too little left for a job that would
+        hold `rates`; None: all have enough."""
         limit = known.limit
         for account in known.accounts:
             for at, most in account.bounds:
                 rate, left = rates[at], most - account.taken[at] + GRAIN
-                # Most often there is enough for all of its limit, whenever the period ends.
+                # Usually there is enough for its whole limit, regardless of the period's end.
                 if rate and rate * limit > left:
                     if account.needs(rate, limit, self.host.now()) > left:
                         return account, at
@@ -352,7 +353,7 @@ class BudgetRule(TableRule):
         return None if known is None else self._look(job, known, known.least)
 
     def _look(self, job: PendingJob, known: Known, rates: Amounts) -> Deferral | None:
-        """Whether a job may start that would hold so much: None, or why not."""
+        """Whether a job that would hold `rates` may start: None, or why not."""
         found = self._over(known, rates)
         if found is None:
             return None
@@ -364,7 +365,7 @@ class BudgetRule(TableRule):
         return Deferral(self._sentence(account, at, known, rates), account.end, key)
 
     def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
-        """How much of a budget is taken, in words; and the same without whose and how much."""
+        """How much of a budget is taken, in words; and the same without name and number."""
         budget = account.budget
         most = budget.most[at]
         assert most is not None
@@ -386,7 +387,7 @@ class BudgetRule(TableRule):
         return self._look(job, known, amounts_of(self.host.holdings.of(jobid, pool)))
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        # Nothing can keep it from starting if all that wait may start in this period.
+        # Nothing can keep it from starting if all pending jobs may start in this period.
         known = self._jobs.get(job.jobid)
         return known is None or all(
             account.wanted[at] + account.taken[at] <= most
@@ -399,9 +400,9 @@ class BudgetRule(TableRule):
         if known is not None and known.waits:
             self._want(known, -1)
             for account in known.accounts:
-                self._let_in(account)  # it may have been let in ahead of others
+                self._let_in(account)  # it may have been readmitted ahead of others
 
-    # -- a job that runs ---------------------------------------------------------------------------
+    # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         known = self._jobs.get(job.jobid)
@@ -427,7 +428,7 @@ class BudgetRule(TableRule):
         self._usage.changed()
 
     def _count(self, account: Account, known: Known, rates: Amounts, since: float = inf) -> None:
-        """A running job holds so much more (or less) from now on, and has done so since a time."""
+        """A running job holds `rates` more (or less) from now on, counted since `since`."""
         now = self.host.now()
         seconds = min(known.end, account.end) - min(now, since)
         for at, rate in enumerate(rates):
@@ -462,8 +463,8 @@ class BudgetRule(TableRule):
         return False
 
     def _let_in(self, account: Account) -> None:
-        """Have jobs come back that wait for a budget: of those that need the same, as many as there is
-        enough left for."""
+        """Readmit jobs that wait for a budget: of those with equal needs, as many as the remainder
+        suffices for."""
         if not account.waiting:
             return
         admission, now = self.host.admission, self.host.now()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Amounts of what is limited: nodes, cores, GPUs, jobs; and the names of users."""
+"""Amounts of limited quantities: nodes, cores, GPUs, jobs; and the names of users."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 
 class Amount(NamedTuple):
-    """So much of each thing that can be limited.
+    """A number of each quantity that can be limited.
 
     Attributes:
-        nodes, cores, gpus, jobs (int): how many
+        nodes, cores, gpus, jobs (int): the numbers
     """
 
     nodes: int = 0
@@ -24,7 +24,7 @@ class Amount(NamedTuple):
         return Amount(*[one + two for one, two in zip(self, other)])
 
 
-#: What is counted, in the order in which it is checked.
+#: The counted quantities, in the order in which they are checked.
 DIMENSIONS = Amount._fields
 
 
@@ -32,7 +32,7 @@ _names: dict[int, str] = {}
 
 
 def user_name(userid: int | None) -> str:
-    """The name of a user; the number where there is none. Looked up once."""
+    """The name of a user; the number if there is none. Looked up once."""
     if userid is None:
         return "nobody"
     name = _names.get(userid)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How many licences are used elsewhere, by a file that a site's own program writes.
+"""Licences used elsewhere, read from a file that a site's own program writes.
 
-Each line is ``NAME COUNT``; empty lines, and what follows a ``#``, are passed over. The file is to be
-replaced as a whole (written under another name, then renamed), and touched also when nothing has changed:
-the time of its last change says how old its numbers are.
+Each line is ``NAME COUNT``; empty lines, and text after a ``#``, are ignored. The file must be
+replaced atomically (written under another name, then renamed), and touched even if nothing has
+changed: its modification time is the age of its numbers.
 
-The scheduler reads the file itself, from time to time, and runs no program: waiting for one would stop
-it. A file that is no regular one, such as a pipe, is not opened for longer than to see that. But no
-read from a file system that hangs can be given up, so the file belongs on a local one.
+The scheduler reads the file itself, at intervals, and runs no program: waiting for one would block
+it. A file that is not regular, such as a pipe, is closed again at once. But a read from a file
+system that hangs cannot be aborted, so the file belongs on a local one.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import os
 import stat
 from typing import NamedTuple
 
-#: The most of a file that is read, in bytes.
+#: Maximum size of a file, in bytes.
 MAX_BYTES = 65536
-#: The most digits of a number: what is in use is told to users, whose programs read 64 bits.
+#: Maximum number of digits: users see the numbers, and their programs read 64 bits.
 MAX_DIGITS = 15
 
 
 class Reading(NamedTuple):
-    """What a file says.
+    """The contents of a file.
 
     Attributes:
-        counts: by the name of a licence, how many are used elsewhere
-        changed: when the file was changed last, seconds since the epoch
+        counts: by the name of a licence, the number used elsewhere
+        changed: the file's modification time, seconds since the epoch
     """
 
     counts: dict[str, int]
@@ -39,7 +39,7 @@ def read_file(path: str) -> Reading:
 
     Raises:
         OSError: it cannot be read
-        ValueError: it is no regular file, it is too long, or a line is wrong
+        ValueError: it is not a regular file, it is too long, or a line is invalid
     """
     # Opening a pipe without a writer would wait for one.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -59,7 +59,7 @@ def counts_in(text: str) -> dict[str, int]:
     """The numbers by name.
 
     Raises:
-        ValueError: which line is wrong
+        ValueError: a line is invalid; the text names it
     """
     counts = {}
     for number, line in enumerate(text.splitlines(), 1):

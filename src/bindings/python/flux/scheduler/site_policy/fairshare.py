@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Fair share: of jobs of equal priority, those go first whose bank, and in it whose user, has used least
-of its share: ``[fairshare]``.
+"""Fair share: jobs of equal priority are sorted by the use of their bank, then of their user,
+relative to their shares, the least first: ``[fairshare]``.
 
-What a job uses is what it holds by its R, from its start to the last ``sched.free``, times the weight of
-each kind of resource. Half of it is forgotten each half-life. The order is that of Slurm's Fair Tree
-with two levels: banks by what they have used for each of their shares, and the users of a bank
-likewise among themselves.
+A job's use is the resources in its R, from its start to its final ``sched.free``, times the weight
+of each kind of resource. It decays by half each half-life. The order is that of Slurm's Fair Tree
+with two levels: banks by their use per share, and the users of a bank likewise among themselves.
 
-The order is found anew each period, and pending jobs are sorted again only if it has changed. What was
-used is kept in the KVS (`flux.scheduler.site_policy.usage`); jobs that have ended while no
-scheduler was there are asked of ``job-list``.
+The order is computed each period, and pending jobs are sorted again only if it has changed. Use is
+stored in the KVS (`flux.scheduler.site_policy.usage`); jobs that have ended while no scheduler was
+loaded are looked up in ``job-list``.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: Where the usage is stored.
+#: The KVS key of the stored use.
 KEY = "checkpoint.sched-fairshare"
 
-#: Seconds: what is forgotten half of, and how often the order is found anew, unless the table says.
+#: Seconds: the half-life, and the interval at which the order is computed, unless in the table.
 HALF_LIFE_S = 7 * 86400.0
 PERIOD_S = 300.0
 LEAST_PERIOD_S = 1.0
@@ -44,19 +43,19 @@ LEAST_PERIOD_S = 1.0
 #: A bank ("": none) and a user of it.
 Association = Tuple[str, Optional[int]]
 
-#: What an association is sorted by: what its bank has used for each share, and what it has itself.
+#: The sort key of an association: its bank's use per share, and its own.
 Level = Tuple[float, float]
 
 
 class Weights(NamedTuple):
-    """What a second of one node, core or GPU counts."""
+    """The weights of a second of one node, core or GPU."""
 
     nodes: float = 0.0
     cores: float = 1.0
     gpus: float = 0.0
 
     def rate(self, nodes: int, cores: int, gpus: int) -> float:
-        """What a job that holds so much uses a second."""
+        """The use per second of a job that holds these resources."""
         return nodes * self.nodes + cores * self.cores + gpus * self.gpus
 
 
@@ -64,7 +63,7 @@ def read_entry(key: str, value: Any) -> Any:
     """Read one key of the table.
 
     Raises:
-        ValueError: what is wrong
+        ValueError: the value is invalid; the text says why
     """
     table = Fields({key: value})
     if key in ("half-life", "period"):
@@ -100,14 +99,14 @@ class FairShareRule(TableRule):
         self._weights = Weights()
         self._banks: dict[str, float] = {}
         self._users: dict[int | None, float] = {}
-        #: by id, whose each pending job is
+        #: by id, the association of each pending job
         self._pending: dict[int, Association] = {}
-        #: by id, whose each running job is, what it holds, and what it uses a second
+        #: by id, the association of each running job, its holding, and its use per second
         self._running: dict[int, tuple[Association, Holding, float]] = {}
-        #: the levels that jobs are sorted by at present
+        #: the current levels by which jobs are sorted
         self._levels: dict[Association, Level] = {}
         self._in_force = False
-        #: when the order is found anew; None: no job waits
+        #: for the next computation of the order; None: no job is pending
         self._timer: Timer | None = None
 
     # -- the table ---------------------------------------------------------------------------------
@@ -142,7 +141,7 @@ class FairShareRule(TableRule):
         return ("jobspec",)
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
-        """Count a job that ended while no scheduler was there."""
+        """Count a job that ended while no scheduler was loaded."""
         rate = self._weights.rate(job.get("nnodes", 0), job.get("ncores", 0), 0)
         association = (job.get("bank") or "", job["userid"])
         self._usage.add(association, rate * (until - since), self.host.now())
@@ -192,13 +191,13 @@ class FairShareRule(TableRule):
     # -- the order ---------------------------------------------------------------------------------
 
     def _level_of_job(self, job: PendingJob) -> Level:
-        """What a pending job is sorted by among those of its priority: the lowest first."""
+        """The sort key of a pending job among those of its priority, the lowest first."""
         association = self._pending.get(job.jobid)
         if association is None:
-            return 0.0, 0.0  # it was just made, and nobody was told of it yet
+            return 0.0, 0.0  # it was just made, and no rule was told of it yet
         level = self._levels.get(association)
         if level is None:
-            # Those of others are older: whether it comes before them is found out at once.
+            # The levels of others are older: compute whether it comes before them now.
             self.host.call_at(self.host.now(), self._sort)
             level = self._levels[association] = self._levels_of([association])[association]
         return level
@@ -209,7 +208,7 @@ class FairShareRule(TableRule):
         return max(LEAST_PERIOD_S, period)
 
     def _levels_of(self, associations: list[Association]) -> dict[Association, Level]:
-        """The levels of some as they are now.  O(associations of which something was used)."""
+        """The current levels of some associations.  O(associations with any use)."""
         used = self._used_now()
         banks: dict[str, float] = {}
         for (bank, _), amount in used.items():
@@ -236,7 +235,7 @@ class FairShareRule(TableRule):
             self._sort()
 
     def _sort(self) -> None:
-        """Find the order anew, and sort the pending jobs again if it has changed."""
+        """Compute the order, and sort the pending jobs again if it has changed."""
         before = self._levels_of_pending()
         after = self._levels_of(list(before))
         if _places(before) != _places(after):
@@ -244,15 +243,15 @@ class FairShareRule(TableRule):
             self.host.order_by_share(self._level_of_job)
 
     def _levels_of_pending(self) -> dict[Association, Level]:
-        """The levels that jobs are sorted by, of those whose jobs wait."""
+        """The levels of the associations with pending jobs, as used for sorting."""
         waiting = set(self._pending.values())
         return {one: level for one, level in self._levels.items() if one in waiting}
 
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """The place of the job's user among those whose jobs wait, ``place`` of ``of``, with ``bank``
-        and ``user``, and what these have used (`shares`)."""
+        """The place of the job's user among those with pending jobs, ``place`` of ``of``, with
+        ``bank`` and ``user``, and the use of these (`shares`)."""
         places = _places(self._levels_of_pending())
         association = self._pending.get(job.jobid)
         if association is None or association not in places:
@@ -266,13 +265,13 @@ class FairShareRule(TableRule):
         return {"fairshare": Owned(found, job.userid)}
 
     def shares(self, payload: Any, caller: Caller) -> Steps:
-        """What banks and users have used, and what their shares are.
+        """The use and the shares of banks and users.
 
         Returns:
             dict: ``half_life`` in seconds (None: fair share is off); ``shares``, an object for each
             bank (``user`` is None) and then its users: ``shares``, ``part`` of all shares,
-            ``used`` in weighted hours, ``used_part`` of all that was used, ``pending`` and
-            ``running`` jobs. A guest is told of banks, and of itself
+            ``used`` in weighted hours, ``used_part`` of all use, ``pending`` and ``running`` jobs.
+            A guest sees banks, and itself
         """
         read(payload)
         shares = Entries(caller, "sched.shares.shares")
@@ -326,7 +325,7 @@ def _is_association(key: tuple[Any, ...]) -> bool:
 
 
 def _by_share(used: float, share: float) -> float:
-    """What was used for each share; who has none comes last."""
+    """Use per share; without a share, infinite: such come last."""
     return used / share if share else inf
 
 
@@ -335,7 +334,7 @@ def _part(one: float, of: float) -> float:
 
 
 def _places(levels: dict[Association, Level]) -> dict[Association, int]:
-    """The places in the order of their levels, from 0; equal levels have the same."""
+    """The places in the order of levels, from 0; equal levels have equal places."""
     order: dict[Level, int] = {
         level: place for place, level in enumerate(sorted(set(levels.values())))
     }

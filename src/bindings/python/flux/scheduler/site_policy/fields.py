@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is in a table of the configuration, key by key, each checked once."""
+"""The keys of a table of the configuration, each checked once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from flux.scheduler.reservations.times import parse_duration
 
 
 class Fields:
-    """A table whose keys are taken one by one; what is left at the end is unknown.
+    """A table whose keys are taken one by one; keys left at the end are unknown.
 
-    Each method returns the value of a key, or `default` if the key is not there.
+    Each method returns the value of a key, or `default` if the key is missing.
 
     Args:
         table: from the configuration
-        path (str): what stands before a key in errors, for a table in a table: ``"max."``
+        path (str): prefix of keys in errors, for a table in a table: ``"max."``
 
     Raises:
-        ValueError: it is no table; by each method: the value is of another kind. The text begins
-            with the key
+        ValueError: it is not a table; from each method: the value is of another kind. The text
+            begins with the key
     """
 
     def __init__(self, table: Any, path: str = "") -> None:
@@ -34,14 +34,14 @@ class Fields:
         return ValueError(f"{self._path}{key}={value!r}: expected {expected}")
 
     def has(self, key: str) -> bool:
-        """Whether a key is there and was not taken yet."""
+        """Whether a key exists and was not taken yet."""
         return key in self._left
 
     def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
-        """One of some words; without a default there has to be one.
+        """One of some words; required unless there is a default.
 
         Raises:
-            ValueError: it is none of them, or there is none
+            ValueError: it is none of them, or missing
         """
         value = self._left.pop(key, default)
         choices = list(choices)
@@ -104,7 +104,7 @@ class Fields:
         return value
 
     def names(self, key: str) -> tuple[str, ...]:
-        """A list of names; empty if the key is not there."""
+        """A list of names; empty if the key is missing."""
         value = self._left.pop(key, None)
         if value is None:
             return ()
@@ -113,18 +113,18 @@ class Fields:
         return tuple(value)
 
     def table(self, key: str) -> Fields | None:
-        """A table in this table; None if the key is not there."""
+        """A table in this table; None if the key is missing."""
         if key not in self._left:
             return None
         return Fields(self._left.pop(key), f"{self._path}{key}.")
 
     def rest(self) -> dict[str, Any]:
-        """All that was not taken yet, which is taken with this."""
+        """Take all remaining keys."""
         left, self._left = self._left, {}
         return left
 
     def end(self) -> None:
-        """All keys are taken.
+        """Check that all keys were taken.
 
         Raises:
             ValueError: there is another

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What jobs hold by their R, also on ranks that have left the instance.
+"""The resources that jobs hold by their R, also on ranks that have left the instance.
 
-The pool forgets a rank that leaves. The job that is on it holds it all the same until it is freed, and
-a limit counts it.
+The pool forgets a rank that leaves. A job on it still holds it until it is freed, and a limit
+counts it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Holding(NamedTuple):
-    """What a job holds.
+    """The resources of a job.
 
     Attributes:
-        ranks (int): mask of the ranks on which it holds something
-        cores, gpus (int): how many, in all
+        ranks (int): mask of its ranks
+        cores, gpus (int): total numbers
     """
 
     ranks: int = 0
@@ -31,12 +31,12 @@ class Holding(NamedTuple):
     gpus: int = 0
 
     def with_ranks_of(self, other: Holding) -> Holding:
-        """Both together; they have no rank in common."""
+        """The sum of two holdings without a common rank."""
         return Holding(self.ranks | other.ranks, self.cores + other.cores, self.gpus + other.gpus)
 
     def left_of(self, R: Any) -> Holding:
-        """What is left when some of its ranks are given back, as R (an object, or a ResourcePool).
-        Ranks that it does not hold are passed over."""
+        """The remainder when the ranks of `R` (an object, or a ResourcePool) are freed. Ranks that
+        it does not hold are ignored."""
         ranks, cores, gpus = self
         for mask, core_mask, gpu_mask in read_lite(object_of(R)):
             count = popcount(mask & ranks)
@@ -50,7 +50,8 @@ NOTHING = Holding()
 
 
 def _together(kinds: Iterable[tuple[int, int, int]]) -> Holding:
-    """What is in ``(cores, GPUs, mask of ranks)``: so many on each of these ranks, none of them twice."""
+    """The total of ``(cores, GPUs, mask of ranks)``: these numbers on each rank; no rank occurs
+    twice."""
     ranks = all_cores = all_gpus = 0
     for cores, gpus, mask in kinds:
         count = popcount(mask)
@@ -61,7 +62,7 @@ def _together(kinds: Iterable[tuple[int, int, int]]) -> Holding:
 
 
 def holding_of(pool: ResourcePool, jobid: int) -> Holding:
-    """What a job holds in a pool now.  O(kinds of what it holds on a rank)."""
+    """The holding of a job in a pool now.  O(its different holdings on a rank)."""
     try:
         return _together(pool.held_kinds(jobid))
     except KeyError:
@@ -69,8 +70,8 @@ def holding_of(pool: ResourcePool, jobid: int) -> Holding:
 
 
 def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
-    """What a job holds of amounts such as memory, as the scheduling key of R has it, which does not come
-    back with R; None where none are counted."""
+    """A job's amounts, such as memory, in the form of R's scheduling key, which is not in the R of
+    a free; None if none are counted."""
     inventory = getattr(pool, "inventory", None)
     if inventory is None or not getattr(inventory, "amounts", ()):
         return None
@@ -78,15 +79,15 @@ def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
 
 
 def holding_in(R: Any) -> Holding:
-    """All that is in an R (an object, or a ResourcePool)."""
+    """All resources in an R (an object, or a ResourcePool)."""
     return _together(
         (popcount(cores), popcount(gpus), mask) for mask, cores, gpus in read_lite(object_of(R))
     )
 
 
 def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
-    """What an R (an object, or a ResourcePool) has on some ranks (a mask), as an R object; None:
-    nothing."""
+    """The part of an R (an object, or a ResourcePool) on some ranks (a mask), as an R object; None:
+    it is empty."""
     entries = []
     for mask, cores, gpus in read_lite(object_of(R)):
         if mask & ranks:
@@ -97,22 +98,23 @@ def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
 
 
 class Holdings:
-    """What each running job holds.
+    """The holdings of the running jobs.
 
     Args:
-        pool: gives the scheduler's pool
+        pool: returns the scheduler's pool
     """
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:
         self._pool = pool
-        #: by job id, what is held on ranks that have left
+        #: by job id, the holding on ranks that have left
         self._departed: dict[int, Holding] = {}
-        #: of the job that was asked about last, its id, the generation of the pool, and what it holds
+        #: the last query: job id, generation of the pool, and holding
         self._last: tuple[int, int, Holding] = (0, -1, NOTHING)
 
     def of(self, jobid: int, where: Any = None) -> Holding:
-        """What a job holds, in the pool and on ranks that have left; or what an id holds in a copy of the
-        pool.  O(kinds of what it holds on a rank); several rules ask about the job that starts."""
+        """The holding of a job, in the pool and on ranks that have left; or that of an id in a copy
+        of the pool.  O(its different holdings on a rank); cached, as several rules ask about a
+        starting job."""
         pool = self._pool()
         if where is not None and where is not pool:
             return holding_of(where, jobid)
@@ -125,8 +127,8 @@ class Holdings:
 
     @contextmanager
     def noting_departures(self, jobids: Iterable[int]) -> Iterator[None]:
-        """Ranks leave the pool in the body of the ``with``: what these jobs hold there stays known.
-        O(jobs)."""
+        """Ranks leave the pool in the body of the ``with``: keep the holdings of these jobs on
+        them. O(jobs)."""
         pool = self._pool()
         before = {jobid: holding_of(pool, jobid) for jobid in jobids}
         yield
@@ -136,14 +138,14 @@ class Holdings:
                 self._add(jobid, Holding(held.ranks & ~ranks, held.cores - cores, held.gpus - gpus))
 
     def found_departed(self, jobid: int, R: dict[str, Any]) -> None:
-        """A job that was found running holds R on ranks that had left by then."""
+        """A job that was found running holds `R` on ranks that had left by then."""
         self._add(jobid, holding_in(R))
 
     def _add(self, jobid: int, departed: Holding) -> None:
         self._departed[jobid] = self._departed.get(jobid, NOTHING).with_ranks_of(departed)
 
     def freed(self, jobid: int, R: Any, final: bool) -> None:
-        """A job has given back R, and with `final` all it held."""
+        """A job has freed `R`; if `final`, all of its resources."""
         departed = self._departed.get(jobid)
         if departed is None:
             return

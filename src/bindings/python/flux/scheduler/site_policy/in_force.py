@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from flux.scheduler.rule_host import RuleHost
 
 
-#: Seconds between two looks whether the attributes of jobs have come.
+#: Seconds between two checks whether the attributes of jobs have arrived.
 ANSWER_WAIT_S = 0.01
 
 Rule = TypeVar("Rule", bound=TableRule)
 
 
 class RulesInForce:
-    """Has a rule asked as long as its table has an entry.
+    """Adds a rule to the scheduler's while its table has an entry.
 
     Args:
         host (RuleHost): the scheduler
-        errors (ErrorReporter): where faults are reported
-        rules: classes of rules, in the order in which they are to be asked
+        errors (ErrorReporter): logs errors
+        rules: classes of rules, in the order in which they are asked
         after (AdmissionRule): the rule behind which they are asked
         own (dict): rules of the site's beside those of ``[rules]``, as ``FILE:CLASS`` by name
 
@@ -56,15 +56,15 @@ class RulesInForce:
         self._after = after
         self._errors = errors
         self.rules: list[AdmissionRule] = [rule(host, errors) for rule in rules]
-        #: by name, the site's own
+        #: by name, the site's own rules
         self._own: dict[str, AdmissionRule] = {}
         self._own_by_argument = own
         for name, text in own.items():
             self._add(name, self._make("rule", name, text))
         self.tables = self._reader(errors)
         self._own_table = self._own_reader(errors)
-        #: rules whose new entries are not in force yet, and how often there were any: an answer that
-        #: comes after the tables were read again is dropped
+        #: rules whose new entries are not in force yet, and the number of such changes: an answer
+        #: that arrives after the tables were read again is dropped
         self._changing: list[AdmissionRule] = []
         self._changes = 0
 
@@ -108,8 +108,8 @@ class RulesInForce:
         self._own[name] = rule
 
     def _take_own(self, config: dict[str, Any]) -> list[AdmissionRule]:
-        """Make the rules that ``[rules]`` has and that are not there; returns those that it does not have
-        any more, which are not among `rules` now. What cannot be made is reported."""
+        """Make the new rules of ``[rules]``; returns those that are no longer in it, which are
+        removed from `rules`. A rule that cannot be made is reported."""
         self._own_table.read(config)
         wanted = {**self._own_table.entries(own_rules.TABLE), **self._own_by_argument}
         gone = [name for name, rule in self._own.items() if wanted.get(name) != rule.source]
@@ -134,7 +134,8 @@ class RulesInForce:
         return left
 
     def _is_configured(self, rule: AdmissionRule) -> bool:
-        """Whether a rule is to be asked: by its table, or since it is one of the site's without any."""
+        """Whether a rule is to be asked: its table has an entry, or it is a site's rule without a
+        table."""
         if isinstance(rule, TableRule):
             return rule in self.rules and bool(self.tables.entries(rule.table))
         return rule in self.rules
@@ -158,7 +159,7 @@ class RulesInForce:
                 rule.loaded = True
 
     def reload(self, config: dict[str, Any]) -> None:
-        """The configuration was loaded anew."""
+        """The configuration was reloaded."""
         renamed = self._host.queue_names.read(config)
         known = list(self.rules)
         gone = self._take_own(config)
@@ -181,15 +182,15 @@ class RulesInForce:
             self._errors.log.warning(text)
 
     def check(self, payload: Any, caller: Caller) -> Steps:
-        """Look at a configuration that is not in force; nothing changes.
+        """Check a configuration that is not in force; changes nothing.
 
         Args:
             payload: ``config``, the configuration of the instance as it would be
 
         Returns:
             dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
-            `PolicyTables.changes_to`; ``over``, which jobs would be over what is new or changed, see
-            `TableRule.held_back`
+            `PolicyTables.changes_to`; ``over``, the jobs that would be over new or changed entries,
+            see `TableRule.held_back`
         """
         config = read(payload, config=None)["config"]
         if not isinstance(config, dict):
@@ -211,7 +212,7 @@ class RulesInForce:
     def _over(
         self, tables: PolicyTables, changes: dict[str, dict[str, list[str]]]
     ) -> Generator[Any, None, list[dict[str, Any]]]:
-        """Which jobs would be over entries of `tables` that are new or changed."""
+        """The jobs that would be over new or changed entries of `tables`."""
         asked = []
         for rule in self.rules:
             if isinstance(rule, TableRule) and has_own(rule, TableRule.held_back):
@@ -241,7 +242,7 @@ class RulesInForce:
         return over
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:
-        """What is in use of all limits, licences and the like.
+        """The use of all limits, licences and the like.
 
         Returns:
             dict: by the table of a rule, a list of objects
@@ -259,16 +260,16 @@ class RulesInForce:
         return answer
 
     def _change(self) -> None:
-        """Put the new entries of the rules that change in force, all at once, as soon as it is known
-        what they have to know of the jobs that run. Until then those that were in force stay so: a
-        job must not start between a limit that is gone and a licence that is not counted yet."""
+        """Put the new entries of the changing rules in force, all at once, when the data that they
+        need of the running jobs have arrived. Until then the old entries stay in force: a job must
+        not start between a limit that is gone and a licence that is not counted yet."""
         self._changes += 1
         number = self._changes
         known: dict[int, dict[str, Any] | None] = {}
 
         def told(found: dict[int, dict[str, Any] | None]) -> None:
             if self._changes != number:
-                return  # the tables were read again since
+                return  # the tables were read again meanwhile
             known.update(found)
             self._errors.guard("tables of the configuration", proceed)
 
@@ -289,8 +290,8 @@ class RulesInForce:
         proceed()
 
     def needed(self, rules: Iterable[AdmissionRule]) -> tuple[str, ...]:
-        """What has to be looked up of the jobs that run before some rules are told of them: of ``jobspec``
-        and ``eventlog``."""
+        """The data of running jobs to look up before some rules are told of them: ``jobspec``,
+        ``eventlog``, or both."""
         names = set()
         for rule in rules:
             if rule.wants_attributes():
@@ -303,7 +304,7 @@ class RulesInForce:
         self._host.readmit(rule)
         self._configure(rule)
         if not self._is_configured(rule):
-            self._host.tell_pending(rule)  # their signatures have no part of this rule any more
+            self._host.tell_pending(rule)  # removes this rule's part from their signatures
         else:
             if not isinstance(rule, TableRule):
                 rule.pool_made()
@@ -313,7 +314,7 @@ class RulesInForce:
                 self._errors.guard(f"{rule.name}: hello", rule.hello, job)
             self._host.tell_pending(rule)
             rule.ready()
-        self._host.look_again()  # what was refused may have been so on account of the rule
+        self._host.look_again()  # jobs may have been refused because of the rule
 
     def _configure(self, rule: AdmissionRule) -> None:
         admission, configured = self._host.admission, self._is_configured(rule)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Licences: counts of something that is not on a node, which jobs use while they run:
+"""Licences: countable resources that are on no node and that jobs use while they run:
 ``[licenses]``.
 
-A job says what it needs with ``system.licenses.NAME``, as ``--setattr=system.licenses.matlab=2``. It
-holds its licences from its start until the last of its resources is freed: until then its program
-may still run on some node.
+A job requests licences with ``system.licenses.NAME``, as ``--setattr=system.licenses.matlab=2``. It
+holds them from its start until the last of its resources is freed: until then its program may still
+run on some node.
 
-A job whose licences are in use is deferred: no node lies idle for it and nobody waits behind it.
-With ``plan = true`` a licence is a dimension of the plan as well, where a policy backfills by the order
-of the queue: a job whose turn it is for a promise gets one for the time at which nodes and licences are
-there, and jobs that come later leave it what it needs. Other policies treat it as any other licence.
+A job whose licences are in use is deferred: no node is kept idle for it and no job waits behind it.
+With ``plan = true`` a licence is also a dimension of the plan, if the policy backfills in the order
+of the queue: a job that is due a promise gets one for the time at which both nodes and licences are
+free, and later jobs respect it. Other policies treat it as any other licence.
 
-With ``elsewhere = FILE`` the licences in use by others than this instance's jobs are read from a file
-from time to time (`flux.scheduler.site_policy.elsewhere`). The last number that could be read holds,
-however old it is; how old is told.
+With ``elsewhere = FILE`` the number of licences used outside this instance is read from a file at
+intervals (`flux.scheduler.site_policy.elsewhere`). The last number that could be read stays in
+force, regardless of its age, which answers include.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: The most names of licences that a job may ask for.
+#: Maximum number of different licences that a job may request.
 MAX_NAMES = 64
 
-#: Seconds between two readings of what is used elsewhere, unless ``every`` says, and the least it may.
+#: Seconds between two readings of such a file, unless ``every`` is given, and its minimum.
 EVERY_S = 30.0
 LEAST_EVERY_S = 1.0
 
-#: Seconds after which such numbers are stale, unless ``max-age`` says.
+#: Seconds after which its numbers are stale, unless ``max-age`` is given.
 MAX_AGE_S = 300.0
 
 
 class License(NamedTuple):
-    """A licence, as the table has it.
+    """A licence, as in the table.
 
     Attributes:
-        total (int): how many the site has
-        reserved (int): how many of them no job of this instance gets: they are for others
+        total (int): number that the site has
+        reserved (int): number of these that are kept from the jobs of this instance
         plan (bool): whether it is a dimension of the plan
-        elsewhere (str or None): path of a file that says how many are used elsewhere
+        elsewhere (str or None): path of a file with the number used elsewhere
         every (float): seconds between two readings of it
-        max_age (float): seconds after which what it says is called stale
+        max_age (float): seconds after which its number is called stale
     """
 
     total: int
@@ -74,7 +74,7 @@ class License(NamedTuple):
 
     @property
     def usable(self) -> int:
-        """How many jobs may use together."""
+        """The number that jobs may use together."""
         return self.total - self.reserved
 
 
@@ -82,7 +82,7 @@ def read_license(key: str, value: Any) -> License:
     """Read one entry of ``[licenses]``: a number, or a table with ``total``.
 
     Raises:
-        ValueError: what is wrong, beginning with its key
+        ValueError: the entry is invalid; the text begins with the key
     """
     if not isinstance(value, dict):
         if type(value) is not int or value < 0:
@@ -112,10 +112,10 @@ def read_license(key: str, value: Any) -> License:
 
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
-    """The licences that a job asks for: numbers by name. A user writes them, so they are checked.
+    """The licences that a job requests: numbers by name. They are user input, so they are checked.
 
     Raises:
-        ValueError: they are no numbers of 1 or more by name
+        ValueError: they are not numbers of 1 or more by name
     """
     asked = attributes.get("licenses", {})
     if not isinstance(asked, dict):
@@ -129,7 +129,7 @@ def asked_for(attributes: SystemAttributes) -> dict[str, int]:
 
 
 class LicenseRule(TableRule):
-    """Keeps a job waiting as long as the licences that it needs are in use."""
+    """Keeps a job waiting while its licences are in use."""
 
     name = "licenses"
     table = "licenses"
@@ -140,19 +140,19 @@ class LicenseRule(TableRule):
         super().__init__(host, errors)
         self._licenses: dict[str, License] = {}
         self._in_use: dict[str, int] = {}
-        #: by name, how many there are for jobs, without those that are used elsewhere
+        #: by name, the number for jobs, without those used elsewhere
         self._usable: dict[str, int] = {}
-        #: what pending and running jobs ask for, by id
+        #: by id, the licences that pending and running jobs request
         self._asked: dict[int, dict[str, int]] = {}
-        #: by id, what running jobs use
+        #: by id, the licences that running jobs use
         self._running: dict[int, dict[str, int]] = {}
-        #: by name, how many there are of licences that are planned; empty: none are
+        #: by name, the number of each licence with ``plan``; empty: there are none
         self._planned: dict[str, int] = {}
-        #: by name, what jobs that wait for it ask for: the keys of their deferrals
+        #: by name, the requests of jobs that wait for it: the keys of their deferrals
         self._waiting: dict[str, set[tuple[Any, ...]]] = {}
-        #: by path, what was read last, or None if nothing could be read yet
+        #: by path, the last reading; None if the file could not be read yet
         self._read: dict[str, Reading | None] = {}
-        #: by path, why the last reading has failed, or None
+        #: by path, why the last reading failed, or None
         self._failed: dict[str, str | None] = {}
         self._timers: list[Timer] = []
 
@@ -162,7 +162,7 @@ class LicenseRule(TableRule):
         return read_license(key, value)
 
     def _take(self, entries: dict[str, License]) -> None:
-        """There are these licences, and no jobs."""
+        """Start with these licences and no jobs."""
         self._licenses = entries
         self._in_use = dict.fromkeys(entries, 0)
         self._usable = {name: one.usable - self._elsewhere(name) for name, one in entries.items()}
@@ -175,7 +175,7 @@ class LicenseRule(TableRule):
         self._planned = {}
         if self.host.decision.plans_tokens:
             self._planned = {name: one.usable for name, one in entries.items() if one.plan}
-        # The plan is made anew, with the tokens that there are now.
+        # The plan is made again, with the present tokens.
         self.host.planning.renew()
         for timer in self._timers:
             timer.cancel()
@@ -190,10 +190,11 @@ class LicenseRule(TableRule):
             self._timers.append(self.host.call_at(self.host.now(), lambda: None))
             self._look(number, path, every)
 
-    # -- what is used elsewhere --------------------------------------------------------------------
+    # -- licences used elsewhere
+    # --------------------------------------------------------------------
 
     def _look(self, number: int, path: str, every: float) -> None:
-        """Read a file, now and again after some seconds."""
+        """Read a file, now and every `every` seconds."""
         self._timers[number].cancel()
         self._timers[number] = self.host.call_at(
             self.host.now() + every, lambda: self._look(number, path, every)
@@ -216,13 +217,13 @@ class LicenseRule(TableRule):
                 self._let_in(name)
 
     def _elsewhere(self, name: str) -> int:
-        """How many of a licence are used elsewhere, as was read last; 0 until something was."""
+        """The number of a licence used elsewhere, as last read; 0 before the first reading."""
         path = self._licenses[name].elsewhere
         found = None if path is None else self._read.get(path)
         return 0 if found is None else found.counts.get(name, 0)
 
     def _age(self, name: str) -> float | None:
-        """How old that is, in seconds; None: nothing was read yet."""
+        """The age of that number in seconds; None: the file was not read yet."""
         path = self._licenses[name].elsewhere
         found = None if path is None else self._read.get(path)
         return None if found is None else max(0.0, self.host.now() - found.changed)
@@ -234,7 +235,7 @@ class LicenseRule(TableRule):
     def needs(self, entries: dict[str, License]) -> tuple[str, ...]:
         return ("jobspec",)
 
-    # -- a job that waits --------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         asked = asked_for(attributes)
@@ -279,8 +280,8 @@ class LicenseRule(TableRule):
         return None
 
     def _has_time(self, job: PendingJob) -> bool:
-        """Whether it is known when there are licences for a job, so that it may be promised that
-        time."""
+        """Whether the time at which a job's licences are free is known, so that it may be promised
+        a start then."""
         plan = self.host.planning.current()
         request = job.resource_request
         tokens = getattr(request, "tokens", None)
@@ -342,9 +343,9 @@ class LicenseRule(TableRule):
 
     def cancel(self, jobid: int) -> None:
         for name in self._asked.pop(jobid, None) or ():
-            self._let_in(name)  # it may have been let in ahead of others
+            self._let_in(name)  # it may have been readmitted ahead of others
 
-    # -- a job that runs ---------------------------------------------------------------------------
+    # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         self._runs(job.jobid)
@@ -360,8 +361,8 @@ class LicenseRule(TableRule):
         try:
             asked = asked_for(job.attributes)
         except ValueError:
-            return  # it was started while nobody asked for licences
-        # One that has left the table since is not counted any more.
+            return  # it was started while no job requested licences
+        # A licence that has left the table since is no longer counted.
         self._asked[job.jobid] = {
             name: count for name, count in asked.items() if name in self._licenses
         }
@@ -379,7 +380,7 @@ class LicenseRule(TableRule):
                 self._let_in(name)
 
     def _let_in(self, name: str) -> None:
-        """Have the jobs come back that wait for a licence, if there are enough of all that they need."""
+        """Readmit the jobs that wait for a licence, if enough of all their licences are free."""
         admission = self.host.admission
         keys = self._waiting.get(name)
         if keys is None:
@@ -421,8 +422,8 @@ class LicenseRule(TableRule):
             }
 
     def _facts_elsewhere(self, name: str) -> dict[str, Any]:
-        """What answers say of licences that are used elsewhere: ``elsewhere``, ``age`` in seconds (None:
-        nothing was read yet) and ``stale``; nothing of a licence without such a file."""
+        """Entries in answers for a licence used elsewhere: ``elsewhere``, ``age`` in seconds (None:
+        the file was not read yet) and ``stale``; empty for a licence without such a file."""
         if self._licenses[name].elsewhere is None:
             return {}
         return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""One limit as its table has it, and what counts against it."""
+"""One limit, as in its table, and the jobs that count against it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.holdings import Holding
 
-#: Where the number of jobs is in `DIMENSIONS`.
+#: The index of the number of jobs in `DIMENSIONS`.
 JOBS = DIMENSIONS.index("jobs")
 
 
 class Limit(NamedTuple):
-    """One limit, as its table has it.
+    """One limit, as in its table.
 
     Attributes:
         name (str): its name
-        scope (Scope): whose jobs it is for
-        most (tuple): most of each of `DIMENSIONS`; None: no limit
+        scope (Scope): the jobs it is for
+        most (tuple): maximum of each of `DIMENSIONS`; None: no limit
         soft (bool): jobs over it go behind all others, but may run
-        deny (bool): a job that alone is more than the limit is denied
-        strict (bool): later jobs of a key leave alone what the first of them waits for
-        bounds (tuple): those of `most` that there are, each with its place in `DIMENSIONS`
+        deny (bool): a job that alone exceeds the limit is denied
+        strict (bool): later jobs of a key respect the needs of the first that waits
+        bounds (tuple): the values in `most` other than None, each with its index in `DIMENSIONS`
     """
 
     name: str
@@ -51,7 +51,7 @@ def read_limit(name: str, value: Any) -> Limit:
     """Read the table of one limit.
 
     Raises:
-        ValueError: what is wrong, beginning with its key
+        ValueError: the entry is invalid; the text begins with the key
     """
     table = Fields(value)
     scope = read_scope(table)
@@ -78,20 +78,19 @@ def read_limit(name: str, value: Any) -> Limit:
 
 
 class Use:
-    """What the jobs of one key hold, against one limit.
+    """The use of one limit by the jobs of one key.
 
     Attributes:
-        limit (Limit): which
-        key (tuple): whose jobs: user id, bank or queue, or two of them
-        userid (int or None): the user whose jobs they are, if of one user
-        ranks (RankCounts): the ranks they are on
-        used (list): what they hold of each of `DIMENSIONS`
-        waiting (dict): by the keys of deferrals, (where they count, what they take at least), where the jobs
-            count that wait for this
-        pending (list): what all pending jobs of the key take at least, together
-        head (PendingJob or None): where order is strict, the first job that waits for this
-        certain (dict): by id, pending jobs that were promised a start, of which it was said that this
-            limit will let them start then
+        limit (Limit): the limit
+        key (tuple): user id, bank or queue of the jobs, or two of them
+        userid (int or None): the jobs' user, if it is the same for all
+        ranks (RankCounts): the jobs' ranks
+        used (list): the jobs' holdings, of each of `DIMENSIONS`
+        waiting (dict): by key of a deferral, (uses, least amount), the uses in which the jobs that
+            wait for this one count
+        pending (list): the least that all pending jobs of the key take together
+        head (PendingJob or None): if the limit is strict, the first job that waits for it
+        certain (dict): by id, pending jobs with a promise that this limit was said to keep
         demoted (set): ids of pending jobs that are over a soft limit
     """
 
@@ -122,16 +121,16 @@ class Use:
 
     @property
     def whose(self) -> str:
-        """Whose jobs are counted, for people; empty: everybody's."""
+        """Whose jobs are counted, in words; empty: all."""
         return self.limit.scope.whose(self.key)
 
     @property
     def idle(self) -> bool:
-        """Whether no job is counted here, running or pending."""
+        """Whether no running or pending job is counted here."""
         return not (self.used[JOBS] or self.pending[JOBS] or self.waiting)
 
     def change(self, before: Holding, after: Holding, jobs: int = 0) -> None:
-        """A job of the key holds something else than before."""
+        """The holding of a job of the key has changed."""
         used, ranks = self.used, self.ranks
         gone = before.ranks & ~after.ranks
         new = after.ranks & ~before.ranks
@@ -145,7 +144,7 @@ class Use:
         used[JOBS] += jobs
 
     def expect(self, amount: Amount, sign: int) -> None:
-        """A job that takes so much at least waits, or with `sign` -1 waits no more."""
+        """A job that takes at least `amount` is pending or, with `sign` -1, no longer pending."""
         nodes, cores, gpus, jobs = amount
         pending = self.pending
         pending[0] += sign * nodes
@@ -154,8 +153,8 @@ class Use:
         pending[JOBS] += sign * jobs
 
     def over(self, more: Sequence[int], kept: Amount | None = None) -> int | None:
-        """Which of `DIMENSIONS` would be over the limit with so much more of each, while `kept` is
-        left alone; None: none."""
+        """The index in `DIMENSIONS` that would be over the limit with `more` of each, besides
+        `kept`; None: none."""
         used = self.used
         for at, most in self.limit.bounds:
             if used[at] + more[at] + (kept[at] if kept is not None else 0) > most:
@@ -163,7 +162,7 @@ class Use:
         return None
 
     def room(self, each: Amount) -> int | None:
-        """How many jobs that take so much at least could be let in; None: any number."""
+        """The number of jobs taking at least `each` that could be let in; None: any number."""
         used = self.used
         rooms = [
             max(0, limit - used[at]) // each[at] for at, limit in self.limit.bounds if each[at]

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Limits on what the jobs of a user, a bank or a queue hold at a time: ``[limits.NAME]``.
+"""Limits on the resources that the jobs of a user, a bank or a queue hold at a time:
+``[limits.NAME]``.
 
-What counts is what jobs hold by their R, from the start to the last ``sched.free``, so clean-up
-included. A limit is checked twice: first against what a request takes at least, before the pool is
-asked, and then exactly, against what the pool offers. So a limit of nodes holds although nobody
-knows beforehand how many nodes a job will get.
+A job counts with the resources in its R, from its start to its final ``sched.free``, so including
+clean-up. A limit is checked twice: first against the least that a request can take, before the pool
+is asked, and then exactly, against the pool's offer. So a limit of nodes is enforced although a
+job's number of nodes is not known beforehand.
 
-A job over a limit is deferred: it gets no promise and nobody waits behind it. Such jobs are parked
-by where they count and what they need at least. When a count has fallen so far that none of these
-limits is in the way, they are let in again, one after another, until the limit is reached.
+A job over a limit is deferred: it has no promise and no job waits behind it. Such jobs are grouped
+by the limits that they count against and by their least needs. When none of these limits is
+exceeded any more, they are readmitted one after another until one is reached.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: What one thing is called.
+#: The singular nouns.
 NOUNS = {"nodes": "node", "cores": "core", "gpus": "GPU", "jobs": "job"}
 
 
 class Counted:
-    """What is kept of a job that a limit is for.
+    """The record of a job that a limit is for.
 
     Attributes:
-        uses (tuple): where it counts, in the order of the limits
-        least (Amount): what it takes at least
+        uses (tuple): the `Use` objects it counts in, in the order of the limits
+        least (Amount): the least that it takes
         waits (bool): it is pending, and counts in `Use.pending`
-        holds (Holding): what it holds
-        asked: its request, of which `now` says what it takes at least as ranks are now
-        seen (int): number of the last change of ranks as of which `now` is true
+        holds (Holding): the resources it holds
+        asked: its request; `now` is the least that it takes with the present ranks
+        seen (int): number of the last change of ranks that `now` takes into account
     """
 
     __slots__ = ("asked", "holds", "least", "now", "seen", "uses", "userid", "waits")
@@ -65,7 +66,7 @@ class Counted:
 
 
 class LimitRule(TableRule):
-    """Keeps a job waiting as long as it would take its user, bank or queue over a limit."""
+    """Keeps a job waiting while it would take its user, bank or queue over a limit."""
 
     name = "limit"
     table = "limits"
@@ -76,14 +77,14 @@ class LimitRule(TableRule):
         self._limits: list[Limit] = []
         self._uses: dict[tuple[str, tuple[Any, ...]], Use] = {}
         self._jobs: dict[int, Counted] = {}
-        #: by key of a deferral, the `Use` that does not let in what the pool has offered
+        #: by key of a deferral, the `Use` that the pool's offer would exceed
         self._offers: dict[Hashable, Use] = {}
-        #: by `Use` and what is asked, why what the pool offers now is too much; void when it may offer
-        #: something else
+        #: by `Use` and request, why the pool's present offer is too much; void when the offer may
+        #: change
         self._too_much: Remembered[tuple[Use, tuple[Any, float]], str] = Remembered()
         #: how often ranks have changed
         self._changes = 0
-        #: jobs that are about to go behind all others
+        #: ids of the jobs to move behind all others
         self._to_demote: list[int] = []
 
     # -- the table ---------------------------------------------------------------------------------
@@ -103,10 +104,10 @@ class LimitRule(TableRule):
     def needs(self, entries: dict[str, Limit]) -> tuple[str, ...]:
         return ("jobspec",) if any(one.scope.needs_jobspec for one in entries.values()) else ()
 
-    # -- whose job it is ---------------------------------------------------------------------------
+    # -- limits of a job ---------------------------------------------------------------------------
 
     def _uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Use, ...]:
-        """Where a job counts."""
+        """The `Use` objects that a job counts in."""
         uses = []
         for limit in self._limits:
             key = limit.scope.key_of(userid, attributes, self.host.queue_names)
@@ -118,7 +119,7 @@ class LimitRule(TableRule):
             uses.append(use)
         return tuple(uses)
 
-    # -- a job that waits --------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         userid = -1 if job.userid is None else job.userid
@@ -143,8 +144,8 @@ class LimitRule(TableRule):
         return Amount(*self.host.facts.least_of(request), 1)
 
     def _alone_too_much(self, limit: Limit, job: PendingJob) -> str | None:
-        """Why a job alone is over the limit, in a sentence; None: it is not. Shared nodes count as well,
-        since it is the only one."""
+        """Why a job alone is over the limit, in a sentence; None: it is not. Shared nodes count
+        too, since there is no other job to share with."""
         request = job.resource_request
         least = self._least(request)._replace(nodes=max(1, getattr(request, "nnodes", 1)))
         for at, most in limit.bounds:
@@ -163,7 +164,7 @@ class LimitRule(TableRule):
             known.asked, known.seen = job.resource_request, self._changes
             least = known.now = self._least(job.resource_request)
         for use in known.uses:
-            # This is asked for each job that is examined, so nothing is called that need not be.
+            # This runs for each examined job, so it avoids calls.
             more = least
             if not least.nodes and use.limit.most[0] is not None:
                 more = self._more(use, job, least)
@@ -182,16 +183,16 @@ class LimitRule(TableRule):
         return None
 
     def _more(self, use: Use, job: PendingJob, least: Amount) -> Amount:
-        """What a job adds to a count at least. On nodes that may be shared it can come beside other
-        jobs of the key, but it may ask for more nodes than these are on."""
+        """The least that a job adds to a count. If it may share nodes, it can run on those of other
+        jobs of the key, but it may request more nodes than these use."""
         if least.nodes or use.limit.most[0] is None:
             return least
         missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
         return least._replace(nodes=max(0, missing))
 
     def _kept(self, use: Use, job: PendingJob) -> Amount | None:
-        """What a job has to leave alone: what the first job that waits needs, where order is strict,
-        and what jobs ahead of it need that were promised a start before it would end."""
+        """The amount that a job must leave free: the needs of the first waiting job, if the limit
+        is strict, and those of jobs ahead of it that were promised a start before it would end."""
         head, kept = use.head, None
         if head is not None and head is not job and head < job:
             kept = self._least_of(head)
@@ -228,8 +229,8 @@ class LimitRule(TableRule):
         return Deferral(self._reason(use, job, at), key=key)
 
     def _heads(self, use: Use, job: PendingJob) -> None:
-        """A job waits for a limit of which later jobs are to leave it what it needs; not if it would
-        wait for ever."""
+        """A job waits for a strict limit: later jobs must respect its needs, unless it would wait
+        for ever."""
         if (use.head is None or job < use.head) and self._alone_too_much(use.limit, job) is None:
             use.head = job
 
@@ -247,7 +248,7 @@ class LimitRule(TableRule):
         return self._sentence(use, at, max(1, self._least(job.resource_request)[at]))
 
     def _sentence(self, use: Use, at: int, needs: int, more: str = "") -> Reason:
-        """Who has how much of what, and how much a job needs (0: no job asks)."""
+        """The use of a limit in words, and a job's needs (0: without a job)."""
         limit = use.limit
         what = NOUNS[DIMENSIONS[at]] + "s"
         where = f" in {', '.join(limit.queues)}" if limit.queues else ""
@@ -261,7 +262,7 @@ class LimitRule(TableRule):
             userid=use.userid,
         )
 
-    # -- what the pool offers ----------------------------------------------------------------------
+    # -- the pool's offer -------------------------------------------------------------------------
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
         known = self._jobs.get(job.jobid)
@@ -291,7 +292,7 @@ class LimitRule(TableRule):
         return None
 
     def _asked(self, job: PendingJob) -> tuple[Any, float]:
-        """On what an offer depends: a job's shape and, beside promises, its limit in seconds."""
+        """The key of an offer: a job's shape and, if there are promises, its limit in seconds."""
         request = job.resource_request
         return getattr(request, "shape", None), getattr(request, "duration", 0.0)
 
@@ -301,8 +302,8 @@ class LimitRule(TableRule):
         return Deferral(reason, key=key)
 
     def _less(self, job: PendingJob, known: Counted) -> Iterator[Any]:
-        """No more than is left, where the job takes a range; and nodes on which jobs of the key are,
-        where it need not have whole ones."""
+        """Requests within the remainder, if the job takes a range; and for nodes of other jobs of
+        the key, if it may share nodes."""
         request = job.resource_request
         shape = getattr(request, "shape", None)
         if shape is None:
@@ -335,11 +336,11 @@ class LimitRule(TableRule):
             return True
         hard = [use for use in known.uses if not use.limit.soft]
         for use in hard:
-            # Of a job that may share nodes it is not known on how many it will be.
+            # The number of nodes of a job that may share them is not known.
             if use.limit.most[0] is not None and not known.least.nodes:
                 return False
-            # Nothing can keep it from starting if all that wait now were let in at a time; those
-            # that come later leave it what it needs.
+            # Nothing can keep it from starting if all pending jobs fit at the same time; later jobs
+            # respect its needs.
             if use.over(use.pending) is not None:
                 return False
         for use in hard:
@@ -352,7 +353,7 @@ class LimitRule(TableRule):
             self._waits_no_more(jobid, known)
             for use in known.uses:
                 if use.waiting:
-                    self._let_in(use)  # it may have been let in ahead of others
+                    self._let_in(use)  # it may have been readmitted ahead of others
                 self._drop_if_idle(use)
 
     def _waits_no_more(self, jobid: int, known: Counted) -> None:
@@ -371,7 +372,7 @@ class LimitRule(TableRule):
         if use.idle:
             self._uses.pop((use.limit.name, use.key), None)
 
-    # -- a job that runs ---------------------------------------------------------------------------
+    # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         self._too_much.clear()
@@ -396,7 +397,7 @@ class LimitRule(TableRule):
         self._too_much.clear()
         known = self._jobs.get(jobid)
         if known is not None and not known.waits:
-            # Ranks that have left the instance are still the job's, until it is freed.
+            # Ranks that have left the instance still count until the job is freed.
             holds = NOTHING if final else known.holds.left_of(R)
             for use in known.uses:
                 use.change(known.holds, holds, -1 if final else 0)
@@ -418,7 +419,7 @@ class LimitRule(TableRule):
         self._ask_again()
 
     def _let_in(self, use: Use) -> None:
-        """Have the jobs come back that wait for a key, if no other limit is in their way."""
+        """Readmit the jobs that wait for a key, if no other limit keeps them waiting."""
         for key, uses in list(use.waiting.items()):
             least = key[1]
             hard = [one for one in uses if not one.limit.soft]
@@ -431,7 +432,7 @@ class LimitRule(TableRule):
                 )
 
     def _ask_again(self) -> None:
-        """The pool may offer something else now."""
+        """The pool's offers may have changed."""
         for key in list(self._offers):
             if self.host.admission.waiting(self, key):
                 self.host.let_in(self, key, self.host.admission.waiting(self, key))
@@ -441,7 +442,7 @@ class LimitRule(TableRule):
     # -- soft limits -------------------------------------------------------------------------------
 
     def _demote(self) -> None:
-        """Have jobs that are over a soft limit go behind all others."""
+        """Move jobs that are over a soft limit behind all others."""
         jobids, self._to_demote = self._to_demote, []
         for jobid in jobids:
             job = self.host.pending(jobid)
@@ -451,7 +452,7 @@ class LimitRule(TableRule):
         self.host.readmit(self, "soft")
 
     def _promote(self, use: Use) -> None:
-        """The jobs of a key are not over its soft limit any more."""
+        """The jobs of a key are no longer over its soft limit."""
         jobids, use.demoted = use.demoted, set()
         for jobid in jobids:
             job = self.host.pending(jobid)
@@ -462,7 +463,7 @@ class LimitRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        # A job that is refused together with others of its shape was not asked about.
+        # `check` was not called for a job that is refused together with others of its shape.
         known = self._jobs.get(job.jobid)
         if known is None or not known.waits:
             return None
@@ -501,8 +502,8 @@ class LimitRule(TableRule):
         return {"limit": None}
 
     def _again(self, use: Use, at: int, least: Amount) -> tuple[float | None, int | None]:
-        """When so many of the jobs of a key have ended that there is room for another, and which is
-        the last of these. O(running jobs that limits count)."""
+        """When enough jobs of a key will have ended to make room for another, and the last of
+        these. O(running jobs that limits count)."""
         pool = self.host.resources
         ends = []
         for jobid, known in self._jobs.items():
@@ -533,8 +534,8 @@ class LimitRule(TableRule):
         return None, None
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        """What is in use of each limit of which `caller` may know; None now and then, where the
-        answer may pause."""
+        """The use of each limit that `caller` may see; None at points where the answer may
+        pause."""
         own = {
             use for known in self._jobs.values() if known.userid == caller.userid
             for use in known.uses
@@ -560,7 +561,7 @@ class LimitRule(TableRule):
             yield Owned(entry, use.userid)
 
     def _waiting(self, use: Use) -> int:
-        """How many jobs would be over a limit."""
+        """The number of jobs that would be over a limit."""
         waiting = self.host.admission.waiting
         return sum(waiting(self, key) for key in use.waiting if use.over(key[1]) is not None)
 
@@ -609,15 +610,15 @@ class LimitRule(TableRule):
 
 
 def _no_more(request: Any, left: list[int | None]) -> Any:
-    """A request that takes a range, cut down to what is left of nodes, cores and GPUs; None if it
-    takes none, or even the least of it is too much."""
+    """A request for a range, reduced to the remaining nodes, cores and GPUs; None if it is for no
+    range, or even its minimum is too much."""
     shape = request.shape
     counts = {"node_count": shape.node_count, "slot_count": shape.slot_count}
     ranges = {key: count for key, count in counts.items() if count is not None and not count.fixed}
     if not ranges:
         return None
     nodes, cores, gpus = left
-    # What one of each count takes, with the other at its least.
+    # The need for one of each count, with the other at its minimum.
     least_nodes = 1 if shape.node_count is None else shape.node_count.min
     least_slots = shape.slot_count.min
     changes = {}
@@ -632,7 +633,7 @@ def _no_more(request: Any, left: list[int | None]) -> Any:
         chosen = count.floor(most) if most is not None else count.min
         if chosen is None:
             return None
-        # With two ranges the slots keep to their least: what is sure to be within the limit.
+        # With two ranges the slots keep their minimum: this is certain to be within the limit.
         if len(ranges) == 2 and key == "slot_count":
             chosen = count.min
         changes[key] = ResourceCount.parse(chosen)

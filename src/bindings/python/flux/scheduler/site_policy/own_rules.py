@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Rules of a site's own, by the configuration (``[rules]``) or by the argument ``rule=``.
+"""A site's own rules, from the configuration (``[rules]``) or the argument ``rule=``.
 
-Each is named as ``FILE:CLASS``, a class derived from `AdmissionRule` or, if it is to be switched on by
-a table of its own, from `TableRule`. The file has to be one that nobody but the instance owner and root
-could have written. It is run when the rule comes into force: looking at a configuration runs nothing.
+Each is given as ``FILE:CLASS``, a class derived from `AdmissionRule` or, if its own table switches
+it on, from `TableRule`. The file must be writable only by the instance owner and root. It is run
+when the rule comes into force; checking a configuration does not run it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flux.scheduler.site_policy.table_rule import TableRule
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
 
-#: The table, and what an entry of it names.
+#: The table, and the noun for one of its entries.
 TABLE = "rules"
 WHAT = "CLASS"
 
@@ -26,7 +26,7 @@ def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
     """Read one entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is read, but not run.
 
     Raises:
-        ValueError: what is wrong
+        ValueError: the entry is invalid; the text says why
     """
     if not isinstance(value, str) or not value.startswith("/"):
         raise ValueError(f"{value!r}: expected '/PATH/FILE.py:CLASS'")
@@ -46,14 +46,14 @@ def make_rule(
 
     Args:
         option (str): name of the argument or key, for errors
-        name (str): what the rule is called, unless its class says
+        name (str): the rule's name, unless its class has one
         text (str): ``FILE:CLASS``
         host (RuleHost): the scheduler
-        errors (ErrorReporter): where trouble is reported
+        errors (ErrorReporter): logs errors
         check_owner (bool): see `read_code`
 
     Raises:
-        ValueError: there is no such class, or it cannot be made
+        ValueError: there is no such class, or it cannot be instantiated
     """
     kind = name_in_file(option, text, check_owner, WHAT)
     if not isinstance(kind, type) or not issubclass(kind, AdmissionRule):

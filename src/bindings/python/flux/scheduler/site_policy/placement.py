@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs in one rack, or in as few as can be: ``[topology.LEVEL]``.
+"""Jobs in one rack, or in as few as possible: ``[topology.LEVEL]``.
 
-A level, such as ``rack``, is a set of groups of nodes. A job says with ``system.placement`` how it has
-to be placed at a level:
+A level, such as ``rack``, is a set of groups of nodes. A job requests a placement at a level with
+``system.placement``:
 
 - ``required``: all of its nodes, or each segment of them, in one group. Until that is possible it
   waits as for resources: it is promised the earliest time at which one of the groups has room.
 - ``preferred``: the same until it has waited for ``wait``, then anywhere. Promises before that are for
   one group.
 
-While there are levels, the pool puts any other job into as few groups as it can, among groups into
-the fullest, so that whole groups stay free; no job waits longer for that. R says nothing of groups; a
-job that has asked for a placement is annotated with the groups it got (``sched.placement``).
+If there are levels, the pool places all other jobs in as few groups as possible, the fullest first,
+so that whole groups stay free; no job waits longer for that. R does not contain groups; a job with
+a placement is annotated with its groups (``sched.placement``).
 
-The rule turns what a job asks for into its request (`flux.resource.request.Shape.within`); all else is
-in the pool (`flux.resource.pool.groups`), so that plans, reasons and ``flux sched when`` know of it.
+The rule adds the placement to the job's resource request (`flux.resource.request.Shape.within`);
+the rest is in the pool (`flux.resource.pool.groups`), so that plans, reasons and ``flux sched
+when`` respect it.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ MODES = ("required", "preferred")
 
 
 class Level(NamedTuple):
-    """One level, as its table has it.
+    """One level, as in its table.
 
     Attributes:
-        groups (tuple): of ``(name, hostlist)``; empty if they are told by properties
-        prefix (str): nodes with a property that begins so are of the group that the rest of it names;
-            empty if there is none
+        groups (tuple): of ``(name, hostlist)``; empty if properties define the groups
+        prefix (str): a node with a property that begins with it is in the group named by the rest
+            of the property; empty if there is none
     """
 
     groups: tuple[tuple[str, str], ...]
@@ -53,14 +54,14 @@ class Level(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a jobspec says of the placement of its job.
+    """A job's placement, from its jobspec.
 
     Attributes:
-        level (str): of which level the groups are
+        level (str): the level of the groups
         mode (str): one of `MODES`
-        segment (int or None): nodes of a segment; None: there are none
-        most (int or None): in at most so many groups; None: one, or with segments any number
-        wait (float): how long one that prefers it waits for it, seconds
+        segment (int or None): nodes of a segment; None: no segments
+        most (int or None): maximum number of groups; None: one, or with segments any number
+        wait (float): with ``preferred``, how long the job waits for it, seconds
     """
 
     level: str
@@ -74,10 +75,10 @@ class Placed:
     """A job with a placement.
 
     Attributes:
-        wanted (Wanted): what it asks for
-        within (Within): the same, of the groups there are
-        until (float or None): when it stops to wait for that, seconds since the epoch; None: never, or
-            it does not
+        wanted (Wanted): its placement
+        within (Within): the same, in terms of the existing groups
+        until (float or None): when its wait for that ends, seconds since the epoch; None: never, or
+            it does not wait
         timer (Timer or None): for that time
     """
 
@@ -90,17 +91,17 @@ class Placed:
         self.timer: Timer | None = None
 
     def stop_waiting(self) -> None:
-        """It does not wait for that any more."""
+        """Its wait for the placement is over."""
         if self.timer is not None:
             self.timer.cancel()
         self.until = self.timer = None
 
 
 def read_wanted(value: Any) -> Wanted:
-    """Read ``system.placement``. A user writes it, so it is checked.
+    """Read ``system.placement``. It is user input, so it is checked.
 
     Raises:
-        ValueError: what is wrong; the text is for the user
+        ValueError: it is invalid; the text is for the user
     """
     table = Fields(value, "placement.")
     level = table.text("level")
@@ -120,10 +121,10 @@ def read_wanted(value: Any) -> Wanted:
 
 
 def within_of(wanted: Wanted, groups: Groups, request: Any) -> Within:
-    """What a request has to be within, by what its job wants.
+    """The `Within` of a request with its job's placement.
 
     Raises:
-        ValueError: they do not go together
+        ValueError: they conflict
     """
     segment = wanted.segment
     if segment is None:
@@ -144,7 +145,7 @@ class PlacementRule(TableRule):
     name = "placement"
     table = "topology"
     attributes = ("placement",)
-    engaged = False  # there is no job with a placement yet
+    engaged = False  # no job has a placement yet
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -172,10 +173,10 @@ class PlacementRule(TableRule):
         return level
 
     def _find(self, level: Level) -> dict[str, int]:
-        """By the name of a group, mask of its ranks; no rank is in two.
+        """Map the name of each group to the mask of its ranks; no rank is in two.
 
         Raises:
-            ValueError: groups that are listed are no hosts, or a host is in two of them
+            ValueError: a listed group is not a list of hosts, or a host is in two of them
         """
         pool = self.host.resources
         found: dict[str, int] = {}
@@ -184,7 +185,7 @@ class PlacementRule(TableRule):
             properties = pool.inventory.properties
             for name in sorted(properties):
                 if name.startswith(level.prefix) and name != level.prefix:
-                    # A node with two such properties is of the first group.
+                    # A node with two such properties is in the first group.
                     mask = properties[name] & ~taken
                     taken |= mask
                     if mask:
@@ -202,7 +203,7 @@ class PlacementRule(TableRule):
                 nodes = counted(popcount(mask & found[other]), "node")
                 raise ValueError(f"groups.{name}={hosts!r}: {nodes} of it in group {other} as well")
             taken |= mask
-            if mask:  # a part of a cluster, as an instance of a job, has some of the groups
+            if mask:  # part of a cluster, such as a job's instance, has only some of the groups
                 found[name] = mask
         return found
 
@@ -216,11 +217,11 @@ class PlacementRule(TableRule):
         self._engage()
         if self.host.planning.pool_can("pack_by"):
             self._make_groups()
-            # What was promised was for groups as they were.
+            # Existing promises were for the old groups.
             self.host.planning.renew()
 
     def _make_groups(self) -> bool:
-        """Find the groups of all levels; whether any has changed."""
+        """Find the groups of all levels. Returns whether any has changed."""
         levels = {}
         for level, entry in self.entries.items():
             found = self._find(entry)
@@ -240,17 +241,17 @@ class PlacementRule(TableRule):
         return changed
 
     def ranks_changed(self, lost: bool) -> None:
-        # Properties of nodes are what groups may be told by.
+        # Properties of nodes may define groups.
         if any(entry.prefix for entry in self.entries.values()) and self._make_groups():
             self.host.tell_pending(self)
 
-    # -- a job that waits --------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def _placed(self, request: Any, attributes: SystemAttributes) -> Placed:
-        """What a job with this request wants.
+        """The placement of a job with this request.
 
         Raises:
-            ValueError: it makes no sense here
+            ValueError: it is impossible here
         """
         wanted = read_wanted(attributes.get("placement"))
         groups = self._levels.get(wanted.level)
@@ -283,7 +284,7 @@ class PlacementRule(TableRule):
             try:
                 self.host.resources.check_feasibility(together)
             except InfeasibleRequest:
-                return  # it cannot have what it prefers
+                return  # its preference cannot be met
             level = placed.within.groups.level
             why = f"it waits for what it prefers (level {level}), and takes any nodes after that"
             placed.until, job.prefers = until, (why, until)
@@ -291,7 +292,7 @@ class PlacementRule(TableRule):
         job.resource_request = together
 
     def _wait_over(self, jobid: int) -> None:
-        """A job has waited for what it prefers: from now on it takes nodes anywhere."""
+        """A job's wait for its preference is over: from now on it takes nodes anywhere."""
         placed, job = self._jobs.get(jobid), self.host.pending(jobid)
         if placed is not None and job is not None:
             placed.stop_waiting()
@@ -302,7 +303,7 @@ class PlacementRule(TableRule):
         placed = self._jobs.get(job.jobid)
         request = job.resource_request
         if placed is None or request.shape.within is not None or placed.within.segment == 1:
-            return None  # that a job is in few groups is seen to for all
+            return None  # all jobs are placed in few groups
         try:
             found: ResourcePool = plan.alloc(job.jobid, _together(request, placed))
         except (OSError, ValueError):
@@ -315,7 +316,7 @@ class PlacementRule(TableRule):
             placed.stop_waiting()
             self._engage()
 
-    # -- a job that runs ---------------------------------------------------------------------------
+    # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
         placed = self._jobs.get(job.jobid)
@@ -329,7 +330,7 @@ class PlacementRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """What a job asks for, and until when it waits for that (seconds since the epoch)."""
+        """A job's placement, and the end of its wait for it (seconds since the epoch)."""
         placed = self._jobs.get(job.jobid)
         if placed is None:
             return {}
@@ -345,9 +346,9 @@ class PlacementRule(TableRule):
         }
 
     def levels(self) -> list[dict[str, Any]]:
-        """Of each level: ``level``; how many ``groups`` there are, and how many ``idle_groups`` of
-        which all nodes are up and nothing is in use; the ``nodes`` in groups; ``idle_nodes``, the
-        most such nodes that one group has; and how many jobs are ``waiting`` for groups.
+        """For each level: ``level``; the numbers of ``groups``, and of ``idle_groups``, whose nodes
+        are all up and idle; of ``nodes`` in groups; ``idle_nodes``, the largest number of up and
+        idle nodes in one group; and the number of jobs ``waiting`` for groups.
 
         O(groups + jobs with a placement).
         """
@@ -369,8 +370,8 @@ class PlacementRule(TableRule):
         return found
 
     def _waiting(self, groups: Groups) -> int:
-        """How many pending jobs start only in such groups by now: not those that would have
-        preferred it, and wait for that no more."""
+        """The number of pending jobs that can start only in such groups now: without those whose
+        wait for a preference is over."""
         count = 0
         for jobid, placed in self._jobs.items():
             if placed.within.groups is groups:
@@ -383,7 +384,7 @@ class PlacementRule(TableRule):
 
 
 def _together(request: Any, placed: Placed) -> Any:
-    """A request for the groups that its job wants."""
+    """A request for the groups of its job's placement."""
     return request.with_shape(request.shape.replace(within=placed.within))
 
 
@@ -391,7 +392,7 @@ def _anywhere(request: Any) -> Any:
     """A request without regard to groups.
 
     Raises:
-        ValueError: it is none that a pool places by ranks
+        ValueError: it is not a request that a pool places by ranks
     """
     shape = getattr(request, "shape", None)
     if shape is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which queues a name covers (RFC 33)."""
+"""The queues that a name covers (RFC 33)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 class QueueNames:
     """The parents of virtual queues.
 
-    A virtual queue is another name to submit under, for the resources of its parent. Where a site
-    names queues, as in a limit, the name of a parent covers its virtual queues as well; that of a
-    virtual queue only itself. A name that is not in the configuration covers just itself.
+    A virtual queue is another queue for the resources of its parent. In a site's tables, such as a
+    limit, the name of a parent covers its virtual queues as well; that of a virtual queue only
+    itself. A name that is not in the configuration covers only itself.
     """
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
 
     def read(self, config: dict[str, Any]) -> bool:
-        """Take the parents from the configuration, ``queues.NAME.parent``; whether one has
+        """Read the parents from the configuration, ``queues.NAME.parent``. Returns whether one has
         changed."""
         queues = config.get("queues")
         parents = {}
@@ -32,7 +32,7 @@ class QueueNames:
         return changed
 
     def parent(self, queue: str | None) -> str | None:
-        """The queue that a virtual queue stands for; None: it is no virtual queue.  O(1)."""
+        """The parent of a virtual queue; None: it is not a virtual queue.  O(1)."""
         return None if queue is None else self._parents.get(queue)
 
     def covers(self, name: str, queue: str | None) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which jobs an entry of a table is for, and which of them it counts together."""
+"""The jobs that an entry of a table is for, and how it groups them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.fields import Fields
     from flux.scheduler.site_policy.queue_names import QueueNames
 
-#: Whose jobs are counted together.
+#: The keys by which jobs are counted together.
 PER = ("user", "bank", "queue", "user+queue", "bank+queue", "instance")
 
 
@@ -21,8 +21,8 @@ class Scope(NamedTuple):
 
     Attributes:
         per (str): one of `PER`
-        queues, users, banks (tuple): whose jobs it is for; empty: all
-        exempt_users, exempt_banks (tuple): whose jobs it is not for
+        queues, users, banks (tuple): only for their jobs; empty: for all
+        exempt_users, exempt_banks (tuple): not for their jobs
         in_reservations (bool): jobs that name a reservation count
     """
 
@@ -37,8 +37,8 @@ class Scope(NamedTuple):
     def key_of(
         self, userid: int, attributes: SystemAttributes, names: QueueNames
     ) -> tuple[Any, ...] | None:
-        """With whose jobs a job is counted: user id, bank or queue, or two of them; None: it is not for
-        this job."""
+        """The key under which a job is counted: user id, bank or queue, or two of them; None: the
+        job is not in this scope."""
         queue, bank = attributes.queue, attributes.bank or ""
         if self.queues and not names.any_covers(self.queues, queue):
             return None
@@ -48,14 +48,14 @@ class Scope(NamedTuple):
             return None
         if not self.in_reservations and attributes.reservation is not None:
             return None
-        # A virtual queue is another name of its parent, and counts as that.
+        # A virtual queue counts as its parent.
         place = names.parent(queue) or queue or ""
         whose = {"user": userid, "bank": bank, "queue": place}
         return tuple(whose[part] for part in self.per.split("+") if part in whose)
 
     @property
     def needs_jobspec(self) -> bool:
-        """Whether `key_of` looks at more than the user."""
+        """Whether `key_of` needs more than the user."""
         return bool(
             self.per not in ("user", "instance")
             or not self.in_reservations
@@ -65,12 +65,12 @@ class Scope(NamedTuple):
         )
 
     def user_of(self, key: tuple[Any, ...]) -> int | None:
-        """The user whose jobs a key counts; None: those of several."""
+        """The user of a key's jobs; None: several."""
         parts = self.per.split("+")
         return key[parts.index("user")] if "user" in parts else None
 
     def whose(self, key: tuple[Any, ...]) -> str:
-        """Whose jobs a key counts, for people; empty: everybody's."""
+        """Whose jobs a key counts, in words; empty: all."""
         found = []
         for what, value in zip(self.per.split("+"), key):
             if what == "user":
@@ -88,7 +88,7 @@ def read_scope(table: Fields) -> Scope:
     """Take the keys of a scope out of a table.
 
     Raises:
-        ValueError: what is wrong, beginning with its key
+        ValueError: the entry is invalid; the text begins with the key
     """
     exempt = table.table("exempt")
     scope = Scope(

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who may be on a node together: ``[sharing.NAME]``.
+"""Jobs that may share a node: ``[sharing.NAME]``.
 
 Modes, the strictest first: ``node``, a job gets whole nodes; ``user`` and ``bank``, the jobs on a node
-are all of one user or bank; ``free``, whoever comes.
+are all of one user or bank; ``free``, any jobs.
 
 With ``node`` a request is changed when it comes: the pool sees one for whole nodes. With ``user`` and
 ``bank`` a rank is *claimed* by the key (user or bank) of the first job on it, until the last job there is
-freed, clean-up included. A job is put beside others of its key first.
+freed, including clean-up. A job is placed beside others of its key first.
 
-Claims are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks has its turn
-like any other, and is promised the time at which the last of the others has ended there. A pool that
-cannot plan, or another rule, may offer ranks of others: these are given back, and the job asks again
-for other ranks. If there are none it is deferred until something is freed.
+Claims are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks keeps its
+place in the queue, and is promised the time at which the last job of another key has ended there. A
+pool that cannot plan, or another rule, may offer ranks claimed by others: these are freed, and
+other ranks are requested for the job. If there are none it is deferred until resources are freed.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ MODES = ("free", "bank", "user", "node")
 CLAIMING = ("user", "bank")
 
 
-#: Of the jobs of one key that ask for the same and wait for claimed ranks, how many are examined again
-#: when something is freed.
+#: The number of jobs with one key and one request that wait for claimed ranks and are examined
+#: again when resources are freed.
 RETRIED = 4
 
 
 class Sharing(NamedTuple):
-    """One rule, as its table has it.
+    """One rule, as in its table.
 
     Attributes:
         mode (str): one of `MODES`
@@ -68,12 +68,12 @@ class Sharing(NamedTuple):
 
 
 class Sharer(NamedTuple):
-    """Of a job, what decides with whom it may share.
+    """The properties of a job that decide with which others it may share nodes.
 
     Attributes:
         queue (str or None): its queue
-        whole (int): mask of the ranks that it gets as a whole
-        claimant (Claimant): whose it is and which ranks it claims, by each of `CLAIMING`
+        whole (int): mask of the ranks that it gets as whole nodes
+        claimant (Claimant): its key, and the ranks it claims, in each of the modes `CLAIMING`
     """
 
     queue: str | None
@@ -82,12 +82,12 @@ class Sharer(NamedTuple):
 
 
 def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
-    """A shape for the fewest whole nodes that hold what `shape` asks for at least.
+    """A shape for the fewest whole nodes that hold the minimum of `shape`.
 
     Args:
-        shape (Shape): what is asked for: slots of cores, or of containers such as sockets
-        pool (ResourcePool): what there is
-        ranks (int): mask of the ranks that may be used
+        shape (Shape): slots of cores, or of containers such as sockets
+        pool (ResourcePool): the pool
+        ranks (int): mask of the usable ranks
     """
     if shape.exclusive:
         return shape
@@ -98,9 +98,9 @@ def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
     kinds = [(each, count) for each, count in kinds if count]
     most = max([each for each, _ in kinds], default=0)
     if not most:
-        return shape  # it never fits, which the pool says better
+        return shape  # it never fits; the pool has the better error
     nodes = -(-slots // most)
-    # With nodes of several kinds there may be too few of the largest.
+    # With several kinds of node there may be too few of the largest.
     while nodes <= slots:
         each = -(-slots // nodes)
         if sum(count for room, count in kinds if room >= each) >= nodes:
@@ -114,11 +114,11 @@ def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
 
 
 class SharingRule(TableRule):
-    """Keeps the jobs of different users or banks off each other's nodes, or all off each other's."""
+    """Separates the jobs of different users or banks, or all jobs, by nodes."""
 
     name = "sharing"
     table = "sharing"
-    only_takes_away = True  # a job gets what is free, or less
+    only_takes_away = True  # it only restricts jobs to fewer of the free ranks
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -126,13 +126,13 @@ class SharingRule(TableRule):
 
     def _forget_all(self) -> None:
         self._jobs: dict[int, Sharer] = {}
-        #: the running jobs, and the ranks that they are on
+        #: the running jobs, and their ranks
         self._claims = Claims()
-        #: by queue, where which mode holds for its jobs
+        #: by queue and mode, the mask of ranks on which the mode applies to the queue's jobs
         self._modes: dict[str | None, dict[str, int]] = {}
-        #: by user, bank and queue, what all their jobs have in common
+        #: by user, bank and queue, the `Sharer` of their jobs
         self._sharers: Remembered[tuple[Hashable, ...], Sharer] = Remembered()
-        #: by id, the slots of jobs that have asked for slots, and get whole nodes
+        #: by id, the slots of jobs that requested slots and get whole nodes
         self._slots: dict[int, int] = {}
         #: keys of deferrals
         self._waiting: set[Hashable] = set()
@@ -163,7 +163,7 @@ class SharingRule(TableRule):
         self._forget_all()
         #: whether ranks are claimed at all
         self._claiming = any(rule.mode in CLAIMING for rule in entries.values())
-        # The plan is made anew, with the claims that there are now.
+        # The plan is made again, with the present claims.
         self.host.planning.renew()
 
     def ready(self) -> None:
@@ -180,8 +180,8 @@ class SharingRule(TableRule):
         return ()
 
     def _where(self, queue: str | None) -> dict[str, int]:
-        """By mode, the ranks on which it holds for jobs of a queue: a node's rule beats the queue's,
-        and of several the strictest counts."""
+        """By mode, the ranks on which it applies to jobs of a queue: a node's rule overrides the
+        queue's, and of several the strictest counts."""
         found = self._modes.get(queue)
         if found is None:
             pool = self.host.resources
@@ -203,7 +203,7 @@ class SharingRule(TableRule):
             self._modes[queue] = found
         return found
 
-    # -- a job that waits --------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def _sharer(self, userid: int | None, attributes: SystemAttributes) -> Sharer:
         keys = {"user": userid, "bank": attributes.bank or ""}
@@ -220,15 +220,15 @@ class SharingRule(TableRule):
         return sharer
 
     def as_queued(self, request: Any, attributes: SystemAttributes) -> Any:
-        # Whose job it would be is not known here, so that it would be kept off others' nodes is left out.
+        # The job's user is not known here, so claims of others are ignored.
         return self._in_whole_nodes(request, self._where(attributes.queue)["node"])
 
     def _in_whole_nodes(self, request: Any, whole: int) -> Any:
-        """A request for whole nodes, if some that it could have are given as a whole (a mask).
+        """A request for whole nodes, if some of its possible ranks are given as whole nodes.
 
         Args:
-            request: what a job asks for
-            whole (int): mask of the ranks that its queue's jobs get as a whole
+            request: the job's request
+            whole (int): mask of the ranks that its queue's jobs get as whole nodes
         """
         if not whole:
             return request
@@ -246,7 +246,7 @@ class SharingRule(TableRule):
                 self._slots[job.jobid] = job.resource_request.nslots
             job.resource_request = request
         if hasattr(request, "with_claimant"):
-            # Nobody else is on a node that a job has as a whole.
+            # A job with whole nodes has no other jobs on them.
             claims = self._claiming and not request.shape.exclusive
             claimant = sharer.claimant if claims else None
             if claimant != request.claimant:
@@ -263,8 +263,8 @@ class SharingRule(TableRule):
             plan.claims = ClaimPlan(self._claims, plan.pool)
 
     def _strange(self, sharer: Sharer) -> int:
-        """Mask of the ranks on which a job would meet strangers: those that others have claimed, and
-        those that others are on where it would claim them."""
+        """Mask of the ranks that a job may not use: those claimed by other keys, and those that it
+        would claim while jobs of other keys are on them."""
         return self._claims.apart_from(sharer.claimant)
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
@@ -282,7 +282,7 @@ class SharingRule(TableRule):
         try:
             found: ResourcePool = plan.alloc(job.jobid, only_on(request, own))
         except (OSError, ValueError):
-            return None  # not all of it is there
+            return None  # some of its ranks are missing
         return found
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
@@ -302,8 +302,8 @@ class SharingRule(TableRule):
         return Deferral(self._sentence(job, sharer), key=key, instead=self._elsewhere(job, strange))
 
     def _meets(self, sharer: Sharer, pool: Any, held: int) -> bool:
-        """Whether a job would meet strangers on some ranks (a mask) of a copy of the pool, in which some
-        have gone."""
+        """Whether some held ranks (a mask) are not allowed for a job in a copy of the pool, in
+        which some jobs have ended."""
         there = {jobid for jobid, _ in pool.job_end_times()}
         return any(
             on & held & sharer.claimant.apart_from(claimant)
@@ -312,7 +312,7 @@ class SharingRule(TableRule):
         )
 
     def _elsewhere(self, job: PendingJob, strange: int) -> Iterator[Any]:
-        """The request of a job, for ranks on which it meets nobody strange."""
+        """A job's request without the ranks `strange`."""
         usable = self.host.resources.ranks & ~strange
         if usable:
             yield only_on(job.resource_request, usable)
@@ -338,7 +338,7 @@ class SharingRule(TableRule):
             self._jobs.pop(jobid, None)
             self._slots.pop(jobid, None)
 
-    # -- a job that runs ---------------------------------------------------------------------------
+    # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         sharer = self._jobs.get(job.jobid)
@@ -374,7 +374,7 @@ class SharingRule(TableRule):
 
     def ranks_changed(self, lost: bool) -> None:
         if lost and any(rule.properties for rule in self.entries.values()):
-            # Nodes may be of another mode now. What runs stays.
+            # Modes of nodes may have changed. Running jobs stay.
             before, self._claims = self._claims, Claims()
             self._modes.clear()
             self._sharers.clear()
@@ -408,7 +408,7 @@ class SharingRule(TableRule):
         return self._sentence(job, sharer)
 
     def _is_kept_off(self, job: PendingJob, sharer: Sharer) -> bool:
-        """Whether a job would fit now if nothing were claimed, and does not."""
+        """Whether a job does not fit now but would if nothing were claimed."""
         request = job.resource_request
         strange = self._strange(sharer)
         if getattr(request, "claimant", None) is None or not strange:

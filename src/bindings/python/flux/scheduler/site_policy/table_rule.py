@@ -21,7 +21,7 @@ class Over(NamedTuple):
     Attributes:
         entry (str): its key
         text (str): the sentence about it
-        state (str): "running", they use too much together, or "pending"
+        state (str): "running": together they use too much; or "pending"
         jobs (list): their names
     """
 
@@ -34,23 +34,23 @@ class Over(NamedTuple):
 class TableRule(AdmissionRule):
     """An admission rule that its own table of the configuration switches on.
 
-    It is among the rules that are asked only while its table has an entry. When the table has
-    changed, `configure` is called; then the rule is told of all jobs anew, those that run
-    (`hello`, with what it `needs` of them) and those that wait
-    (`alloc`). So it counts from the jobs there are, and need not be able to change its counts.
+    It is among the scheduler's rules only while its table has an entry. When the table has changed,
+    `configure` is called; then the rule is told of all jobs again, running ones (`hello`, with the
+    data that it `needs`) and pending ones (`alloc`). So it counts all jobs again, and need not
+    adjust its counts.
 
-    A subclass says what `table` is its own, how an entry of it is read (`parse`), and takes the
-    entries in `configure`. It is entered in `flux.scheduler.site_policy.RULES`.
+    A subclass sets `table`, parses an entry of it (`parse`), and takes the entries in `configure`.
+    It is listed in `flux.scheduler.site_policy.RULES`.
 
     Args:
         host (RuleHost): the scheduler
-        errors (ErrorReporter): where trouble is reported
+        errors (ErrorReporter): logs errors
     """
 
     #: Name of the table, as ``"limits"``.
     table = ""
 
-    #: Under which name `flux sched limits` lists what is in use, or None if it does not.
+    #: The name under which `flux sched limits` lists the rule's use; None: it does not.
     lists: str | None = None
 
     host: RuleHost
@@ -66,34 +66,34 @@ class TableRule(AdmissionRule):
         self.errors = errors
 
     def parse(self, key: str, value: Any) -> Any:
-        """Read one entry of the table, which is the value of a key in it (a table, in most).
+        """Parse one entry of the table, the value of one of its keys (usually a table itself).
 
         Returns:
-            what `configure` is to get; equal for entries that mean the same
+            the entry for `configure`; equal for entries with the same meaning
 
         Raises:
-            ValueError: what is wrong; the text begins with the key inside the entry
+            ValueError: the entry is invalid; the text begins with the key inside it
         """
         raise NotImplementedError
 
     def elsewhere(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Further entries, as `parse` takes them, that a site has written at another place of the
-        configuration than the table; by what errors call that place."""
+        """Further entries, as `parse` takes them, from elsewhere in the configuration than the
+        table, by the name of that place in errors."""
         return {}
 
     def configure(self, entries: dict[str, Any]) -> None:
-        """The entries of the table have changed, or are there for the first time: forget all jobs.
+        """The entries of the table have changed, or exist for the first time: forget all jobs.
 
-        With no entries the rule is about to leave the rules that are asked.
+        Without entries the rule is about to be removed from the scheduler's rules.
 
         Args:
-            entries (dict): by key, what `parse` returned
+            entries (dict): by key, the results of `parse`
         """
         raise NotImplementedError
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
-        """What has to be looked up of each running job for `hello`: of ``jobspec`` and
-        ``eventlog``; nothing, unless it is overridden.
+        """The data of running jobs to look up for `hello`: some of ``jobspec`` and ``eventlog``; by
+        default, none.
 
         Args:
             entries (dict): those in force, or about to be
@@ -101,8 +101,8 @@ class TableRule(AdmissionRule):
         return ()
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        """What is in use, an object for each line, of which `caller` is shown what
-        `flux.scheduler.disclosure.FIELDS` has; None where the answer may pause."""
+        """The present use, an object for each line, of which `caller` sees the fields in
+        `flux.scheduler.disclosure.FIELDS`; None where the answer may pause."""
         return iter(())
 
     def held_back(
@@ -112,15 +112,15 @@ class TableRule(AdmissionRule):
         running: list[RunningJob],
         pending: list[PendingJob],
     ) -> Iterator[Over | None]:
-        """Which jobs would be over entries that are not in force; nothing changes.
+        """The jobs that would be over entries that are not in force; changes nothing.
 
         Args:
-            entries (dict): the entries of the table as they would be
-            names (list): the keys of those that are new or changed
-            running: the jobs that run, with what `needs` says
-            pending: the jobs that wait
+            entries (dict): the proposed entries of the table
+            names (list): the keys of new or changed entries
+            running: the running jobs, with the data in `needs`
+            pending: the pending jobs
 
         Yields:
-            Over: what a site would be told; None now and then, where the answer may pause
+            Over: a line for the site; None where the answer may pause
         """
         return iter(())

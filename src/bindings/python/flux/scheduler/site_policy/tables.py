@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The reader of the tables by which a site sets its policy.
+"""The reader of a site's policy tables.
 
 A table of the configuration has *entries*: ``[limits.NAME]`` for each limit, ``matlab = 40`` in
-``[licenses]``. Each entry is read whole or not at all: a fault is one line with its key in the log,
-the entry as it was before stays in force, and so do the others.
+``[licenses]``. Each entry is read as a whole or not at all: a fault is one line with its key in the
+log; the previous version of the entry stays in force, and so do the others.
 
-``[sched-limits]`` is the same as ``[limits]``. If the instance has both, it is the one that counts:
-flux-core may use the shorter name for something else one day.
+``[sched-limits]`` is the same as ``[limits]``. If the instance has both, the former takes
+precedence: flux-core may give the shorter name another meaning one day.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PREFIX = "sched-"
 
 
 class Findings:
-    """What is wrong in a configuration that is only looked at; in place of an ErrorReporter.
+    """The errors in a configuration that is only checked; used in place of an ErrorReporter.
 
     Attributes:
-        faults (list of str): what keeps an entry from being used
+        faults (list of str): why entries cannot be used
     """
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class PolicyTables:
     """Reads the tables of the features that have registered (`add`).
 
     Args:
-        errors (ErrorReporter): where faults are reported
+        errors (ErrorReporter): logs errors
     """
 
     def __init__(self, errors: ErrorReporter | Findings) -> None:
         self._errors = errors
         self._parsers: dict[str, Callable[[str, Any], Any]] = {}
-        #: what a table says beside the table itself, in the short form of another table
+        #: functions that return entries from elsewhere than the table, such as short forms
         self._others: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
         self._entries: dict[str, dict[str, Any]] = {}
 
@@ -55,15 +55,15 @@ class PolicyTables:
         parse: Callable[[str, Any], Any],
         elsewhere: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        """Register how a table is read.
+        """Register a table.
 
         Args:
             table (str): its name, as ``"limits"``
-            parse: ``parse(key, value)`` gives an entry as the feature uses it, which has to compare
-                equal if nothing has changed. A ValueError, whose text begins with the key inside
-                the entry, says what is wrong
-            elsewhere: gives, for the whole configuration, further entries that are written in
-                another place, by what errors are to call them
+            parse: ``parse(key, value)`` returns an entry as the feature uses it, which must compare
+                equal if nothing has changed; raises ValueError, with a text that begins with the
+                key inside the entry, if it is invalid
+            elsewhere: maps the whole configuration to further entries from elsewhere, by their
+                names in errors
         """
         self._parsers[table] = parse
         if elsewhere is not None:
@@ -71,7 +71,7 @@ class PolicyTables:
         self._entries[table] = {}
 
     def drop(self, table: str) -> None:
-        """Forget a table and its entries: it is not read any more."""
+        """Forget a table and its entries: it is no longer read."""
         del self._parsers[table], self._entries[table]
         self._others.pop(table, None)
 
@@ -80,9 +80,9 @@ class PolicyTables:
         return self._entries[table]
 
     def read(self, config: dict[str, Any]) -> set[str]:
-        """Read all tables; returns the names of those of which an entry has changed.
+        """Read all tables; returns the names of those with a changed entry.
 
-        What cannot be read is reported, and stays as it was.
+        An entry that cannot be read is reported, and stays unchanged.
 
         Args:
             config (dict): the configuration of the instance
@@ -96,11 +96,11 @@ class PolicyTables:
         return changed
 
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
-        """What a site has probably not meant, though it can be read: a table whose name is nearly that
-        of one of these, and queues that are not configured.
+        """Probable mistakes in a valid configuration: a table with almost the name of a registered
+        one, and queues that are not configured.
 
         Args:
-            config (dict): the configuration of which the entries were read last
+            config (dict): the configuration from which the entries were last read
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written
@@ -120,8 +120,8 @@ class PolicyTables:
                         yield f"configuration: [{table}.{key}] there is no queue {queue!r}{hint}"
 
     def changes_to(self, other: PolicyTables) -> dict[str, dict[str, list[str]]]:
-        """What would change if the entries of `other` were in force in place of these: by table, the
-        keys of entries that are ``new``, ``changed`` and ``gone``; without tables that stay."""
+        """The changes if the entries of `other` replaced these: by table, the keys of entries that
+        are ``new``, ``changed`` and ``gone``; without unchanged tables."""
         found = {}
         for table, before in self._entries.items():
             after = other._entries[table]
@@ -137,7 +137,7 @@ class PolicyTables:
     def _read(
         self, table: str, config: dict[str, Any], parse: Callable[[str, Any], Any]
     ) -> dict[str, Any]:
-        """The entries of a table as they are now."""
+        """The present entries of a table."""
         before = self._entries[table]
         written = PREFIX + table if PREFIX + table in config else table
         values = config.get(written, {})
@@ -155,7 +155,7 @@ class PolicyTables:
             except Exception as exc:
                 if isinstance(exc, ValueError):
                     self._errors.report(f"configuration: {place} {exc}")
-                else:  # a bug of ours must not cost the site its scheduler
+                else:  # a bug of ours must not end the site's scheduler
                     self._errors.report(f"configuration: {place}", exc)
                 if key in before:
                     entries[key] = before[key]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What jobs have used over time, kept over reloads of the scheduler and restarts of the instance.
+"""The past use of resources by jobs, kept across reloads of the scheduler and restarts of the
+instance.
 
-An entry grows by what the running jobs of its key use a second, and loses half of itself each half-life.
-It is brought up to date when it is looked at, so a job costs something when it starts and when it
-gives resources back, and none between.
+An entry grows by the use per second of its key's running jobs, and decays by half each half-life.
+It is updated when it is read, so a job costs time when it starts and when it frees resources, and
+none between.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.rule_host import RuleHost
 
-#: The version of what is stored, and how often it is written, seconds.
+#: The version of the stored format, and the interval between writes, seconds.
 VERSION = 1
 SAVE_INTERVAL_S = 600.0
 
 #: Entries that are written as one part of the checkpoint.
 ENTRIES_PER_PART = 256
 
-#: What is asked of a job that ended while no scheduler was there.
+#: Attributes to query of jobs that ended while no scheduler was loaded.
 ATTRIBUTES = ["userid", "bank", "queue", "ncores", "nnodes", "t_run", "t_inactive"]
 
-#: An entry of a key without running jobs that is less than this, in units times seconds, is forgotten.
+#: An entry without running jobs and with less than this, in units times seconds, is forgotten.
 NEGLIGIBLE = 1.0
 
 
@@ -38,21 +39,21 @@ class Usage:
     """Amounts by key: tuples of str, int or None, so that they can be stored.
 
     Args:
-        half_life (float): seconds in which half of an amount is forgotten; infinite: nothing is
+        half_life (float): seconds in which an amount decays by half; infinite: no decay
 
     Attributes:
-        through (float): up to when the use of running jobs was counted when the amounts were stored or
-            the counting has ceased, seconds since the epoch; 0: it never was
+        through (float): the time up to which the use of running jobs was counted when the amounts
+            were stored or counting stopped, seconds since the epoch; 0: neither has happened
     """
 
     def __init__(self, half_life: float = inf) -> None:
         self.half_life = half_life
         self.through = 0.0
-        #: by key: the amount, what is added to it in a second, and as of when it is the amount
+        #: by key: the amount, its growth per second, and the time at which it had that amount
         self._entries: dict[tuple[Any, ...], tuple[float, float, float]] = {}
 
     def change(self, key: tuple[Any, ...], rate: float, now: float, since: float = inf) -> None:
-        """The jobs of a key use `rate` more (or less) a second from `now` on, and have done so since
+        """The jobs of a key use `rate` more (or less) per second from `now` on, counted since
         `since`.  O(1)."""
         amount, before, _ = self._at(key, now)
         if since < now:
@@ -64,22 +65,22 @@ class Usage:
         return self._at(key, now)[0]
 
     def add(self, key: tuple[Any, ...], amount: float, now: float) -> None:
-        """Something was used of which nothing was known when it was."""
+        """Add an amount that was used in the past."""
         before, rate, _ = self._at(key, now)
         self._entries[key] = (before + amount, rate, now)
 
     def take(self, other: Usage, now: float) -> None:
-        """Know by now what another knows, whose running jobs are not counted here yet."""
+        """Take over the amounts of another `Usage`, whose running jobs are not counted here yet."""
         for key in other.keys():
             self.add(key, other.of(key, now), now)
             self.through = now
 
     def keys(self) -> list[tuple[Any, ...]]:
-        """The keys of which something is known."""
+        """The keys with an entry."""
         return list(self._entries)
 
     def cease(self, now: float) -> None:
-        """No job is counted from now on."""
+        """Stop counting jobs."""
         self.through = now
         for key in self._entries:
             self._entries[key] = (self._at(key, now)[0], 0.0, now)
@@ -91,11 +92,11 @@ class Usage:
         self.half_life = half_life
 
     def forget(self, key: tuple[Any, ...]) -> None:
-        """Nothing is to be known of a key any more."""
+        """Forget a key."""
         self._entries.pop(key, None)
 
     def forget_negligible(self, now: float) -> None:
-        """Forget the keys of which next to nothing is left.  O(keys)."""
+        """Forget the keys with negligible amounts.  O(keys)."""
         for key in self.keys():
             amount, rate, _ = self._at(key, now)
             if rate < 1e-9 and amount < NEGLIGIBLE:
@@ -112,11 +113,11 @@ class Usage:
         return amount * self._left(passed) + self._used_by(rate, passed), rate, now
 
     def _left(self, seconds: float) -> float:
-        """Which part of an amount is left after some time."""
+        """The remaining fraction of an amount after some time."""
         return 1.0 if self.half_life == inf else float(0.5 ** (seconds / self.half_life))
 
     def _used_by(self, rate: float, seconds: float) -> float:
-        """What is left at the end of a time of what was used in it."""
+        """The remainder, at the end of a span, of the use during it."""
         if self.half_life == inf:
             return rate * seconds
         return rate * self.half_life / log(2) * (1.0 - self._left(seconds))
@@ -133,15 +134,15 @@ class Usage:
         yield "]}"
 
     def is_key(self, key: tuple[Any, ...]) -> bool:
-        """Whether what was read can be a key."""
+        """Whether a stored tuple can be a key."""
         return True
 
     def restore(self, stored: Any) -> None:
-        """Take the amounts that `text` gave, parsed.
+        """Load the parsed output of `text`.
 
         Raises:
-            ValueError: it is not what `text` gives; as by `flux.scheduler.checkpoint.DAMAGES`, other
-                exceptions may say the same
+            ValueError: it is not such output; the other exceptions in
+                `flux.scheduler.checkpoint.DAMAGES` have the same meaning
         """
         if stored["version"] != VERSION:
             return
@@ -156,15 +157,15 @@ class Usage:
 
 
 class KeptUsage(Usage):
-    """Usage that is kept in the KVS, and told of jobs that ended while no scheduler was there, which
-    ``job-list`` knows.
+    """Usage that is stored in the KVS, and completed with jobs that ended while no scheduler was
+    loaded, from ``job-list``.
 
     Args:
         host (RuleHost): the scheduler
-        errors (ErrorReporter): where trouble is reported
-        key (str): where it is stored
-        learn: ``learn(job, since, until)``, called for such a job, with what ``job-list`` has of it
-            (`ATTRIBUTES`), and between which times it is not counted yet, seconds since the epoch
+        errors (ErrorReporter): logs errors
+        key (str): its KVS key
+        learn: ``learn(job, since, until)``, called for such a job, with its `ATTRIBUTES` from
+            ``job-list``, and the span in which it is not counted yet, seconds since the epoch
         is_key: whether a tuple can be a key
     """
 
@@ -182,9 +183,9 @@ class KeptUsage(Usage):
         self._learn_job = learn
         self._is_key = is_key
         self._key = key
-        #: None: jobs are not counted yet, or only for a question
+        #: None: jobs are not counted yet, or only for a query
         self._checkpoint: Checkpoint | None = None
-        #: when ``job-list`` was asked, and the jobs that ran then
+        #: when ``job-list`` was queried, and the jobs running then
         self._asked_at = inf
         self._found: set[int] = set()
 
@@ -192,7 +193,7 @@ class KeptUsage(Usage):
         return self._is_key(key)
 
     def begin(self) -> None:
-        """Jobs are counted from now on: take what an earlier scheduler has stored."""
+        """Start counting jobs: load the amounts that an earlier scheduler has stored."""
         if self._checkpoint is not None:
             return
         host = self._host
@@ -213,12 +214,13 @@ class KeptUsage(Usage):
             )
 
     def found(self, jobid: int) -> float:
-        """A job was found running; returns from when on it is to be counted, seconds since the epoch."""
+        """A job was found running; returns the time from which to count it, seconds since the
+        epoch."""
         self._found.add(jobid)
         return max(self._host.running[jobid].start, self.through)
 
     def changed(self) -> None:
-        """Jobs have come or gone: it is stored, soon or later."""
+        """Jobs have come or gone: store the amounts in due time."""
         if self._checkpoint is not None:
             self._checkpoint.changed()
 
@@ -226,7 +228,7 @@ class KeptUsage(Usage):
         for job in jobs:
             begin, end = job.get("t_run"), job.get("t_inactive")
             if not begin or not end or begin > self._asked_at or job["id"] in self._found:
-                continue  # it did not run, or was seen
+                continue  # it did not run, or was counted
             since = max(begin, self.through)
             if end > since:
                 self._learn_job(job, since, end)
