@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What ``flux sched preempt --dry-run``, ``preemptions`` and ``explain`` are told."""
+"""The answers to ``flux sched preempt --dry-run``, ``preemptions`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class PreemptionAnswers:
     """Answers questions about preemption.
 
     Args:
-        state (PreemptionState): what is known
-        takers (Takers): the jobs that wait
-        chooser (Chooser): finds whom a job would take from
+        state (PreemptionState): the shared state
+        takers (Takers): the pending jobs
+        chooser (Chooser): chooses victims
         borrowed (BorrowedTime): the jobs that run in promised time
     """
 
@@ -47,8 +47,8 @@ class PreemptionAnswers:
         return self._chooser.consider(job, standing)
 
     def could_take(self, job: PendingJob) -> dict[str, Any] | None:
-        """What a job could start by, for ``sched.explain``: ``jobs``, ``node_hours`` and ``text``;
-        None: nothing."""
+        """The victims by whose end a job could start, for ``sched.explain``: ``jobs``,
+        ``node_hours`` and ``text``; None: there are none."""
         choice = self._choice(job)
         if choice is None or choice.reason is not None:
             return None
@@ -59,8 +59,8 @@ class PreemptionAnswers:
         }
 
     def borrowers(self, job: PendingJob) -> dict[str, Any] | None:
-        """Who runs in time that was promised to a job, for ``sched.explain``: ``jobs``, ``end`` (when
-        the first of them is ended) and ``text``; None: nobody."""
+        """The borrowers of time promised to a job, for ``sched.explain``: ``jobs``, ``end`` (when
+        the first of them is ended) and ``text``; None: there are none."""
         borrowed = self._borrowed
         found = borrowed.of(job.jobid)
         if not found:
@@ -73,19 +73,20 @@ class PreemptionAnswers:
         }
 
     def preempt(self, payload: Any, caller: Caller) -> Steps:
-        """Whom a pending job would take from. Nothing is done.
+        """The victims of a pending job. Changes nothing.
 
         Args:
             payload: ``{"id": N, "dry_run": true}``
-            caller (Caller): who asks; a guest may ask about own jobs, and is given no names of
+            caller (Caller): the client's user; a guest may ask about own jobs, and gets no names of
                 others'
 
         Returns:
             dict: ``name``, ``victims`` (objects with ``name``, ``class``, ``nodes`` and
-            ``node_hours``), ``node_hours``, ``text``, and ``reason``: why it takes nothing, or None
+            ``node_hours``), ``node_hours``, ``text``, and ``reason``: why it has no victims, or
+            None
 
         Raises:
-            ValueError: the payload is wrong, or there is no such pending job
+            ValueError: the payload is invalid, or there is no such pending job
         """
         asked = read(payload, id=None, dry_run=False)
         if asked["dry_run"] is not True:
@@ -123,15 +124,15 @@ class PreemptionAnswers:
         }
 
     def list(self, payload: Any, caller: Caller) -> Steps:
-        """The preemptions under way, and counts by class.
+        """The current preemptions, and counts by class.
 
-        A guest sees those for own jobs, and those that own jobs give way to; counts are for all.
+        A guest sees those for own jobs, and those whose victims are own jobs; counts are for all.
 
         Returns:
             dict: ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``,
             ``expected`` and ``victims``; ``borrowers``, the jobs that run in time promised to others:
-            ``name``, ``class``, ``for``, ``state`` and ``end``, when they are ended; ``counts``;
-            ``takers``
+            ``name``, ``class``, ``for``, ``state`` and ``end``, the time at which they are ended;
+            ``counts``; ``takers``
         """
         read(payload)
         now = self._host.now()

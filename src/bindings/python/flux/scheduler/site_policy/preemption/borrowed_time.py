@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs of a low class that run in time which is promised to a job of a higher one, and are ended before.
+"""Jobs of a low class that run in time promised to a job of a higher one, and are ended before it.
 
-A class with ``into-promises = true`` allows it. Such a job, the *borrower*, is started although it may
-run longer than the promises leave room for, if these are promises to a job of a higher class and
-nothing else is in the way. To the plan it ends when the promised time begins, so that the promise
-is kept; to its user it has the limit that it asked for. When the promised time is so near that its
-grace, ``exec.kill-timeout`` and the usual clean-up just fit in before, it is warned, and then ended; if
-the promise can be kept without that by then, it runs on to its limit.
+A class with ``into-promises = true`` allows this. Such a job, the *borrower*, is started although
+it may run into the start of a promise, if this is a promise to a job of a higher class and nothing
+else is in the way. In the plan it ends when the promised time begins, so that the promise is kept;
+its user sees the limit of its request. When the time left until the promise is just enough for its
+grace, ``exec.kill-timeout`` and the usual clean-up, it is warned, and then ended; if by then the
+promise can be kept without that, it continues to its limit.
 
 Promises to others must not depend on the end of the borrower, since the promise that it is ended for
-may be withdrawn. So its units have to be a part of the promised ones, with those of the other borrowers
-of that job (``Plan.alloc_within()``); a promise that is bound to ranks stays on these meanwhile. If its
-limit is later than the end of that time, its units have to be free then, and are kept (a promise in the
-plan under an id that is no job's). If the promise goes, the borrower takes nothing that was promised.
+may be withdrawn. So its units, with those of the other borrowers of that job, must be among the
+promised ones (``Plan.alloc_within()``); a promise bound to ranks stays on these meanwhile. If its
+limit is later than the end of that time, its units must be free then, and are kept (by a promise in
+the plan under an id that is no job's). If the promise is withdrawn, the borrower uses no promised
+resources.
 
-What a borrower that was ended gives back is kept for the job that it was ended for: an allocation
-that belongs to no job holds it until that job starts, which it does there. Otherwise somebody else could
-run on it beyond the promised time, and the job start elsewhere.
+Resources freed by an ended borrower are kept for the job that it was ended for: an allocation that
+belongs to no job holds them until that job starts on them. Otherwise another job could run there
+beyond the promised time, and the job start elsewhere.
 
-For the same reason the promise stays at its time as long as it needs what a borrower holds: at an
+For the same reason the promise stays at its time while it needs a borrower's resources: at an
 earlier time it would leave a part of the borrower's time to others.
 """
 
@@ -45,22 +46,22 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.state import PreemptionState
     from flux.scheduler.site_policy.preemption.takers import Takers
 
-#: Promises that are tried, from the latest on, for a job that may be started into one, each of which
-#: costs a search of the plan up to its time.
+#: The maximum number of promises that are tried for a job that may start into one, the latest
+#: first; each costs a search of the plan up to its time.
 MOST_TRIED = 8
 
-#: Seconds after the promised time for which what a borrower has given back is kept, while the job that
-#: it was ended for waits for others that have outlived their limits.
+#: Seconds after the promised time for which an ended borrower's resources are kept, while the job
+#: that it was ended for waits for others that have outlived their limits.
 KEPT_S = 60.0
 
 
 class BorrowedTime:
-    """The jobs that run in time that was promised to others.
+    """The jobs that run in time promised to others.
 
     Args:
-        state (PreemptionState): what is known
-        messenger (Messenger): tells borrowers, and ends them
-        takers (Takers): the jobs that wait
+        state (PreemptionState): the shared state
+        messenger (Messenger): notifies borrowers, and ends them
+        takers (Takers): the pending jobs
     """
 
     def __init__(self, state: PreemptionState, messenger: Messenger, takers: Takers) -> None:
@@ -69,37 +70,37 @@ class BorrowedTime:
         self._record = state.record
         self._messenger = messenger
         self._takers = takers
-        #: jobs that were given resources, and have not started yet
+        #: by id, jobs with a tentative allocation that have not started yet
         self._offered: dict[int, Borrower] = {}
-        #: by the id of a job that waits, the borrowers of its time that were ended, and are gone
+        #: by the id of a pending job, the borrowers of its time that were ended and have freed all
         self._gone: dict[int, list[Borrower]] = {}
-        #: by the id of a job that waits, a generation of the pool in which it needed what its borrowers
-        #: hold
+        #: by the id of a pending job, a generation of the pool in which it needed the resources of
+        #: its borrowers
         self._needed_in: dict[int, int] = {}
 
     @property
     def borrowers(self) -> dict[int, Borrower]:
-        """By id, those that run."""
+        """The running borrowers, by id."""
         return self._record.borrowers
 
     def __bool__(self) -> bool:
         return bool(self._record.borrowers or self._gone)
 
     def of(self, taker: int) -> list[Borrower]:
-        """The borrowers of the time of a job that waits, as long as they run."""
+        """The running borrowers of a pending job's time."""
         return [one for one in self.borrowers.values() if one.taker == taker]
 
     def margin(self, cls: PreemptionClass | None) -> float:
-        """For how many seconds before a promised time a job of a class begins to be ended."""
+        """Seconds before a promised time at which a job of a class is first warned or ended."""
         return (0.0 if cls is None else cls.grace) + self._running.kill_time()
 
     # -- starting ----------------------------------------------------------------------------------
 
     def offer(self, job: PendingJob, standing: Standing, plan: Plan) -> ResourcePool | None:
-        """What a job may start on in promised time; None: there is nothing that it may have so.
+        """Allocate resources in promised time to a job; None: there are none for it.
 
-        To be asked when it cannot be given anything otherwise. Costs a look at each promise, and a
-        few searches of the plan.
+        Call this when the job does not fit otherwise. Costs O(promises), and a few searches of the
+        plan.
         """
         cls, host, request = standing.of, self._host, job.resource_request
         if cls is None or not cls.into_promises or cls.log_only or standing.in_reservation:
@@ -130,7 +131,7 @@ class BorrowedTime:
         return None
 
     def _may_borrow(self, standing: Standing, taker: int) -> bool:
-        """Whether a job of some standing may run in the time of another."""
+        """Whether a job of this standing may run in the time promised to `taker`."""
         other, job = self._takers.standing_of(taker), self._host.pending(taker)
         if other is None or job is None or other.in_reservation or standing.of is None:
             return False
@@ -154,7 +155,7 @@ class BorrowedTime:
         pool, request = host.resources, job.resource_request
         limit = now + request.duration if request.duration > 0 else inf
         if limit == inf and end != inf:
-            return None  # the rest that would have to be kept has no end
+            return None  # the rest to keep would have no end
         try:
             others = [one.victim.jobid for one in self.of(taker)]
             alloc: ResourcePool = plan.alloc_within(job.jobid, request, taker, others)
@@ -176,8 +177,8 @@ class BorrowedTime:
         return None
 
     def _keep_rest(self, borrower: Borrower, plan: Plan, end: float) -> bool:
-        """Keep what a borrower would hold behind the promised time, which ends at `end`; whether it
-        is free."""
+        """Keep a borrower's resources after the promised time, which ends at `end`. Returns whether
+        they are free."""
         if borrower.limit <= end or borrower.request is None:
             return True
         rest = copy.copy(borrower.request)
@@ -206,7 +207,8 @@ class BorrowedTime:
         borrower.rest = None
 
     def lift_rest(self, borrower: Borrower) -> Callable[[], None]:
-        """Take out of the plan for a moment what is kept for a borrower; returns what puts it back."""
+        """Temporarily remove the promise that keeps a borrower's rest from the plan; returns a
+        function that restores it."""
         plan, rest = self._host.planning.current(), borrower.rest
         if rest is None or plan is None:
             return lambda: None
@@ -220,13 +222,13 @@ class BorrowedTime:
         return put_back
 
     def taken_back(self, jobid: int) -> None:
-        """A job does not start on what it was offered."""
+        """A job does not start on its tentative allocation."""
         borrower = self._offered.pop(jobid, None)
         if borrower is not None:
             self._drop_rest(borrower)
 
     def started(self, jobid: int) -> None:
-        """A job starts. It may be a borrower from now on, or have been promised the time of some."""
+        """A job starts. It may now be a borrower, or the one whose promised time was borrowed."""
         borrower = self._offered.pop(jobid, None)
         if borrower is not None:
             self.borrowers[jobid] = borrower
@@ -241,18 +243,18 @@ class BorrowedTime:
         def stored() -> None:
             borrower.stored = True
             if borrower.timer is None and self.borrowers.get(borrower.victim.jobid) is borrower:
-                self._next_step(borrower)  # its time came before it was recorded
+                self._next_step(borrower)  # it was due before it was recorded
 
         self._record.store(stored)
 
     # -- ending ------------------------------------------------------------------------------------
 
     def deadline(self, borrower: Borrower) -> float:
-        """When a borrower is ended, seconds since the epoch."""
+        """The time at which a borrower is ended, seconds since the epoch."""
         return borrower.until - self._running.kill_time()
 
     def _next_step(self, borrower: Borrower) -> None:
-        """Have a borrower warned, or ended, when it is time."""
+        """Schedule the warning or the end of a borrower."""
         if borrower.timer is not None:
             borrower.timer.cancel()
             borrower.timer = None
@@ -265,7 +267,7 @@ class BorrowedTime:
         borrower.timer = self._host.call_at(when, lambda: self._step(borrower))
 
     def _step(self, borrower: Borrower) -> None:
-        """It is time to warn a borrower, or to end it."""
+        """Warn a borrower that is due, or end it."""
         borrower.timer = None
         if self.borrowers.get(borrower.victim.jobid) is not borrower or not borrower.stored:
             return
@@ -282,7 +284,8 @@ class BorrowedTime:
             self._end(borrower)
 
     def _may_end(self, borrower: Borrower, plan: Plan) -> bool:
-        """Whether the job that was promised the time is there, and needs what a borrower holds."""
+        """Whether the job that was promised the time is pending and needs a borrower's
+        resources."""
         job = self._host.pending(borrower.taker)
         cls = self._classes.entries.get(borrower.victim.cls)
         if job is None or cls is None or cls.log_only or not plan.has(borrower.taker):
@@ -294,7 +297,7 @@ class BorrowedTime:
         except (InsufficientResources, InfeasibleRequest):
             return False
         if self.borrowers.get(borrower.victim.jobid) is not borrower:
-            return False  # it has turned out just now that the promise is gone
+            return False  # the promise was just found to be gone
         return self._is_needed([borrower], plan)
 
     def _end(self, borrower: Borrower) -> None:
@@ -311,8 +314,8 @@ class BorrowedTime:
         self._messenger.end(borrower.victim, borrower.taker, borrower.queue, refused)
 
     def _is_needed(self, borrowers: list[Borrower], plan: Plan) -> bool:
-        """Whether a promise that can be kept now could not be if some borrowers ran to their limits:
-        it is tried, and taken back."""
+        """Whether a promise that can be kept now would break if some borrowers ran to their limits;
+        found by a trial that is undone."""
         pool = self._host.resources
         rests: list[Callable[[], None]] = []
 
@@ -330,9 +333,9 @@ class BorrowedTime:
         return plan.would_break(run_on, stop)
 
     def give_back(self, borrower: Borrower, why: str) -> None:
-        """A borrower runs on to its limit."""
+        """Let a borrower run to its limit."""
         if borrower.state == ENDED or borrower.victim.jobid not in self.borrowers:
-            return  # it ends, or is none any more
+            return  # it is being ended, or is no longer a borrower
         self._over(borrower)
         plan = self._host.planning.current()
         if plan is not None and not self.of(borrower.taker) and borrower.taker not in self._gone:
@@ -343,12 +346,12 @@ class BorrowedTime:
             self._messenger.spare(borrower.victim.jobid, why)
 
     def give_back_all(self, taker: int, why: str) -> None:
-        """All borrowers of the time of a job run on."""
+        """Let all borrowers of a job's time run to their limits."""
         for one in self.of(taker):
             self.give_back(one, why)
 
     def _over(self, borrower: Borrower) -> None:
-        """A job is no borrower any more."""
+        """A job is no longer a borrower."""
         del self.borrowers[borrower.victim.jobid]
         self._needed_in.pop(borrower.taker, None)
         self._drop_rest(borrower)
@@ -360,7 +363,7 @@ class BorrowedTime:
     # -- what happens to jobs ----------------------------------------------------------------------
 
     def freed(self, jobid: int, R: Any) -> None:
-        """A running job has given back R, the last that it held."""
+        """A running job has freed `R`, the last of its resources."""
         borrower = self.borrowers.get(jobid)
         if borrower is None:
             return
@@ -377,24 +380,26 @@ class BorrowedTime:
         self._running.was_cleaned_up(borrower.began)
 
     def _keep(self, borrower: Borrower, R: dict[str, Any]) -> None:
-        """Keep for the taker what its borrower has given back."""
+        """Keep the resources freed by a borrower for the taker."""
         placeholder = self._placeholders.hold(R, max(borrower.until, self._host.now()))
         borrower.kept = None if placeholder is None else (placeholder, R)
 
     def waited_for(self) -> list[int]:
-        """The ids of the jobs for which something is kept."""
+        """The ids of the jobs for which resources are kept."""
         return [
             taker for taker, gone in self._gone.items() if any(one.kept is not None for one in gone)
         ]
 
     def _kept_long_enough(self, taker: int) -> None:
-        """What else a job needs should have come back by now: it is not kept for it any longer."""
+        """The time is over in which a job's other resources should have become free: keep none for
+        it."""
         if taker in self.waited_for():
             self._let_go(self._gone[taker])
             self._host.look_again()
 
     def _let_go(self, borrowers: Iterable[Borrower]) -> Callable[[], None]:
-        """Give back to the pool what is kept of borrowers that are gone; returns what keeps it again."""
+        """Free the resources kept from ended borrowers; returns a function that keeps them
+        again."""
         kept = [(one, one.kept) for one in borrowers if one.kept is not None]
         for one, (placeholder, _) in kept:
             self._host.resources.free(placeholder)
@@ -408,35 +413,35 @@ class BorrowedTime:
 
     def extended(self, jobid: int, expiration: float) -> bool:
         """The end of a running job moves (seconds since the epoch; 0: it has none). Returns whether
-        the pool was told, which is not to know of it: to the plan the job ends earlier."""
+        it is handled here: a borrower's end in the pool stays the start of the promised time."""
         borrower = self.borrowers.get(jobid)
         if borrower is None:
             return False
         borrower.limit = expiration or inf
         if borrower.limit > borrower.until:
-            # Another rule may have told the pool.
+            # Another rule may have updated the pool.
             self._host.resources.update_expiration(jobid, borrower.until)
             return True
         self._over(borrower)
         return False
 
     def gone(self, taker: int) -> None:
-        """A job that waited will not start."""
+        """A pending job will not start."""
         if self:
             ended = self._taker_leaves(taker, "the job of that time is gone")
             self._counts.ended_uselessly(ended, "gone")
 
     def _taker_leaves(self, taker: int, why: str) -> list[Victim]:
-        """A job that was promised time starts, or is gone: its borrowers run on. Returns the jobs that
-        were ended for it."""
+        """A job with a promise starts, or is gone: its borrowers run to their limits. Returns the
+        jobs that were ended for it."""
         self.give_back_all(taker, why)
         gone = self._gone.pop(taker, [])
         self._let_go(gone)
         return [one.victim for one in [*self.of(taker), *gone]]
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Start a job for which borrowers were ended where they were: they would have been ended for
-        nothing otherwise. None: it is to start as others do."""
+        """Start a job on the resources of the borrowers that were ended for it: otherwise they
+        would have been ended for nothing. None: it is to start as others do."""
         gone = self._gone.get(job.jobid)
         if gone is None:
             return None
@@ -451,7 +456,7 @@ class BorrowedTime:
     ) -> ResourcePool | None:
         pool, request = self._host.resources, job.resource_request
         if not plan.is_counted:
-            # It stays on the ranks that it is bound to, since they had borrowers.
+            # It stays on the ranks that its promise is bound to, since they had borrowers.
             ranks = plan.ranks_of(job.jobid) if plan.has(job.jobid) else 0
             try:
                 return plan.alloc(job.jobid, only_on(request, ranks)) if ranks else None
@@ -463,7 +468,7 @@ class BorrowedTime:
         for one in gone:
             there |= one.ranks
         others = self._host.facts.ranks_of(request) & ~there
-        # As few others beside as it needs, so that it gets what lies idle of those ranks.
+        # With as few other ranks as it needs, so that it gets the idle part of those ranks.
         low, high = 0, popcount(others)
         while low < high:
             middle = (low + high) // 2
@@ -481,15 +486,15 @@ class BorrowedTime:
     # -- the promise -------------------------------------------------------------------------------
 
     def review(self) -> None:
-        """See what has become of the promises since. Asked before anything else is promised. Costs a
-        look-up for each borrower."""
+        """Follow changes of the promises. Called before any other promise is made. Costs a look-up
+        for each borrower."""
         plan = self._host.planning.current()
         if plan is None:
             return
         for taker, gone in self._gone.items():
             until = max(self._host.now(), *[one.until for one in gone])
             if not plan.has(taker) or plan.start_of(taker) > until:
-                self._let_go(gone)  # it would lie idle for that long
+                self._let_go(gone)  # they would be idle for that long
         for one in list(self.borrowers.values()):
             if one.state == ENDED or self.borrowers.get(one.victim.jobid) is not one:
                 continue
@@ -516,8 +521,8 @@ class BorrowedTime:
         self._store(borrower)
 
     def stays(self, job: PendingJob, plan: Plan) -> bool:
-        """Whether the promise to a job stays at its time, since it needs what its borrowers hold. If it
-        does not, they run on."""
+        """Whether the promise to a job stays at its time, since it needs its borrowers' resources.
+        If not, they run to their limits."""
         borrowers = self.of(job.jobid)
         if not borrowers:
             return False
@@ -533,7 +538,7 @@ class BorrowedTime:
         return True
 
     def void(self, why: str) -> None:
-        """All promises are void, or nobody is to be ended any more."""
+        """All promises are void, or no job is to be ended any more."""
         for one in list(self.borrowers.values()):
             self.give_back(one, why)
         for one in self._offered.values():
@@ -544,7 +549,7 @@ class BorrowedTime:
     # -- over a reload -----------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Go on with what was recorded."""
+        """Continue from the record."""
         for jobid, one in list(self.borrowers.items()):
             running = self._running.jobs.get(jobid)
             if running is None or not self._host.decision.keeps_times:
@@ -556,12 +561,12 @@ class BorrowedTime:
                 self._host.resources.update_expiration(jobid, one.until)
 
     def not_come_back(self) -> None:
-        """The jobs that have not come back since will not."""
+        """Jobs that have not come back by now will not."""
         for one in list(self.borrowers.values()):
             if one.awaits:
                 self.give_back(one, f"{name_of(one.taker)} is gone")
 
 
 def _as_end(limit: float) -> float:
-    """The end that a pool is told of a job with a limit."""
+    """The pool's form of an end; 0: none."""
     return limit if isfinite(limit) else 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whether a waiting job may take from others, and from which: nothing is done here."""
+"""Whether a pending job may preempt others, and which; without effects."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
 
-#: The id under which it is tried where a job would be: no job has it.
+#: The id of a trial allocation: no job has it.
 TRIED = -(1 << 41)
 
 
-#: Jobs that could have been chosen, of which it is asked whether they are ending by themselves.
+#: Maximum number of other possible victims that are checked for ending by themselves.
 MAX_OTHERS = 32
 
 
 class Choice(NamedTuple):
-    """What was found for a job.
+    """The choice of victims for a job.
 
     Attributes:
-        victims: the jobs that would have to end, in the order in which they were chosen; none: it
-            takes nothing
+        victims: the jobs that would have to end, in the order in which they were chosen; empty: it
+            preempts none
         ranks: mask of the ranks that would be kept for it
-        reason: why it takes nothing, in a sentence; None: it takes
-        node_hours: that would be lost
+        reason: why it preempts none, in a sentence; None: it does
+        node_hours: the loss
         others: ids of the first jobs that could have been chosen instead
     """
 
@@ -50,21 +50,21 @@ class Choice(NamedTuple):
 
 
 class Chooser:
-    """Finds out what a job would have to take.
+    """Chooses the victims of a job.
 
     Args:
-        state (PreemptionState): what is known
+        state (PreemptionState): the shared state
     """
 
     def __init__(self, state: PreemptionState) -> None:
         self._host, self._running, self._record = state.host, state.running, state.record
 
     def candidates(self, job: PendingJob, standing: Standing, waited: float) -> list[Candidate]:
-        """The running jobs from which a job may take.
+        """The running jobs that a job may preempt.
 
         Args:
-            standing (Standing): of the job
-            waited: for how many seconds it has waited; infinite: that is of no matter
+            standing (Standing): the job's
+            waited: its wait in seconds; infinite: ignore the classes' ``wait``
         """
         pool, now = self._host.resources, self._host.now()
         request = job.resource_request
@@ -92,13 +92,13 @@ class Chooser:
         return found
 
     def consider(self, job: PendingJob, standing: Standing, waited: float = inf) -> Choice:
-        """What a job would have to take to start now. Costs a copy of the pool, and some tens of
-        trials on it.
+        """The jobs that would have to end for a job to start now. Costs a copy of the pool, and
+        some tens of trials on it.
 
         Args:
             job (PendingJob): the job
-            standing (Standing): its own
-            waited: for how many seconds it has waited; by default it has waited long enough
+            standing (Standing): the job's
+            waited: its wait in seconds; by default long enough
         """
         if standing.in_reservation:
             return nothing("it waits for its reservation")
@@ -179,7 +179,7 @@ class Chooser:
     def _beyond(
         self, victims: list[Victim], classes: dict[str, PreemptionClass], now: float
     ) -> str | None:
-        """Why that is more than may be taken, in a sentence; None if it is not."""
+        """Why that exceeds a class's maximum, in a sentence; None if it does not."""
         for name, cls in classes.items():
             own = [one for one in victims if one.cls == name]
             lost = sum(one.node_hours(now) for one in own)
@@ -197,5 +197,5 @@ class Chooser:
 
 
 def nothing(reason: str) -> Choice:
-    """A job takes nothing, for this reason."""
+    """An empty choice, with its reason."""
     return Choice((), 0, reason)

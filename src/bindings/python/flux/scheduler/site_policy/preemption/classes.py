@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Classes of jobs that may be preempted: the entries of the table ``[preemption]``, and which job
-is of which class."""
+"""Classes of jobs that may be preempted: the entries of the table ``[preemption]``, and the class
+of a job."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.queue_names import QueueNames
 
-#: The system attribute by which a job offers itself: seconds of run time after which it may be
-#: ended to make way (RFC 14).
+#: The system attribute of a job that allows its preemption: seconds of run time after which it may
+#: be preempted (RFC 14).
 OFFER = "preemptible-after"
 
-#: The rank of a job of no class: nobody takes from it, and it may take from every class.
+#: The rank of a job without a class: no job preempts it, and it may preempt every class.
 HIGHEST = inf
 
-#: What a site may ask for with ``mode=``.
+#: Values of ``mode=``.
 MODES = ("cancel", "log")
 
 
 class PreemptionClass(NamedTuple):
-    """A class of jobs that may be ended to make way: one entry of the table.
+    """A class of jobs that may be preempted: one entry of the table.
 
     Attributes:
-        name: of the class
-        rank: jobs of this class give way to jobs of a higher rank, and take from lower ones
-        queues: names of the queues whose jobs are of this class; a parent covers its virtual queues
-        attribute: whether jobs that carry ``preemptible-after`` are of it, whatever their queue,
-            unless that is of another class
-        after: seconds for which a job of it runs undisturbed
+        name: the class's name
+        rank: jobs of this class give way to jobs of a higher rank, and preempt those of lower ones
+        queues: names of the queues whose jobs are in this class; a parent covers its virtual queues
+        attribute: whether jobs with ``preemptible-after`` are in it, regardless of their queue,
+            unless that is in another class
+        after: seconds for which its jobs run undisturbed
         grace: seconds between the warning and the end
         signal: number of the signal that goes with the warning; 0: none
-        wait: seconds for which a job has to have waited to take from this class
-        max_jobs: most jobs of this class that are ended for one job
-        max_node_hours: most node-hours of this class that are lost for one job
-        log_only: whether only the log says what would be done
-        into_promises: whether a job of it may start into time that is promised to a job of a higher
-            rank, and is ended before
+        wait: seconds for which a job must have waited to preempt jobs of this class
+        max_jobs: maximum number of jobs of this class that are ended for one job
+        max_node_hours: maximum node-hours of this class that are lost for one job
+        log_only: whether preemptions are only logged, not carried out
+        into_promises: whether its jobs may start into time promised to a job of a higher rank, and
+            are ended before it
     """
 
     name: str
@@ -61,15 +61,15 @@ class PreemptionClass(NamedTuple):
     into_promises: bool = False
 
     def undisturbed(self, offered: float | None, by_attribute: bool) -> float:
-        """For how many seconds a job of this class runs undisturbed.
+        """Seconds for which a job of this class runs undisturbed.
 
         Args:
             offered: its ``preemptible-after``; None: it has none
-            by_attribute: whether it is of the class for that reason
+            by_attribute: whether it is in the class for that reason
         """
         if offered is None:
             return self.after
-        # A job that need not have offered itself gives its consent from that time on, not before.
+        # A job that is in the class only by its attribute consents from that time on, not before.
         return max(self.after, offered) if by_attribute else min(self.after, offered)
 
 
@@ -77,7 +77,7 @@ def read_class(name: str, value: Any) -> PreemptionClass:
     """Read one entry ``[preemption.NAME]``.
 
     Raises:
-        ValueError: what is wrong; the text begins with the key
+        ValueError: the entry is invalid; the text begins with the key
     """
     fields = Fields(value)
     rank = fields.whole("rank", 0)
@@ -113,7 +113,7 @@ def _signal_number(name: str | None) -> int:
     """The number of a signal by its name, such as ``SIGUSR1`` or ``USR1``; 0: there is none.
 
     Raises:
-        ValueError: it is no signal
+        ValueError: it is not a signal
     """
     if name is None:
         return 0
@@ -135,19 +135,19 @@ def kill_timeout_of(config: dict[str, Any]) -> float:
     return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 
 
-#: ``exec.kill-timeout`` where it is not configured.
+#: ``exec.kill-timeout`` if it is not configured.
 DEFAULT_KILL_TIMEOUT_S = 5.0
 
 
 class Standing(NamedTuple):
-    """What the class of a job means for it.
+    """The standing of a job among the classes.
 
     Attributes:
-        of: its class; None: it is of none, and nobody takes from it
-        rank: what it is compared by
+        of: its class; None: it has none, and no job preempts it
+        rank: by which jobs are compared
         after: seconds for which it runs undisturbed
-        queue: that it was submitted to; None: it names none
-        in_reservation: whether it names a reservation: it neither takes nor gives way
+        queue: its queue; None: it names none
+        in_reservation: whether it names a reservation: it neither preempts nor gives way
     """
 
     of: PreemptionClass | None
@@ -161,7 +161,7 @@ class Classes:
     """The classes in force.
 
     Args:
-        names (QueueNames): which queues a name covers
+        names (QueueNames): the queues that a name covers
 
     Attributes:
         entries (dict): by name, the classes
@@ -172,8 +172,9 @@ class Classes:
         self._names = names
 
     def of_queue(self, queue: str | None) -> PreemptionClass | None:
-        """The class of the jobs of a queue; None: none. The queue's own name counts before that of
-        its parent; of two classes with the same queue, the first in the order of their names."""
+        """The class of the jobs of a queue; None: none. The queue's own name takes precedence over
+        its parent's; of two classes with the same queue, the first in the order of their names
+        counts."""
         found = None
         for _, one in sorted(self.entries.items()):
             if queue is not None and queue in one.queues:
@@ -183,7 +184,7 @@ class Classes:
         return found
 
     def standing(self, attributes: SystemAttributes) -> Standing:
-        """What the class of a job means for it, by its system attributes.  O(classes)."""
+        """The standing of a job, from its system attributes.  O(classes)."""
         queue = attributes.queue
         offered = _seconds(attributes.get(OFFER))
         own = self.of_queue(queue)
@@ -198,7 +199,7 @@ class Classes:
         return Standing(own, own.rank, own.undisturbed(offered, by_attribute), queue, inside)
 
     def may_take(self, standing: Standing) -> bool:
-        """Whether there is a class from whose jobs such a job may take."""
+        """Whether there is a class whose jobs such a job may preempt."""
         lowest = min([one.rank for one in self.entries.values()], default=HIGHEST)
         return standing.rank > lowest and not standing.in_reservation
 
@@ -209,8 +210,8 @@ class Classes:
 
 
 def _seconds(value: Any) -> float | None:
-    """``preemptible-after`` as a user wrote it; None if it is no number of seconds, which is as if
-    it were not there: no job is ended for a slip of the pen."""
+    """Parse a user's ``preemptible-after``; None if it is not a number of seconds: it is then
+    ignored, so that a typing error ends no job."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < inf:
         return None
     return float(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the job manager is asked to do with jobs that give way, and what they are told.
+"""Requests to the job manager that warn and end the jobs that give way.
 
 Nothing here waits for an answer: the job manager may have a request of its own open with the
 scheduler, and then both would wait for ever.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.preemption.state import PreemptionState
 
-#: Answers about a job that has ended meanwhile, which is as good.
+#: Error numbers for a job that has ended meanwhile, which count as success.
 ENDED = (errno.ENOENT, errno.EINVAL)
 
 
@@ -27,10 +27,10 @@ class Messenger:
     """Sends such requests.
 
     Args:
-        state (PreemptionState): what is known
+        state (PreemptionState): the shared state
 
     Attributes:
-        is_private (bool): whether users are named no jobs of others
+        is_private (bool): whether users must not see names of others' jobs
     """
 
     def __init__(self, state: PreemptionState) -> None:
@@ -39,7 +39,8 @@ class Messenger:
         self.is_private = False
 
     def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
-        """Tell a job that it will be ended (seconds since the epoch), for a job of a queue."""
+        """Warn a job that it will be ended at `deadline` (seconds since the epoch), for a job of a
+        queue."""
         when = time.strftime("%H:%M:%S", time.localtime(deadline))
         self._raise(victim.jobid, 1, f"will end at {when} for a job{_of(queue)}")
         cls = self._classes.entries.get(victim.cls)
@@ -47,7 +48,7 @@ class Messenger:
             self._send("kill", victim.jobid, {"id": victim.jobid, "signum": cls.signal})
 
     def spare(self, jobid: int, why: str) -> None:
-        """Tell a job that was warned that it runs on."""
+        """Tell a warned job that it may continue."""
         self._raise(jobid, 1, f"will not be ended now: {why}")
 
     def end(
@@ -61,10 +62,10 @@ class Messenger:
         """End a job for another, and count it.
 
         Args:
-            taker: id of the job for which
-            queue: of that job
-            refused: called if the job manager refuses, and the job runs on
-            failed: called before, also if the job has ended by itself meanwhile
+            taker: id of the job that it is ended for
+            queue: that job's queue
+            refused: called if the job manager refuses, and the job continues
+            failed: called before that, and also if the job has ended by itself meanwhile
         """
         jobid, now = victim.jobid, self._host.now()
         ran = duration_text(max(0.0, now - victim.start), 2)
@@ -87,7 +88,7 @@ class Messenger:
         self._raise(jobid, 0, f"preempted for {for_whom}{of_queue}; ran {ran}", done)
 
     def name_for_users(self, jobid: int, queue: str | None) -> str:
-        """How a job of a queue is named to the users of others."""
+        """The name of a job of a queue in texts for other users."""
         return f"a job{_of(queue)}" if self.is_private else name_of(jobid)
 
     def _raise(
@@ -103,8 +104,8 @@ class Messenger:
         payload: dict[str, Any],
         done: Callable[[int], Any] | None = None,
     ) -> None:
-        """Send a request; ``done`` is called with 0, ``errno.ENOENT`` if the job has ended already,
-        or the error number of a refusal, which is reported."""
+        """Send a request; ``done`` is called with 0, with ``errno.ENOENT`` if the job has ended
+        already, or with the error number of a refusal, which is reported."""
 
         def answered(future: Any) -> None:
             error = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What is under way: the preemptions, the jobs that run in promised time, and how both are stored."""
+"""The record of current preemptions and of jobs that run in promised time, and its storage."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from flux.scheduler.host import Timer
     from flux.scheduler.rule_host import RuleHost
 
-#: Where it is stored, and the version of what is there.
+#: The KVS key of the record, and the version of its format.
 KEY = "checkpoint.sched-preemptions"
 VERSION = 1
 
-# How far a preemption is.
+# States of a preemption.
 DECIDED = "decided"
 WARNED = "warned"
 ENDING = "ending"
@@ -47,7 +47,7 @@ PREEMPTION = StateTable(
     },
 )
 
-# How far a borrower is, which may be `WARNED` as well.
+# States of a borrower, which may also be `WARNED`.
 RUNS = "runs"
 ENDED = "ended"
 
@@ -62,9 +62,9 @@ class Victim(NamedTuple):
     Attributes:
         jobid: its id
         cls: name of its class
-        nodes: on which it held something when it was chosen
-        start: when it started, seconds since the epoch
-        userid: whose it is; None: not known
+        nodes: the number that it used when it was chosen
+        start: its start, seconds since the epoch
+        userid: its user; None: not known
     """
 
     jobid: int
@@ -74,7 +74,7 @@ class Victim(NamedTuple):
     userid: int | None
 
     def node_hours(self, now: float) -> float:
-        """What is lost if it ends now."""
+        """The node-hours that are lost if it ends now."""
         return self.nodes * max(0.0, now - self.start) / 3600.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,18 +112,18 @@ class Preemption:
 
     Attributes:
         taker (int): id of the job that is to start
-        queue (str or None): that it was submitted to
-        userid (int or None): whose it is
+        queue (str or None): the taker's queue
+        userid (int or None): the taker's user
         victims (dict): by id, the jobs that give way
         ranks (int): mask of the ranks that are kept for the taker
         decided, deadline (float): when the victims were chosen, and when they are ended
-        expected (float): when the taker is expected to start
+        expected (float): the expected start of the taker
         state (str): one of `PREEMPTION`
-        request: what the taker asks for; None: it has not come back yet after a reload
-        held (set): ids of the victims that hold something still
+        request: the taker's resource request; None: it has not come back yet after a reload
+        held (set): ids of the victims that still hold resources
         ended (set): ids of those on which an exception of severity 0 was raised
-        placeholders (list): the ids of the allocations that keep what is free of `ranks` for the job
-        withheld (list): the ids of the allocations that keep what else is free of `ranks` from the
+        placeholders (list): the ids of the allocations that keep free parts of `ranks` for the job
+        withheld (list): the ids of the allocations that keep other free parts of `ranks` from the
             job, once the victims are being ended
         timer (Timer or None): for the deadline
     """
@@ -156,15 +156,15 @@ class Preemption:
         self.timer: Timer | None = None
 
     def move(self, event: str) -> None:
-        """Something happens to it.
+        """Apply an event to the state.
 
         Raises:
-            IllegalMove: it cannot happen in its state
+            IllegalMove: the event is impossible in this state
         """
         self.state = PREEMPTION.after(self.state, event)
 
     def reason(self) -> Reason:
-        """What the taker waits for, in a sentence."""
+        """Why the taker waits, in a sentence."""
         classes = jobs_of_classes(self.victims.values())
         if self.state == ENDING:
             return Reason(f"waits for {classes} to end", "waits for resources that are given back")
@@ -213,20 +213,20 @@ class Borrower:
     Attributes:
         victim (Victim): the job
         taker (int): id of the job that was promised the time
-        queue (str or None): of the taker
+        queue (str or None): the taker's
         until (float): when the promised time begins
-        limit (float): when the borrower ends by its own limit; infinite: it has none
+        limit (float): the borrower's end by its own limit; infinite: it has none
         request: its request; None: not known, since it was started before a reload
-        rest (tuple or None): what the plan keeps of what it would hold after the promised time: the id
-            there, the request, and from when on
-        awaits (bool): whether the taker has to come back first, after a reload
+        rest (tuple or None): the promise in the plan that keeps its resources after the promised
+            time: id, request, and start
+        awaits (bool): whether the taker must come back first, after a reload
         state (str): `RUNS`, `WARNED` or `ENDED`
         stored (bool): whether it is recorded in the KVS, without which it is not ended
         timer (Timer or None): for the next step
         began (float): when it was ended
         ranks (int): mask of the ranks it held when it was ended
-        kept (tuple or None): what it has given back since, and is kept for the taker: the id in the pool,
-            and R
+        kept (tuple or None): the resources it has freed since, kept for the taker: the id in the
+            pool, and R
     """
 
     def __init__(
@@ -276,14 +276,15 @@ class Borrower:
 
 
 class Record:
-    """What is under way. It is recorded in the KVS before any job is warned or ended.
+    """The current preemptions and borrowers. It is stored in the KVS before any job is warned or
+    ended.
 
     Args:
         host (RuleHost): the scheduler
 
     Attributes:
-        active (dict): by the id of the job that takes, the preemptions
-        borrowers (dict): by id, the jobs that run in time which was promised to others
+        active (dict): the preemptions, by the taker's id
+        borrowers (dict): by id, the jobs that run in time promised to others
     """
 
     def __init__(self, host: RuleHost) -> None:
@@ -300,10 +301,10 @@ class Record:
         self._host.store(KEY, json.dumps(record), stored)
 
     def load(self) -> None:
-        """Take what the last scheduler has stored, if there is something.
+        """Load the record that the last scheduler has stored, if any.
 
         Raises:
-            ValueError: it cannot be read; nothing is under way then
+            ValueError: it cannot be read; the record is empty then
         """
 
         def parse(stored: Any) -> tuple[list[Preemption], list[Borrower]]:

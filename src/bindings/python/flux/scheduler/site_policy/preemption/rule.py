@@ -1,44 +1,45 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Preemption: ending running jobs of a low class so that a waiting job of a higher one can start.
 
-How it goes
-===========
+Procedure
+=========
 
-*Looking.* Something has changed, or a job has waited long enough: for the first waiting jobs that
-may take from others it is found out whom. The job manager is asked whether these jobs still run,
-since one that is being cleaned up is seen by nobody else; if one does not, it is chosen again.
+*Search.* After a change, or when a job has waited long enough, victims are chosen for the first
+pending jobs that may preempt others. The job manager is queried whether these victims still run,
+since only it knows that a job is being cleaned up; if one does not, the choice is made again.
 
-*Deciding.* What is free of the ranks that the job is to have is given to a placeholder, an
-allocation that belongs to no job. To the plan that and the resources of the victims are in use
-until the job will have ended, so that nobody is promised what a kill may not free after all. All
-this is recorded in the KVS, and nothing is done before that is stored.
+*Decision.* The free part of the ranks for the job is given to a placeholder, an allocation that
+belongs to no job. In the plan this and the resources of the victims are in use until the job will
+have ended, so that no job is promised resources that a kill may fail to free. All this is recorded
+in the KVS, and has no effect before it is stored.
 
-*Warning.* The victims are told, by an exception of severity 1 and a signal. While the grace lasts
-the job starts elsewhere if it can, and if it does, or is gone, nobody is ended.
+*Warning.* The victims are warned by an exception of severity 1 and a signal. During the grace the
+job starts elsewhere if it can; if it does, or is gone, no victim is ended.
 
-*Ending.* At the deadline, victims that are not needed any more, since others have made room
-meanwhile, are told that they are spared; the rest get an exception of severity 0. As their
-resources come back the placeholder takes them, and when the job fits into it it starts there. What
-other jobs free on the same ranks from then on is not for it: it would start before, or beside, what
-was cleared for it, and a job would have been ended for nothing. A second placeholder keeps that
-until the job has started.
+*End.* At the deadline, victims that are no longer needed, because others have made room meanwhile,
+are spared and told so; the rest get an exception of severity 0. The placeholder takes their
+resources as they are freed, and when the job fits into it, it starts there. Resources that other
+jobs free on the same ranks from then on are not for the job: it could start without those cleared
+for it, and a victim would have been ended for nothing. A second placeholder keeps them until the
+job has started.
 
-After a reload of the scheduler the record says how far it was. Without a record nobody is ended.
+After a reload of the scheduler, preemptions continue from the record. Without a record no job is
+ended.
 
-Where a class has ``into-promises``, its jobs may also start into time that is promised to jobs of a
-higher class, and are ended before it.
+If a class has ``into-promises``, its jobs may also start into time promised to jobs of a higher
+class, and are ended before it.
 
-Who does what
-=============
+Files
+=====
 
-What is known: `state` has the jobs that run and what was done, `classes` reads the table, `record` is
-what is under way, and how it is stored.
+State: `state` has the running jobs and counts, `classes` reads the table, `record` has the current
+preemptions and stores them.
 
-What is done: `takers` looks for jobs that may take, and `chooser` finds whom from, by `victims`;
-`under_way` carries a preemption out, `borrowed_time` starts jobs into promised time and ends them.
-Both keep resources by placeholders (`state`), and speak to jobs by the `messenger`.
+Actions: `takers` finds jobs that may preempt others, and `chooser` chooses their victims, with
+`victims`; `under_way` carries out a preemption, `borrowed_time` starts jobs into promised time and
+ends them. Both keep resources by placeholders (`state`), and notify jobs by the `messenger`.
 
-What is told: `answers` is what ``flux sched`` asks.
+Queries: `answers` answers those of ``flux sched``.
 """
 
 from __future__ import annotations
@@ -71,20 +72,20 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
-#: Seconds after the start in which a job of a record has to come back.
+#: Seconds after the start within which a job of the record must come back.
 COME_BACK_S = 5.0
 
 
 class PreemptionRule(TableRule):
-    """Ends running jobs for waiting ones, as the table ``[preemption]`` says.
+    """Ends running jobs for pending ones, according to the table ``[preemption]``.
 
     Args:
         host (RuleHost): the scheduler
-        errors (ErrorReporter): where trouble is reported
+        errors (ErrorReporter): logs errors
 
     Attributes:
         classes (Classes): the classes in force
-        borrowed (BorrowedTime): the jobs that run in time which was promised to others
+        borrowed (BorrowedTime): the jobs that run in time promised to others
         answers (PreemptionAnswers): answers questions
     """
 
@@ -132,7 +133,7 @@ class PreemptionRule(TableRule):
         self._running.kill_timeout = kill_timeout_of(config)
         self._messenger.is_private = is_private(config)
 
-    # -- a job that waits --------------------------------------------------------------------------
+    # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         waiting = self._takers.enter(job, self.classes.standing(attributes))
@@ -147,7 +148,7 @@ class PreemptionRule(TableRule):
         if standing is None or standing.of is None:
             return None
         cls = standing.of
-        # How long it runs undisturbed is a part of whether it may start into promised time.
+        # Its undisturbed run time decides whether it may start into promised time.
         return (cls.name, standing.after) if cls.into_promises else cls.name
 
     def cancel(self, jobid: int) -> None:
@@ -200,7 +201,7 @@ class PreemptionRule(TableRule):
         preemption = self._record.active.get(job.jobid)
         return None if preemption is None else preemption.reason()
 
-    # -- a job that runs ---------------------------------------------------------------------------
+    # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
         waited = self._takers.waiting.pop(job.jobid, None)
@@ -230,8 +231,8 @@ class PreemptionRule(TableRule):
         self._takers.look_soon()
 
     def _start_takers(self) -> None:
-        """Start the jobs for which others have given up promised time, as soon as they fit: what is kept
-        for them is free to no pass."""
+        """Start the jobs for which borrowers have given up promised time, as soon as they fit: the
+        kept resources are not free for passes."""
         for jobid in self.borrowed.waited_for():
             job = self.host.pending(jobid)
             if job is not None and jobid not in self.host.admission.deferred:
@@ -252,7 +253,7 @@ class PreemptionRule(TableRule):
     def ready(self) -> None:
         if self._restored:
             for preemption in self._record.active.values():
-                self._under_way.set_apart(preemption)  # it is among those that wait again
+                self._under_way.set_apart(preemption)  # it is among the pending jobs again
         else:
             self._restored = True
             if self._record.active or self._record.borrowers:
@@ -277,7 +278,7 @@ class PreemptionRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """What the job could take, and who runs in the time that it was promised; or None."""
+        """The job's possible victims, and the borrowers of its promised time; or None."""
         return {
             "preemption": self.answers.could_take(job),
             "borrowers": self.answers.borrowers(job),

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the parts of preemption know in common: the jobs that run and which of them may be ended, the
-allocations that keep resources for the job that others end for, and what was done since the scheduler
-was loaded."""
+"""The shared state of preemption: the running jobs and which of them may be ended, the allocations
+that keep resources for a taker, and counts since the scheduler was loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass, Standing
     from flux.scheduler.site_policy.preemption.record import Preemption, Victim
 
-#: Seconds for which a job that is being cleaned up is waited for before others are ended.
+#: Seconds to wait for a job that is being cleaned up before others are ended.
 CLEAN_UP_WAIT_S = 60.0
 
 #: Weight of a new sample in the average time that cleaning up takes.
@@ -32,14 +31,14 @@ class Running:
 
     Attributes:
         jobid (int): its id
-        standing (Standing): what its class means for it
-        start (float): when it started, seconds since the epoch
-        userid (int or None): whose it is; None: not known
-        gives_way_to (Preemption or None): for which it ends, or is about to
-        scheduling (dict or None): while it gives way, what it holds of memory and the like
+        standing (Standing): its standing among the classes
+        start (float): its start, seconds since the epoch
+        userid (int or None): its user; None: not known
+        gives_way_to (Preemption or None): the preemption that it is a victim of
+        scheduling (dict or None): while it gives way, its memory and other amounts
             (`flux.scheduler.site_policy.holdings.amounts_held`)
         ending (float or None): since when it is known to end by itself, seconds since the epoch
-        left_alone (bool): whether it could not be asked about, or ended
+        left_alone (bool): whether it could not be queried, or could not be ended
         was_ended (bool): whether it was found at the start with the exception that ends it for another
     """
 
@@ -61,12 +60,12 @@ class Running:
 
     @property
     def is_spared(self) -> bool:
-        """Whether it cannot give way: it ends already, or cannot be ended."""
+        """Whether it cannot give way: it is ending already, or cannot be ended."""
         return self.gives_way_to is not None or self.ending is not None or self.left_alone
 
 
 class RunningJobs:
-    """The jobs that run.
+    """The running jobs.
 
     Args:
         host (RuleHost): the scheduler
@@ -105,13 +104,13 @@ class RunningJobs:
         )
 
     def ends(self, jobid: int) -> None:
-        """A job, if it runs, is noticed to be ending by itself."""
+        """Note that a job, if it is running, is ending by itself."""
         one = self.jobs.get(jobid)
         if one is not None and one.ending is None:
             one.ending = self._host.now()
 
     def about_to_end(self) -> list[int]:
-        """Ids of the jobs that are being cleaned up, and not for long yet.  O(running jobs)."""
+        """Ids of the jobs whose clean-up has begun not long ago.  O(running jobs)."""
         since = self._host.now() - CLEAN_UP_WAIT_S
         return [
             one.jobid
@@ -135,20 +134,20 @@ class RunningJobs:
                 classes[cls.name] = cls
         return classes, aging
 
-    # -- how long it takes to end ------------------------------------------------------------------
+    # -- duration of clean-ups ---------------------------------------------------------------------
 
     def clean_up(self) -> float:
-        """How long it takes, after the deadline, until the resources of an ended job come back,
-        in seconds: an average, at first the time that its tasks have before they are killed."""
+        """Seconds between the deadline and the final free of an ended job: an average, initially
+        the time that its tasks have before they are killed."""
         return self.kill_timeout if self._clean_up is None else self._clean_up
 
     def kill_time(self) -> float:
-        """How long before a promised time a job is to be ended that is in the way, in seconds: the time
-        that its tasks have, and what cleaning up has taken so far."""
+        """Seconds before a promised time at which a job in the way is ended: the time that its
+        tasks have, plus the clean-up time observed so far."""
         return self.kill_timeout + (self._clean_up or 0.0)
 
     def was_cleaned_up(self, began: float) -> None:
-        """A job that was to end at a time (seconds since the epoch) has given everything back."""
+        """A job that was to end at `began` (seconds since the epoch) has freed all."""
         seconds, before = max(0.0, self._host.now() - began), self._clean_up
         self._clean_up = (
             seconds if before is None else before + CLEAN_UP_WEIGHT * (seconds - before)
@@ -166,12 +165,12 @@ def has_ended(eventlog: list[dict[str, Any]]) -> bool:
     return False
 
 
-#: Ids in the pool and the plan that are no job's, downwards from here; reservations have others.
+#: Ids in the pool and the plan that are no job's, downwards from here, apart from reservations'.
 FIRST_ID = -(1 << 40)
 
 
 class Placeholders:
-    """Allocates resources to nobody.
+    """Allocates resources to placeholders.
 
     Args:
         host (RuleHost): the scheduler
@@ -186,7 +185,7 @@ class Placeholders:
         return next(self._ids)
 
     def hold(self, R: dict[str, Any], until: float) -> int | None:
-        """Allocate R, which has just come back, until a time in seconds since the epoch. Returns the
+        """Allocate `R`, which was just freed, until a time in seconds since the epoch. Returns the
         id of the allocation; None: a reservation that was short of nodes has taken some of it."""
         jobid, pool = self.next_id(), self._host.resources
         try:
@@ -197,17 +196,17 @@ class Placeholders:
         return jobid
 
     def hold_free(self, ranks: int, until: float, pool: Any = None) -> int | None:
-        """Allocate what is free of some ranks (a mask) until a time (0: none). Returns the id of the
-        allocation; None: nothing is free.
+        """Allocate the free part of some ranks (a mask) until a time (0: none). Returns the id of
+        the allocation; None: nothing is free.
 
         Args:
-            pool: a copy of the scheduler's pool, in the place of that
+            pool: a copy of the scheduler's pool to use instead
         """
         jobid, pool = self.next_id(), pool or self._host.resources
         return jobid if pool.hold_free(jobid, ranks, until) else None
 
     def free(self, jobids: list[int]) -> None:
-        """Give back allocations, and empty the list of their ids."""
+        """Free allocations, and empty the list of their ids."""
         for jobid in jobids:
             self._host.resources.free(jobid)
         jobids.clear()
@@ -228,8 +227,8 @@ class ClassCounts:
 
     Attributes:
         victims (int): jobs that were ended
-        node_hours (float): that were lost with them
-        useless (dict): how many of them were ended for nothing, by cause
+        node_hours (float): their loss
+        useless (dict): the number of them that were ended for nothing, by cause
         logged (int): jobs that would have been ended, with mode="log"
         borrowing (int): jobs that started in time promised to others
     """
@@ -274,12 +273,12 @@ class PreemptionCounts:
         self._of(victim.cls).borrowing += 1
 
     def served(self, preemption: Preemption) -> None:
-        """The job for whom others were ended has started."""
+        """The job for which others were ended has started."""
         if preemption.ended:
             self.takers += 1
 
     def useless(self, preemption: Preemption, cause: str) -> None:
-        """It has not, for a cause of `CAUSES`."""
+        """The job has not started, for a cause of `CAUSES`."""
         self.ended_uselessly([preemption.victims[jobid] for jobid in preemption.ended], cause)
 
     def ended_uselessly(self, victims: Iterable[Victim], cause: str) -> None:
@@ -303,18 +302,18 @@ class PreemptionCounts:
 
 
 class PreemptionState:
-    """What the parts of preemption know in common.
+    """The shared state of the parts of preemption.
 
     Args:
         host (RuleHost): the scheduler
-        errors (ErrorReporter): where trouble is reported
+        errors (ErrorReporter): logs errors
 
     Attributes:
         classes (Classes): the classes in force
-        running (RunningJobs): the jobs that run
-        record (Record): what is under way
-        placeholders (Placeholders): keeps resources for the job that others end for
-        counts (PreemptionCounts): what was done so far
+        running (RunningJobs): the running jobs
+        record (Record): the current preemptions and borrowers
+        placeholders (Placeholders): keeps resources for takers
+        counts (PreemptionCounts): counts since the load
         host, errors: as given
     """
 

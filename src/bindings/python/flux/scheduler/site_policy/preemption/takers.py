@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The jobs that wait, and the look for those that may take from others."""
+"""The pending jobs, and the search for those that may preempt others."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.classes import Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
 
-#: Seconds between two looks: what happens meanwhile is looked at together, after the pass that may
-#: start jobs without ending others.
+#: Seconds between two searches: one covers all events since the last, after the pass that may start
+#: jobs without ending others.
 LOOK_INTERVAL_S = 1.0
 
-#: Jobs that different requests make in one look, each of which costs a copy of the pool.
+#: The maximum number of jobs, with different requests, considered in one search; each costs a copy
+#: of the pool.
 JOBS_PER_LOOK = 8
 
-#: How often a job takes: once, and again twice if its ranks are lost or a victim cannot be ended.
+#: The maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim
+#: cannot be ended.
 MOST_TRIES = 3
 
 
 class Waiting:
-    """A job that waits.
+    """A pending job.
 
     Attributes:
         job (PendingJob): the job
-        standing (Standing): what its class means for it
-        tries (int): how often jobs were chosen to end for it
-        logged (tuple): ids of the jobs that would have ended, as the log says
+        standing (Standing): its standing among the classes
+        tries (int): the number of choices of victims for it
+        logged (tuple): ids of the victims that were last logged
     """
 
     __slots__ = ("job", "logged", "standing", "tries")
@@ -49,15 +51,15 @@ class Waiting:
 
 
 class Takers:
-    """Finds the waiting jobs that may take from others, and whom they would take from.
+    """Finds the pending jobs that may preempt others, and their victims.
 
     Args:
-        state (PreemptionState): what is known
-        chooser (Chooser): finds whom a job would take from
-        decide: called with a `Waiting` job and its `Choice` of jobs, which are known to run
+        state (PreemptionState): the shared state
+        chooser (Chooser): chooses victims
+        decide: called with a `Waiting` job and its `Choice` of victims, which are known to run
 
     Attributes:
-        waiting (dict): by id, the jobs that wait
+        waiting (dict): the pending jobs, by id
     """
 
     def __init__(
@@ -70,22 +72,22 @@ class Takers:
         self.waiting: dict[int, Waiting] = {}
         self._timer: Timer | None = None
         self._looked_at = -inf
-        #: jobs still to be considered in the look under way
+        #: jobs still to be considered in the current search
         self._left: list[Waiting] = []
 
     def standing_of(self, jobid: int) -> Standing | None:
-        """What the class of a waiting job means for it; None: it does not wait."""
+        """The standing of a pending job; None: it is not pending."""
         found = self.waiting.get(jobid)
         return None if found is None else found.standing
 
     def enter(self, job: PendingJob, standing: Standing) -> Waiting:
-        """A job waits, or the classes have changed."""
+        """Enter a pending job, also when the classes have changed."""
         one = self.waiting.setdefault(job.jobid, Waiting(job, standing))
         one.standing = standing
         return one
 
     def look_soon(self) -> None:
-        """Something has changed: look for jobs that may take."""
+        """Search soon for jobs that may preempt others."""
         self._look_at(max(self._host.now(), self._looked_at) + LOOK_INTERVAL_S)
 
     def _look_at(self, when: float) -> None:
@@ -103,7 +105,7 @@ class Takers:
         self._looked_at = now = self._host.now()
         classes, next_look = self._running.classes(now)
         if not classes and next_look == inf:
-            return  # nobody could give way, whoever waits
+            return  # no job could give way
         takers = []
         for one in self._who_could_start():
             if not self._is_free_to_take(one):
@@ -126,8 +128,8 @@ class Takers:
         self._consider_next()
 
     def _who_could_start(self) -> Iterable[Waiting]:
-        """The waiting jobs that would start if there were room: where nobody goes ahead of those
-        that wait, the first."""
+        """The pending jobs that would start if there were room; if no job may start ahead of
+        waiting ones, the first."""
         if self._host.decision.looks_past_heads:
             return list(self.waiting.values())
         heads = [self.waiting.get(job.jobid) for job, _ in self._host.queue_order.heads()]
@@ -153,10 +155,11 @@ class Takers:
         self.consider(jobid)
 
     def consider(self, jobid: int, alive: frozenset[int] = frozenset()) -> None:
-        """Find out whom a job has to take from, if it may, and do it once it is known that they run.
+        """Choose the victims of a job, if it may preempt others, and decide once they are known to
+        run.
 
         Args:
-            alive: ids of jobs that run, as the job manager has just said
+            alive: ids of jobs that run, by a recent answer of the job manager
         """
         one, now = self.waiting.get(jobid), self._host.now()
         if one is None or not self._is_free_to_take(one):
@@ -167,7 +170,7 @@ class Takers:
         if any(self._classes.entries[victim.cls].log_only for victim in choice.victims):
             self._log_only(one, choice)
             return
-        # Of jobs that could as well have been chosen one may be about to make room by itself.
+        # One of the other possible victims may be about to make room by itself.
         wanted = dict.fromkeys([*(victim.jobid for victim in choice.victims), *choice.others])
         unknown = [victim for victim in wanted if victim not in alive]
         if not unknown:
@@ -202,7 +205,7 @@ class Takers:
 
 
 def _different(takers: list[Waiting]) -> list[Waiting]:
-    """Of jobs in their order, the first of each request: what is found of it holds for the
+    """The first job of each request, in their order: the choice for it holds for the
     others."""
     seen = set()
     different = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The preemptions under way, from the decision to the start of the job for which others end."""
+"""The current preemptions, from the decision to the start of the taker."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class PreemptionsUnderWay:
-    """Has jobs end for others, and keeps for these what comes back.
+    """Ends victims for takers, and keeps the freed resources for these.
 
     Args:
-        state (PreemptionState): what is known
-        rule (AdmissionRule): by which the jobs are deferred for which others end
-        messenger (Messenger): tells victims, and ends them
-        takers (Takers): the jobs that wait
+        state (PreemptionState): the shared state
+        rule (AdmissionRule): the rule that defers the takers
+        messenger (Messenger): notifies victims, and ends them
+        takers (Takers): the pending jobs
         borrowed (BorrowedTime): the jobs that run in promised time
     """
 
@@ -53,7 +53,7 @@ class PreemptionsUnderWay:
         self._messenger = messenger
         self._takers = takers
         self._borrowed = borrowed
-        #: whether it is tried to start a job that need not be the next to start
+        #: whether a job that need not be the next in the queue is being started
         self._out_of_turn = False
 
     def _is_active(self, preemption: Preemption) -> bool:
@@ -65,7 +65,7 @@ class PreemptionsUnderWay:
     # -- deciding ----------------------------------------------------------------------------------
 
     def decide(self, one: Waiting, choice: Choice) -> None:
-        """Jobs are going to give way."""
+        """Begin a preemption of the chosen victims."""
         host, now, job = self._host, self._host.now(), one.job
         deadline = now + self._classes.grace(choice.victims)
         preemption = Preemption(
@@ -84,7 +84,7 @@ class PreemptionsUnderWay:
         one.tries += 1
         self._borrowed.give_back_all(job.jobid, "the job of that time starts earlier")
         self._enter(preemption)
-        # What the plan has of this job is another time from now on.
+        # The plan has another time for this job from now on.
         self.set_apart(preemption)
         names = ", ".join(name_of(victim.jobid) for victim in choice.victims)
         host.log.info(f"preemption: {names} are to end for {job.name}: {choice.text()}")
@@ -92,32 +92,31 @@ class PreemptionsUnderWay:
         host.look_again()
 
     def _planned_end(self, preemption: Preemption, end: float) -> float:
-        """The end that the plan is told of a victim, whose own is `end` (infinite: it has none); 0:
-        none.
+        """The end of a victim in the plan, whose own is `end` (infinite: it has none); 0: none.
 
-        Where promises are made, they must hold whether the victim ends or not: its resources are in
-        use until it would end by itself or the job would that takes them, whichever is later. In
-        strict order nobody is promised anything, and the estimate of the job is to be right.
+        If promises are made, they must hold whether the victim ends or not: its resources are in
+        use until its own end or that of the taker, whichever is later. In strict order there are no
+        promises, and the estimate of the taker's start must be right.
         """
         if not self._host.decision.looks_past_heads:
             return min(end, preemption.expected)
         return _as_end(max(end, self._end_of_taker(preemption)))
 
     def _end_of_taker(self, preemption: Preemption) -> float:
-        """When the job will end that takes; infinite: nobody knows."""
+        """The end of the taker; infinite: unknown."""
         length = getattr(preemption.request, "duration", 0.0)
-        # It may start later than was expected: a clean-up takes its time, and a scheduler its reload.
+        # It may start later than expected: a clean-up or a reload of the scheduler takes time.
         return max(preemption.expected, self._host.now()) + length if length > 0 else inf
 
     def _kept_until(self, preemption: Preemption) -> float:
-        """The end that the plan is told of what is free and kept for the job; 0: none."""
+        """The end, in the plan, of the free resources kept for the taker; 0: none."""
         if not self._host.decision.looks_past_heads or preemption.request is None:
             return max(preemption.expected, self._host.now() + 1.0)
         return _as_end(max(self._end_of_taker(preemption), self._host.now() + 1.0))
 
     def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
-        """Whether no promise is broken that would be kept otherwise, if the victims do not end: the
-        decision is tried and taken back."""
+        """Whether all promises that hold now would hold even if the victims did not end; found by a
+        trial that is undone."""
         plan, pool = self._host.planning.current(), self._host.resources
         if plan is None or not self._host.decision.looks_past_heads:
             return True
@@ -141,7 +140,7 @@ class PreemptionsUnderWay:
             pool.update_expiration(jobid, end)
         for put_back in rests:
             put_back()
-        # If it is going to take, its promise is over: others may have been moved to its ranks.
+        # If it preempts others, its own promise is void: others may have been moved to its ranks.
         if promised is not None and not kept:
             try:
                 if promised[1] == inf and promised[0] <= self._host.now():
@@ -155,8 +154,8 @@ class PreemptionsUnderWay:
     def _breaks_a_promise(
         self, preemption: Preemption, prepare: Callable[[], None] = lambda: None
     ) -> bool:
-        """Whether a promise that can be kept now cannot be if something is prepared and what is free
-        of a preemption's ranks is kept. What was prepared is not taken back."""
+        """Whether a promise that holds now would break after `prepare` and with the free part of a
+        preemption's ranks kept. The effects of `prepare` are not undone."""
         plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
             return False
@@ -169,7 +168,7 @@ class PreemptionsUnderWay:
         return plan.would_break(hold, lambda: self._placeholders.free(held))
 
     def _enter(self, preemption: Preemption) -> None:
-        """A preemption is under way."""
+        """Enter a preemption into the record."""
         self._record.active[preemption.taker] = preemption
         pool = self._host.resources
         for jobid in preemption.held:
@@ -181,23 +180,23 @@ class PreemptionsUnderWay:
                 pool.update_expiration(jobid, end)
         self.keep(preemption)
 
-    # -- what is kept for a job --------------------------------------------------------------------
+    # -- resources kept for a taker ----------------------------------------------------------------
 
     def _hold(self, preemption: Preemption, held: list[int]) -> None:
-        """Allocate what is free of a preemption's ranks to nobody; its id goes to a list of ids."""
+        """Allocate the free part of a preemption's ranks to a placeholder; add its id to `held`."""
         jobid = self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption))
         if jobid is not None:
             held.append(jobid)
 
     def keep(self, preemption: Preemption) -> None:
-        """Keep what is free of a preemption's ranks for its job."""
+        """Keep the free part of a preemption's ranks for its taker."""
         self._placeholders.free(preemption.placeholders)
         self._hold(preemption, preemption.placeholders)
 
     def _keep_from_victim(self, preemption: Preemption, victim: Running, R: Any) -> None:
-        """Keep what a victim gives back, R and what it had of memory there. Once victims are being ended, what else has become free on
-        their ranks was promised to others, or is withheld (`_keep_again`): with that the job might do
-        without some of them."""
+        """Keep the resources that a victim frees: `R`, and its memory there. Once victims are being
+        ended, other resources that become free on their ranks were promised to others, or are
+        withheld (`_keep_again`): with these the taker might not need all victims."""
         if preemption.state != ENDING:
             self.keep(preemption)
             return
@@ -213,9 +212,9 @@ class PreemptionsUnderWay:
             preemption.placeholders.append(jobid)
 
     def _keep_again(self, preemption: Preemption) -> None:
-        """Something is free that may not come from a victim: in the grace the job may have it,
-        unless it was promised to others. Later nobody may, so that the job starts on what is kept:
-        otherwise those that were ended for it might not have needed to be."""
+        """Resources may have become free that are no victim's: during the grace the taker may have
+        them, unless they were promised to others. Later no job may, so that the taker starts on the
+        kept ones: otherwise the victims might have been ended for nothing."""
         if self._breaks_a_promise(preemption):
             return
         if preemption.state == ENDING:
@@ -224,8 +223,8 @@ class PreemptionsUnderWay:
             self.keep(preemption)
 
     def freed(self, running: Running | None, R: Any, final: bool) -> None:
-        """A running job has given back R. Before anybody looks at that: it is kept for whom it was
-        taken for, and only what is left of it for others that have taken on the same ranks."""
+        """A running job has freed `R`. Before any job is examined, keep it for the victim's taker,
+        and only the rest for other takers on the same ranks."""
         preemption = None if running is None else running.gives_way_to
         if running is not None and preemption is not None:
             if final:
@@ -240,7 +239,8 @@ class PreemptionsUnderWay:
             self._try_to_start(one)
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """The end of a running job moves; whether it is a victim, of which the pool was told."""
+        """The end of a running job moves. Returns whether it is a victim, whose end was set in the
+        pool."""
         running = self._running.jobs.get(jobid)
         if running is None or running.gives_way_to is None:
             return False
@@ -255,7 +255,7 @@ class PreemptionsUnderWay:
                 self._keep_again(preemption)
 
     def _lost_a_node(self, preemption: Preemption) -> bool:
-        """Whether a node that is kept for a job went down: then the job looks again."""
+        """Whether a node kept for a taker went down: then victims are chosen again."""
         lost = preemption.ranks & ~self._host.resources.eligible_ranks(preemption.request)
         if lost:
             self._again(preemption, "a node kept for it went down", "node")
@@ -264,13 +264,13 @@ class PreemptionsUnderWay:
     # -- warning and ending ------------------------------------------------------------------------
 
     def _recorded(self, preemption: Preemption) -> None:
-        """The record is stored: from now on something may be done."""
+        """The record is stored: the victims may be warned now."""
         if preemption.state != DECIDED:
             return
         now = self._host.now()
         grace = self._classes.grace(preemption.victims.values())
         if now - preemption.decided > LOOK_INTERVAL_S and grace > 0:
-            # Storing it took long, and the grace was promised in full.
+            # Storing took a while, and victims must get their full grace.
             preemption.expected += now - preemption.decided
             preemption.decided, preemption.deadline = now, now + grace
             self._record.store(lambda: self._recorded(preemption))
@@ -293,7 +293,7 @@ class PreemptionsUnderWay:
         if preemption.state != WARNED or not self._is_active(preemption):
             return
         if preemption.request is None:
-            return  # after a reload, the job itself has not come back yet
+            return  # after a reload, the taker has not come back yet
         job = self._host.pending(preemption.taker)
         if job is None:
             self.taker_is_gone(preemption)
@@ -303,7 +303,7 @@ class PreemptionsUnderWay:
         except (InsufficientResources, InfeasibleRequest) as why:  # the first, if it is deferred
             self.give_up(preemption, str(why), "rule")
             return
-        # Something may have become free of which nobody has told this rule, such as a node.
+        # Resources may have become free without a notice to this rule, such as a node that came up.
         self._try_to_start(preemption)
         if not self._is_active(preemption):
             return
@@ -318,7 +318,7 @@ class PreemptionsUnderWay:
             self._end(preemption, preemption.victims[jobid])
 
     def _spare(self, preemption: Preemption) -> bool:
-        """Leave alone those that need not end, since others have made room in the grace.
+        """Spare victims that need not end, since others have made room during the grace.
 
         Returns:
             False: the job would not fit even if all ended
@@ -329,7 +329,7 @@ class PreemptionsUnderWay:
         victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
         pool = plan.pool.copy()
         if self._breaks_a_promise(preemption):
-            # What else is free there the job will not get.
+            # The taker will not get other free resources there.
             self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption), pool)
         kept, ranks = preemption.placeholders, preemption.ranks
         trial = KeptTrial(pool, preemption.request, ranks, kept, plan.claims)
@@ -348,7 +348,7 @@ class PreemptionsUnderWay:
         return True
 
     def _runs_on(self, jobid: int) -> None:
-        """A victim does not give way any more: the plan is told its own end again."""
+        """A victim no longer gives way: restore its own end in the plan."""
         self._running.jobs[jobid].gives_way_to = None
         running = self._host.running.get(jobid)
         if running is not None:
@@ -369,24 +369,24 @@ class PreemptionsUnderWay:
     # -- its end -----------------------------------------------------------------------------------
 
     def taker_starts(self, preemption: Preemption) -> None:
-        """The job for whom it is starts."""
+        """The taker starts."""
         self._counts.served(preemption)
         self._over(preemption, f"{self._taker_text(preemption)} has started without that")
-        # Where it started later than the plan was told, it ends later, too.
+        # If it started later than planned, it also ends later.
         self._host.planning.doubt()
 
     def taker_is_gone(self, preemption: Preemption) -> None:
-        """The job for whom it is will not start."""
+        """The taker will not start."""
         self.give_up(preemption, f"{self._taker_text(preemption)} is gone", "gone")
 
     def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
-        """The job does not start on what was kept for it."""
+        """The taker does not start on the kept resources."""
         self._counts.useless(preemption, cause)
         self._host.log.info(f"preemption for {name_of(preemption.taker)} is given up: {why}")
         self._over(preemption, why)
 
     def _over(self, preemption: Preemption, why: str) -> None:
-        """A preemption is over; victims that were warned and not ended are told so."""
+        """A preemption is over; notify the victims that were warned and not ended."""
         was = preemption.state
         preemption.move("withdraw")
         if preemption.timer is not None:
@@ -399,7 +399,7 @@ class PreemptionsUnderWay:
             if other.state == ENDING:
                 self._keep_again(other)
         if kept:
-            self._host.look_again()  # no message need have led to this, after which a pass would follow
+            self._host.look_again()  # this may not be due to a message, so no pass would follow
         for jobid in sorted(preemption.held):
             self._runs_on(jobid)
             if jobid in preemption.ended:
@@ -412,18 +412,18 @@ class PreemptionsUnderWay:
             self._takers.look_soon()
 
     def _again(self, preemption: Preemption, why: str, cause: str) -> None:
-        """What was kept for a job is lost: it looks again, unless it has done so too often; at once,
-        before another has what was kept."""
+        """The resources kept for a taker are lost: choose victims again, unless it was done too
+        often; at once, before another job gets the kept resources."""
         self.give_up(preemption, why, cause)
         self._takers.consider(preemption.taker)
 
     def _taker_text(self, preemption: Preemption) -> str:
         return self._messenger.name_for_users(preemption.taker, preemption.queue)
 
-    # -- the job that takes ------------------------------------------------------------------------
+    # -- the taker ---------------------------------------------------------------------------------
 
     def allocate(self, job: PendingJob, plan: Plan, preemption: Preemption) -> ResourcePool:
-        """As `AdmissionRule.allocate`, for a job for which others end."""
+        """As `AdmissionRule.allocate`, for a taker."""
         looks_past_heads = self._host.decision.looks_past_heads
         withheld: list[int] = []
         if preemption.state == ENDING or self._breaks_a_promise(preemption):
@@ -464,8 +464,8 @@ class PreemptionsUnderWay:
             return None
 
     def set_apart(self, preemption: Preemption) -> None:
-        """A job for which others end waits apart from the queue, unless jobs start in strict order:
-        there those behind it wait for it, as before."""
+        """Defer a taker, unless jobs start in strict order: then those behind it wait for it, as
+        before."""
         host, job = self._host, self._host.pending(preemption.taker)
         if (
             job is not None
@@ -475,7 +475,7 @@ class PreemptionsUnderWay:
             host.set_apart(job, JobDeferred(self._rule, self._deferral(preemption)))
 
     def _try_to_start(self, preemption: Preemption) -> None:
-        """Start the job if it fits now; one that waits in the queue is started from there."""
+        """Start the taker if it fits now; one in the queue is started from there."""
         job = self._host.pending(preemption.taker)
         if job is None or not self._is_active(preemption) or preemption.request is None:
             return
@@ -485,8 +485,8 @@ class PreemptionsUnderWay:
             self.give_up(preemption, str(why), "rule")
 
     def start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
-        """Start a job if it fits now, be others before it in the queue or not. Returns why it is
-        deferred, if it is."""
+        """Start a job if it fits now, regardless of others ahead of it in the queue. Returns why it
+        is deferred, if it is."""
         host, rule = self._host, self._rule
         self._out_of_turn = True
         try:
@@ -496,10 +496,10 @@ class PreemptionsUnderWay:
         except JobDeferred as why:
             return why
         except InsufficientResources:
-            pass  # it is tried again at the next event
+            pass  # retried at the next event
         else:
             if host.decision.keeps_times and job.jobid not in host.admission.deferred:
-                # So that it gives up what it was promised.
+                # So that it loses its promise.
                 host.set_apart(job, JobDeferred(rule, Deferral("it starts", key=job.jobid)))
             host.start_set_apart(rule, job, alloc, selection_type="reserved")
         finally:
@@ -509,10 +509,10 @@ class PreemptionsUnderWay:
     def _deferral(self, preemption: Preemption) -> Deferral:
         return Deferral(preemption.reason(), preemption.expected, preemption.taker)
 
-    # -- over a reload -----------------------------------------------------------------------------
+    # -- after a reload ----------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Go on with what was recorded."""
+        """Continue from the record."""
         for preemption in self._all():
             running = self._running.jobs
             preemption.held &= set(running)
@@ -525,27 +525,27 @@ class PreemptionsUnderWay:
             self._enter(preemption)
 
     def came_back(self, preemption: Preemption, one: Waiting) -> None:
-        """The job that takes is here again after a reload."""
+        """The taker has come back after a reload."""
         preemption.request = one.job.resource_request
         one.tries = 1
-        self._enter(preemption)  # it is known now for how long it will have what is kept
-        # In a turn of its own, when it is in the queue.
+        self._enter(preemption)  # its run time, so the end of the kept resources, is known now
+        # In another reactor turn, when it is in the queue.
         self._host.call_at(self._host.now(), lambda: self._take_up(preemption))
         if preemption.state == WARNED:
             self._await_deadline(preemption)
 
     def _take_up(self, preemption: Preemption) -> None:
-        """Go on after a reload, in which a node that is kept for the job may have gone down."""
+        """Continue after a reload, during which a node kept for the taker may have gone down."""
         if self._is_active(preemption) and not self._lost_a_node(preemption):
             self._try_to_start(preemption)
 
     def not_come_back(self) -> None:
-        """The jobs that have not come back since will not."""
+        """Jobs that have not come back by now will not."""
         for preemption in self._all():
             if preemption.request is None:
                 self.taker_is_gone(preemption)
 
 
 def _as_end(end: float) -> float:
-    """An end as the pool is told of it: 0 for none."""
+    """The pool's form of an end; 0: none."""
     return end if isfinite(end) else 0.0

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Which running jobs have to end so that a waiting one can start.
+"""The choice of the running jobs that must end so that a pending one can start.
 
-The rule, which gives the same answer wherever it is asked:
+The rule is deterministic:
 
 1. jobs are added one by one: those of the lowest rank first, then those that lose least (nodes x
    time run), the youngest, the highest id; until the waiting job fits;
-2. then, from the last that was added to the first, each is spared without which it still fits.
+2. then, from the last added to the first, each is spared if the waiting job still fits.
 
-No job of the answer can be left out, so it is *minimal*. It need not be the one with the fewest
-jobs or the least loss there is: to find that is as hard as covering a set with the fewest of given
-subsets. Whether a job fits is never counted: it is tried, by the pool's own allocation on a copy.
+None of the chosen jobs can be left out, so the choice is *minimal*. It need not have the fewest
+jobs or the least loss: finding that is as hard as set cover. Whether the job fits is not found by
+counting but by a trial: the pool's own allocation on a copy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Candidate(NamedTuple):
 
     Attributes:
         jobid: its id
-        rank: of its class
-        nodes: on which it holds something
-        start: when it started, seconds since the epoch
+        rank: its class's
+        nodes: the number of its nodes
+        start: its start, seconds since the epoch
     """
 
     jobid: int
@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
     start: float
 
     def loss(self, now: float) -> float:
-        """What is lost if it ends now, in node-seconds."""
+        """The node-seconds that are lost if it ends now."""
         return self.nodes * max(0.0, now - self.start)
 
 
@@ -56,22 +56,22 @@ def in_order(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
 
 
 def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Candidate] | None:
-    """The jobs that have to end, in the order in which they were added.
+    """The jobs that must end, in the order in which they were added.
 
-    That fewer jobs do not leave more room is taken for granted: the last job to be added is found
-    by bisection. Costs a sort of the candidates, and about as many trials as jobs are added.
+    Assumes that ending fewer jobs leaves no more room: the last job to add is found by bisection.
+    Costs a sort of the candidates, and about as many trials as jobs are added.
 
     Args:
         candidates: the jobs that may end
-        trial: as things are; afterwards, the chosen jobs are out of it
+        trial: the present state; afterwards, the chosen jobs are taken out of it
         now: seconds since the epoch
 
     Returns:
-        None if it would not fit even without all of them; nothing is out of the trial then
+        None if the job would not fit even without all of them; none are taken out of the trial then
     """
     ordered = in_order(candidates, now)
-    # It does not fit without the first `low`, which was tried before if that is 0. These are doubled
-    # until it fits, without the first `high`: so the cost grows with those that are needed.
+    # It does not fit without the first `low` (0: tried before). They are doubled until it fits,
+    # without the first `high`: so the cost grows with the number of needed jobs.
     low = out = 0
     while True:
         if out == len(ordered):
@@ -108,8 +108,8 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
 
 
 def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
-    """Of jobs that are out of a trial, in which it fits, those that have to be: from the last to the
-    first, each is put back without which it still fits."""
+    """The needed ones of the jobs taken out of a trial, in which the job fits: from the last to the
+    first, each is put back if the job still fits."""
     left = set(jobids)
     for jobid in reversed(jobids):
         trial.put_back(jobid)
@@ -132,14 +132,14 @@ class Trial:
         self._out: dict[int, tuple[Any, float]] = {}
 
     def take_out(self, jobid: int) -> None:
-        """A running job is gone."""
+        """Remove a running job."""
         self._out[jobid] = (self._pool.held(jobid), self._pool.job_end(jobid))
         self._pool.free(jobid)
 
     def put_back(self, jobid: int) -> None:
-        """A job that was taken out runs on."""
+        """Restore a job that was taken out."""
         held, end = self._out.pop(jobid)
-        # grant() reads nothing but the duration.
+        # grant() reads only the duration.
         self._pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
         self._pool.update_expiration(jobid, end)
 
@@ -153,10 +153,9 @@ class PoolTrial(Trial):
 
     Args:
         plan (Plan): through which jobs are started
-        jobid (int): the job that is to start
-        request: what it asks for
-        longer (float): seconds by which it holds its resources longer than it runs, since they are
-            kept for it before
+        jobid (int): the job to start
+        request: its resource request
+        longer (float): seconds for which resources are kept for it before it runs
         yielding: ids of the jobs whose promises do not count: its own
 
     Raises:
@@ -180,16 +179,16 @@ class PoolTrial(Trial):
             self._request.duration = request.duration + longer
 
     def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
-        """Mask of the ranks that the job would get, if it keeps all promises to others; None: it
-        does not fit. It is allocated, and freed again.
+        """Mask of the ranks that the job would get while respecting all promises to others; None:
+        it does not fit. They are allocated, and freed again.
 
         Args:
-            ask: called with the pool and the id under which it holds that, before it is freed
+            ask: called with the pool and the id of the allocation, before it is freed
         """
         try:
             self._plan.alloc(self._jobid, self._request)
         except (InsufficientResources, InfeasibleRequest):
-            # Since the job was queued ranks may have left that it cannot do without.
+            # Ranks that it needs may have left since it was queued.
             return None
         ranks: int = self._pool.held_ranks(self._jobid)
         if ask is not None:
@@ -202,14 +201,14 @@ class PoolTrial(Trial):
 
 
 class KeptTrial(Trial):
-    """A trial on the ranks that are kept for a job, whatever was promised.
+    """A trial on the ranks kept for a job, regardless of promises.
 
     Args:
         pool: a copy, which is changed
-        request: what the job asks for
-        ranks (int): mask of the ranks that are kept for it
-        kept: ids of the allocations that keep what is free of them
-        claims (ClaimPlan): who keeps the job off ranks; None: nobody
+        request: the job's resource request
+        ranks (int): mask of the ranks kept for it
+        kept: ids of the allocations that keep their free parts
+        claims (ClaimPlan): the claims that keep the job off ranks; None: none
     """
 
     def __init__(
