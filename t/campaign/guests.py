@@ -4,14 +4,18 @@
 
     flux start flux python t/campaign/guests.py [--seed N] [--seconds N] [--json] [--soak] [--userid N]
 
-A client with the credentials of a guest sends requests of every topic, in sizes from a byte to 50 MB and in shapes that cost
-a reader most, and floods of them. Meanwhile the owner pings the scheduler every 50 ms, and has jobs start one after the
-other. Three bounds are checked: the longest wait of a ping and of a job for its resources, the memory that the scheduler keeps
-afterwards, and that nothing which names a job or a bank of the owner (names at random) is in an answer to the guest. With --soak
-jobs run, a minute without guests, a minute with guests who send the same to another service, and a minute with guests; of the second case's
-jobs four fifths have to end in the third. A guest has the credentials of one for its requests only; with --userid it is that user of the host, which
-takes root, a real Flux, and a run directory that others may enter. What is kept is told with MALLOC_TRIM_THRESHOLD_=1048576 in the
-environment of the instance: else the C library keeps up to twice the size of the largest message, whoever has read it. The exit status is 1 if a bound is exceeded.
+A client with the credentials of a guest sends requests of every topic, in sizes from a byte to 50
+MB and in shapes that are costliest to parse, and floods of them. Meanwhile the owner pings the
+scheduler every 50 ms, and starts jobs one after the other. Three bounds are checked: the longest
+wait of a ping and of a job for its resources, the memory that the scheduler keeps afterwards, and
+that no answer to the guest names a job or a bank of the owner (with random names). With --soak jobs
+run for a minute without guests, a minute with guests that send the same to another service, and a
+minute with guests; in the third, at least four fifths as many jobs as in the second must end. A
+guest has its credentials for its requests only; with --userid it is that user of the host, which
+needs root, a real Flux, and a run directory that others may enter. To measure the kept memory, set
+MALLOC_TRIM_THRESHOLD_=1048576 in the environment of the instance: otherwise the C library of any
+reader keeps up to twice the size of the largest message. The exit status is 1 if a bound is
+exceeded.
 """
 
 import argparse
@@ -36,26 +40,28 @@ MAX_STALL_S = 0.25
 TRANSPORT_S_PER_BYTE = 0.75 / 50e6
 MAX_KEPT = 20 << 20
 PING_S = 0.05
-#: Of a soak: the least part of the jobs that end beside guests who do not ask the scheduler, seconds of a turn, and jobs at a time.
+#: For a soak: the minimum fraction of the jobs that end beside guests of another service, seconds
+#: of a turn, and jobs at a time.
 MIN_THROUGHPUT = 0.8
 SOAK_TURN_S = 60.0
 SOAK_JOBS = 50
-#: A topic that a service of Flux itself refuses: what guests cost by being there.
+#: A topic that a service of Flux itself refuses: the cost of guests alone.
 ASIDE = "kvs.nosuch"
-#: Seconds in which a guest is answered, however many others ask, and the owner in any case.
+#: Seconds within which a guest is answered, regardless of the number of others, and the owner in
+#: any case.
 ANSWER_SECONDS = 300.0
 OWNER_SECONDS = 30.0
 SIZES = (1, 1000, 100000, 1000000, 10000000, 50000000)
-#: Requests of one flood; how many times as much processor time as Flux itself the scheduler takes to refuse one; guests of a
-#: crowd, and what each of them asks.
+#: Requests of one flood; the maximum ratio of the scheduler's to Flux's own processor time to
+#: refuse one; guests of a crowd, and the requests of each.
 FLOOD = 2000
 BY_FLUX = 3.0
 CROWD, OF_EACH = 20, 40
-#: A request to the job manager: forget inactive jobs, but for the last ones.
+#: A request to the job manager: forget all but the last inactive jobs.
 PURGE = {"age_limit": -1.0, "num_limit": 10, "batch": 100, "force": True}
-#: Licences for which a job has to wait.
+#: Licences for which a job must wait.
 LICENCES = 5000000
-#: What comes from several clients, or many times.
+#: Shapes that are sent by several clients, or many times.
 MASSES = ("flood", "disconnect", "crowd")
 TOPICS = (
     "sched.when sched.explain sched.windows sched.plan sched.stats sched.reservations sched.limits sched.preempt"
@@ -63,9 +69,9 @@ TOPICS = (
     " sched.resource-status sched.quiescent feasibility.check sched.disconnect"
 ).split()
 GUEST = {"FLUX_HANDLE_USERID": "9999", "FLUX_HANDLE_ROLEMASK": "0x2"}
-#: A topic that Flux refuses for the scheduler: how long a flood of it takes is what Flux and the machine take.
+#: A topic that Flux refuses for the scheduler: a flood of it measures Flux and the machine alone.
 UNKNOWN = "sched.nosuch"
-#: What is measured of each trial.
+#: The measurements of each trial.
 NAMES = {"ping": "a ping", "start": "a start", "busy": "the scheduler in a ping"}
 #: Requests that get no response of their own.
 UNANSWERED = ("sched.free", "sched.cancel", "sched.prioritize", "sched.alloc", "sched.disconnect")
@@ -78,7 +84,7 @@ def jobspec(**system):
 
 
 def in_jobspec(text):
-    """A question with `text`, JSON, as the job's constraint."""
+    """A query with `text`, JSON, as the job's constraint."""
     return json.dumps({"jobspec": jobspec(constraints="HERE")}).replace('"HERE"', text)
 
 
@@ -86,7 +92,7 @@ def texts(count, make):
     return ",".join(map(make, range(count)))
 
 
-#: Shape -> the text of a payload of about so many bytes.
+#: Shape -> function of a size in bytes, giving the text of a payload of about that size.
 SHAPES = {
     "long": lambda size, chance: in_jobspec(json.dumps({"properties": ["x" * size]})),
     "deep": lambda size, chance: in_jobspec('{"not": [' * (size // 10) + "]}" * (size // 10)),
@@ -109,7 +115,8 @@ SHAPES = {
 
 
 def trials(chance):
-    """Topics, shapes and sizes, for ever: the worst first, then each topic with each shape, the sizes by chance."""
+    """Topics, shapes and sizes, without end: the worst first, then each topic with each shape, in
+    random sizes."""
     for topic in (UNKNOWN, UNKNOWN, "sched.when", "sched.windows", "sched.limits"):
         yield topic, "flood", 0
     yield "sched.when", "disconnect", 0
@@ -120,7 +127,7 @@ def trials(chance):
         some = [(topic, shape) for topic in TOPICS for shape in (*SHAPES, *MASSES)]
         chance.shuffle(some)
         for topic, shape in some:
-            # Most of what costs a scheduler anything comes with a jobspec.
+            # The costliest requests for a scheduler have a jobspec.
             if shape not in MASSES and chance.random() < 0.7:
                 topic = "sched.when"
             size = 0 if shape in MASSES else chance.choices(SIZES, (2, 4, 4, 4, 2, 1))[0]
@@ -128,7 +135,7 @@ def trials(chance):
 
 
 def plain(topic, licence):
-    """A payload that is answered, as far as a guest's is."""
+    """A payload that is answered, if a guest's is at all."""
     return {
         "sched.when": {"jobspec": jobspec(licenses={licence: LICENCES})},
         "sched.explain": {"all": True},
@@ -142,7 +149,7 @@ def send(h, topic, payload):
 
 
 def answers(h, futures, canaries):
-    """What comes for requests: how often each result, and each canary that an answer names."""
+    """The results of requests, with their counts, and each canary that an answer names."""
     results = collections.Counter()
     leaks = {}
 
@@ -170,7 +177,8 @@ def answers(h, futures, canaries):
 
 
 def attack(seed, seconds, canaries, licence, only, to):
-    """What the guest does; prints a line of JSON for each trial. All goes to the topic `to`, if that is not None."""
+    """The guest's requests; prints a line of JSON for each trial. All are sent to the topic `to`,
+    if that is not None."""
     h = flux.Flux()
     chance = random.Random(seed)
     end = time.monotonic() + seconds
@@ -201,7 +209,7 @@ def attack(seed, seconds, canaries, licence, only, to):
 
 
 def one_of_crowd(number):
-    """Another client; with credentials of its own, if those are the owner's to choose."""
+    """Another client; with separate credentials, if the owner may choose them."""
     if "FLUX_HANDLE_USERID" in os.environ:
         os.environ["FLUX_HANDLE_USERID"] = str(10000 + number)
     return flux.Flux()
@@ -216,7 +224,7 @@ def memory_of(pid):
 
 
 def processor_time_of(pid):
-    """Seconds that a process has used, all its threads, to a microsecond where the kernel says it."""
+    """Processor seconds of a process, all threads, to a microsecond if the kernel provides it."""
     used = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as stream:
@@ -251,15 +259,15 @@ def module_of(h):
 
 
 class Machine:
-    """An instance in private mode with jobs of the owner, of which the guest is to learn nothing, neither names nor
-    how many licences they use.
+    """An instance in private mode with jobs of the owner, whose names and numbers of licences the
+    guest must not see.
 
     Args:
         h: the owner's handle
 
     Attributes:
-        licence (str): its name
-        canaries (list): texts that are to be in no answer
+        licence (str): name of a licence
+        canaries (list): texts that must be in no answer
     """
 
     def __init__(self, h):
@@ -270,7 +278,7 @@ class Machine:
         access = {"private-mode": True, "allow-guest-user": True}
         changed = {"access": access, "licenses": {self.licence: used + free}}
         h.rpc("config.load", {**self._former, **changed}).get()
-        # The first runs, a core is left, and the others wait for licences.
+        # The first runs, leaving a core, and the others wait for licences.
         self._ids = [self._submit(bank, count) for count in (used, *[used + free] * 39)]
         self.canaries = [bank, str(used)]
         for one in self._ids:
@@ -286,14 +294,14 @@ class Machine:
         return int(flux.job.submit(self._h, spec))
 
     def close(self):
-        """Leave the instance as it was."""
+        """Restore the instance."""
         for one in self._ids:
             flux.job.cancel(self._h, one)
         self._h.rpc("config.load", self._former).get()
 
 
 class Starts(threading.Thread):
-    """Has jobs of the owner start, one after the other.
+    """Starts jobs of the owner, one after the other.
 
     Attributes:
         waits (deque): seconds from a job's priority to its resources
@@ -315,21 +323,22 @@ class Starts(threading.Thread):
             id = flux.job.submit(h, spec, urgency=31)
             times = {event.name: event.timestamp for event in flux.job.event_watch(h, id)}
             self.waits.append(times["alloc"] - times["priority"])
-            # The embedded instance keeps its records of jobs in the process that is measured.
+            # The embedded instance keeps its job records in the measured process.
             h.rpc("job-manager.purge", PURGE).get()
         self._ended = True
 
     def stop(self):
-        """Returns whether all of them started, up to now."""
+        """Returns whether all of them have started."""
         self._ends.set()
         self.join(OWNER_SECONDS)
         return self._ended
 
 
 def soak(seed, seconds):
-    """Jobs of a second on all cores but one, by turns of a minute: without guests, with guests who send the same to a service of
-    Flux that refuses all of it, and with guests; returns how many end in a second in each case. The cases come in this order and
-    then back, since the KVS of a real Flux slows down as it grows."""
+    """Jobs of a second on all cores but one, in turns of a minute: without guests, with guests that
+    send the same to a service of Flux that refuses all of it, and with guests; returns the jobs
+    ended per second in each case. The cases are run in this order and then in reverse, since the
+    KVS of a real Flux slows down as it grows."""
     h = flux.Flux()
     machine = Machine(h)
     spec = JobspecV1.from_command(["true"])
@@ -372,7 +381,8 @@ def soak(seed, seconds):
 
 
 def start_guest(machine, seed, seconds, only=(), userid=None, to=None):
-    """The process of a guest; nice, since guests elsewhere would not use the processors of the scheduler."""
+    """The process of a guest; with a nice value, since real guests would not use the scheduler's
+    processors."""
     call = [sys.executable, os.path.abspath(__file__), "--attack"]
     call += [f"--seconds={seconds}", f"--seed={seed}", f"--only={','.join(only)}"]
     call += [f"--userid={userid}"] if userid else []
@@ -406,7 +416,7 @@ def run(seed, seconds, only, userid):
     ask()
     shapes = {}
     leaks = {}  # by topic, one
-    waits = {}  # by trial, the longest that was under way with it: a ping, a start, processor time in a ping
+    waits = {}  # by trial, the longest concurrent ping, start, and processor time in a ping
     before = None
 
     def waited(kind, took):
@@ -443,7 +453,7 @@ def run(seed, seconds, only, userid):
                     shape = shapes.setdefault(at[1], collections.Counter())
                     shape.update(requests=max(1, sum(results.values())))
             if before is None and len(waits) > 4:
-                before = memory_of(pid)  # what the first requests have it read in is no matter
+                before = memory_of(pid)  # ignores memory for modules that the first requests load
             time.sleep(PING_S)
         failed = guest.wait()
     wrong = [] if starts.stop() else [f"a job has failed or not started in {OWNER_SECONDS} s"]
@@ -457,7 +467,7 @@ def run(seed, seconds, only, userid):
             longest[kind] = max(longest[kind], took)
             if took > entry[kind]:
                 entry[kind] = round(took, 3)
-            # Of the embedded instance all is one process.
+            # The embedded instance is one process.
             if took > (bound if kind != "busy" or pid == broker else MAX_STALL_S):
                 wrong.append(f"{NAMES[kind]} took {took:.3f} s: {shape} of {size} bytes to {topic}")
     kept = []

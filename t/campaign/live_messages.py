@@ -5,10 +5,10 @@
     flux python t/campaign/live_messages.py [--seed N] [--requests N]
     FLUX_HANDLE_USERID=1001 FLUX_HANDLE_ROLEMASK=0x2 flux python t/campaign/live_messages.py --guest ...
 
-A guest sends everything. The owner of the instance may do what the job manager does, so that right requests of its
-kind would take effect: of these only some without a legal id are sent. Nothing may change: which jobs there are and in
-which states, what is allocated, what is reserved, which scheduler is loaded. Each request is answered, or dropped
-where it gets no answer of its own.
+A guest sends requests of all topics. The owner of the instance has the job manager's privileges, so
+that valid requests of its kind would take effect: of these only some without a legal id are sent.
+No state may change: the jobs and their states, allocations, reservations, and the loaded scheduler.
+Each request is answered, or dropped if its topic has no answer.
 """
 
 import argparse
@@ -24,14 +24,14 @@ import payloads  # noqa: E402
 
 import flux  # noqa: E402
 
-#: Seconds in which a request is answered.
+#: Seconds within which a request is answered.
 ANSWER_SECONDS = 30.0
 JOB_MANAGER = ("sched.alloc", "sched.free", "sched.cancel", "sched.prioritize", "sched.expiration")
 NO_IDS = (None, True, -1, 1.5, "1", [], {}, 1 << 64, float("nan"))
 
 
 class Violation(Exception):
-    """Something that must hold does not."""
+    """An invariant is broken."""
 
 
 def ask(h, topic, payload=None):
@@ -51,7 +51,7 @@ def ask(h, topic, payload=None):
 
 
 def state(h, module):
-    """What no question and no guest may change."""
+    """The state that no query and no guest may change."""
     jobs = ask(h, "job-list.list", {"max_entries": 0, "attrs": ["state"]})[1]["jobs"]
     status = ask(h, "resource.sched-status")[1]
     held = ((status.get("allocated") or {}).get("execution") or {}).get("R_lite")
@@ -87,14 +87,14 @@ def request(chance, module, guest):
 
 
 def run(seed, requests, guest):
-    """Send so many requests.
+    """Send `requests` requests.
 
     Raises:
-        Violation: something does not hold
+        Violation: an invariant is broken
     """
     chance = random.Random(seed)
     h = flux.Flux()
-    # A guest may not ask for all of the state: the other's handle does.
+    # A guest may not query all of the state: use the owner's handle.
     userid, rolemask = (os.environ.pop(name, None) for name in GUEST)
     owner = flux.Flux()
     if userid is not None:
@@ -104,7 +104,8 @@ def run(seed, requests, guest):
     counts = {}
     for number in range(requests):
         topic, text = request(chance, module, guest)
-        # A request for resources without a legal id is dropped: nobody could be told apart by the answer.
+        # A request for resources without a legal id is dropped: its answer could not be matched to
+        # a job.
         if topic in payloads.UNANSWERED or (topic in payloads.OPEN and not guest):
             h.rpc(topic, text, flags=flux.constants.FLUX_RPC_NORESPONSE)
             errnum = "dropped"

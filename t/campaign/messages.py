@@ -4,11 +4,11 @@
 
     messages.py --seeds 0-999 [--module NAME] [--requests N]
 
-Each seed is a scheduler of its own among fake services (`flux.scheduler.testing`), which gets so many
-requests and changes of its resources. What must hold is in `Campaign`: an error or a drop, never a hang, an
-exit, a lost job, or a change of what a request may not change.
+Each seed is a new scheduler among fake services (`flux.scheduler.testing`), which receives requests
+and changes of its resources. `Campaign` checks the invariants: an error or a drop, never a hang, an
+exit, a lost job, or an unauthorized change of state.
 
-The schedulers of a running instance get theirs from live_messages.py.
+live_messages.py does the same for the schedulers of a running instance.
 """
 
 import argparse
@@ -44,27 +44,27 @@ OWNER = (0, 1)
 NODES = 4
 
 
-#: Ids that bending may give to jobs.
+#: Job ids that bending may produce.
 ODD_IDS = {value for value in payloads.ODD if type(value) is int and 0 <= value < 1 << 64}
 
 
 class Violation(Exception):
-    """Something that must hold does not."""
+    """An invariant is broken."""
 
 
 class Campaign:
-    """A scheduler, and the requests that it gets.
+    """A scheduler, and its requests.
 
     Args:
-        chance (random.Random): where all chance comes from
+        chance (random.Random): the only source of random numbers
         module (str): the scheduler
     """
 
     def __init__(self, chance, module):
         self.chance = chance
         self.module = module
-        self.done = []  # what was sent, for the report
-        self.lines = 0  # of the log, that were looked at
+        self.done = []  # the sent requests, for the report
+        self.lines = 0  # of the log, checked so far
         self.rig = Rig(R(NODES, 4, 1, properties={"a": "0-1"}))
         self._running_jobs()
         self.rig.load_file(module, *MODULES[module])
@@ -73,7 +73,7 @@ class Campaign:
             raise Violation(f"{module} has ended while it was loaded: {self.rig.task.failure}")
 
     def _running_jobs(self):
-        """Jobs that run already, as the job manager says in its answer to hello: some of it is bent."""
+        """The running jobs in the job manager's answer to hello; some are bent."""
         chance = self.chance
         for jobid in range(1000, 1000 + chance.randrange(4)):
             entry = {
@@ -90,10 +90,10 @@ class Campaign:
                 self.rig.manager.running.append(entry)
 
     def run(self, requests):
-        """Send so many requests, then bring everything to its end.
+        """Send `requests` requests, then end all jobs.
 
         Raises:
-            Violation: something does not hold
+            Violation: an invariant is broken
         """
         for _ in range(requests):
             what = self.chance.random()
@@ -109,8 +109,8 @@ class Campaign:
         self._end()
 
     def _wait(self, seconds):
-        """Let time pass, in which nothing comes: there is a pass now and then, for what is to begin or
-        end, and an estimate a second."""
+        """Let time pass without messages: there are passes for starts and ends that are due, and an
+        estimate per second."""
         self.rig.settle()
         before = self.rig.sched.stats_get()
         self.rig.wait(seconds)
@@ -127,7 +127,7 @@ class Campaign:
         if chance.random() < 0.5:
             payload = payloads.bend(chance, payload)
         if topic == "sched.free" and chance.random() < 0.5:
-            # What a job really holds.
+            # A job's actual resources.
             held = [
                 answer
                 for full, errnum, answer in self.rig.received
@@ -172,7 +172,7 @@ class Campaign:
             raise Violation(f"{full}: {count} answers")
 
     def _guest(self):
-        """A guest's request leaves everything as it is."""
+        """A guest's request changes nothing."""
         self.rig.settle()
         before_state = self._state()
         topic, text = self._request()
@@ -187,7 +187,8 @@ class Campaign:
             raise Violation(f"{full} of a guest has changed {self._state()} from {before_state}")
 
     def _state(self):
-        """What no question and no guest may change: who holds what, who waits, what is reserved."""
+        """The state that no query and no guest may change: allocations, pending jobs,
+        reservations."""
         sched = self.rig.sched
         held = {
             jobid: sched.resources.held_ranks(jobid) for jobid, _ in sched.resources.job_end_times()
@@ -198,7 +199,7 @@ class Campaign:
         return held, waiting, names
 
     def _resources(self):
-        """The resource service says that something has changed; some of it is bent."""
+        """The resource service reports a change; some of it is bent."""
         chance = self.chance
         ranks = chance.choice(("0", "1", "2", "3", "0-3", "1-2"))
         update = {chance.choice(("up", "down", "up", "down", "expiration", "shrink")): ranks}
@@ -213,7 +214,7 @@ class Campaign:
         if self.rig.resource.stream is not None:
             self.rig.resource.respond(self.rig.resource.stream, text)
 
-    # -- what must hold ----------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------
 
     def _check(self):
         rig = self.rig
@@ -223,7 +224,7 @@ class Campaign:
         rig.sched._requests._check()
         rig.sched.admission.deferred._check()
         for line in rig.logged()[self.lines :]:
-            # Of R in hello and of a policy's own code anything may be wrong, and is logged in full.
+            # R in hello and a policy's own code may have any fault, which is logged in full.
             if "\nTraceback" in line and line.split("\n")[0] in payloads.SCHEMAS:
                 raise Violation(f"not foreseen: {line}")
         self.lines = len(rig.logged())
@@ -231,12 +232,12 @@ class Campaign:
             raise Violation(f"the clock shows {rig.now}")
 
     def _end(self):
-        """All that is pending is cancelled and answered, and a new job runs."""
+        """All pending jobs are cancelled and answered, and a new job runs."""
         rig = self.rig
         rig.client.userid, rig.client.rolemask = OWNER
         rig.wait(5)
         self._check()
-        # Those that a rule keeps from starting are not in the queue.
+        # Deferred jobs are not in the queue.
         for jobid in sorted({job.jobid for job in rig.sched._queue} | set(range(30)) | ODD_IDS):
             rig.cancel(jobid)
         rig.wait(1)
@@ -259,7 +260,7 @@ class Campaign:
         rig.unload()
 
 
-#: Seconds of processor time that one seed may take; a thousandth is usual.
+#: Maximum processor seconds of one seed; a thousandth of it is usual.
 LONGEST = 10.0
 
 
@@ -268,7 +269,7 @@ def _too_long(signum, frame):
 
 
 def run_seed(seed, module, requests):
-    """Run one seed; returns None, or what was violated, as text."""
+    """Run one seed; returns None, or the broken invariant as text."""
     campaign = None
     former = signal.signal(signal.SIGPROF, _too_long)
     signal.setitimer(signal.ITIMER_PROF, LONGEST)
@@ -281,7 +282,7 @@ def run_seed(seed, module, requests):
         return f"{type(exc).__name__}: {exc}\n{where}after {str(sent)[:1500]}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, former)  # others use it where it is free
+        signal.signal(signal.SIGPROF, former)  # other code uses it if it is free
     return None
 
 

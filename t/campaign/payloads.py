@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Payloads of all requests that a scheduler takes, made from schemas and bent.
 
-`make(chance, topic)` gives a payload as it should be, `bend(chance, payload)` one with something
-wrong in it. All chance comes from `chance`, a `random.Random`, so that a seed repeats a run.
+`make(chance, topic)` returns a valid payload, `bend(chance, payload)` one with a fault in it. All
+random numbers come from `chance`, a `random.Random`, so that a seed repeats a run.
 """
 
 import json
 
-#: Values that are of the wrong type, huge, empty, or odd in other ways, wherever they are put.
+#: Values that are of the wrong type, huge, empty, or odd in other ways, in any place.
 ODD = (
     None,
     True,
@@ -43,12 +43,12 @@ ODD = (
     {"id": 1},
     {"and": [{"not": [{"or": []}]}]},
 )
-#: What text that is no JSON may look like.
+#: Texts that are not JSON.
 BROKEN = ("", "{", "[]", "null", '"text"', "\udcff", '{"id": 1', '{"id": 1}}', "[" * 5000, "NaN")
 
 
 def jobspec(chance):
-    """A jobspec (RFC 14, 25) that asks for something or other."""
+    """A random jobspec (RFC 14, 25)."""
     core = {"type": "core", "count": count(chance)}
     inside = [core] + ([{"type": "gpu", "count": 1}] if chance.random() < 0.2 else [])
     graph = {"type": "slot", "label": "default", "count": count(chance), "with": inside}
@@ -84,14 +84,14 @@ def jobspec(chance):
 
 
 def count(chance):
-    """How many of something (RFC 14: a number, a text or a range)."""
+    """A count (RFC 14: a number, a text or a range)."""
     return chance.choice(
         (1, 1, 1, 2, 3, 9, "2", "1-4", "2+", {"min": 1, "max": 4, "operator": "+", "operand": 1})
     )
 
 
 def R(chance):
-    """Resources that a job might hold (RFC 20)."""
+    """A possible R of a job (RFC 20)."""
     ranks = chance.choice(("0", "1", "0-1", "0-3", "7"))
     children = {"core": chance.choice(("0", "0-1", "0-3", "9"))}
     return {
@@ -106,7 +106,7 @@ def R(chance):
 
 
 def reservation(chance):
-    """What an administrator reserves."""
+    """A request for a reservation."""
     entry = {
         "name": chance.choice(("r0", "r1", "r2")),
         "start": chance.choice((1.0, 1e9, 1.8e9, 4e9)),
@@ -120,9 +120,9 @@ def reservation(chance):
     return entry
 
 
-#: Topic -> its payload, as a function of chance. None: it takes none.
+#: Topic -> function of chance that returns its payload. None: it has none.
 SCHEMAS = {
-    # What the job manager sends (RFC 27)
+    # From the job manager (RFC 27)
     "sched.alloc": lambda c: {
         "id": c.randrange(1, 25),
         "priority": c.choice((0, 16, 31, 4294967295)),
@@ -139,7 +139,7 @@ SCHEMAS = {
         "id": c.randrange(1, 25),
         "expiration": c.choice((0, 1.0, 4e9)),
     },
-    # What ingest and users ask
+    # From ingest and users
     "feasibility.check": lambda c: {"jobspec": jobspec(c)},
     "sched.resource-status": None,
     "sched.quiescent": None,
@@ -158,7 +158,7 @@ SCHEMAS = {
 UNANSWERED = ("sched.free", "sched.cancel", "sched.prioritize")
 #: Requests that stay open until there is an answer.
 OPEN = ("sched.alloc",)
-#: Requests that leave everything as it is, whoever sends them.
+#: Requests that change nothing, from any sender.
 QUESTIONS = (
     "feasibility.check",
     "sched.resource-status",
@@ -174,13 +174,13 @@ QUESTIONS = (
 
 
 def make(chance, topic):
-    """A payload for a topic, as it should be."""
+    """A valid payload for a topic."""
     schema = SCHEMAS[topic]
     return None if schema is None else schema(chance)
 
 
 def bend(chance, value, depth=0):
-    """A value like this one, with something wrong in it."""
+    """A value like this one, with a fault in it."""
     what = chance.random()
     if not depth and what < 0.05:
         return chance.choice(ODD)
@@ -222,7 +222,7 @@ def deep(chance):
 
 
 def text_of(chance, payload):
-    """The payload as JSON text, which once in a while is none."""
+    """The payload as JSON text; occasionally invalid."""
     if payload is None:
         return None
     if chance.random() < 0.03:

@@ -5,9 +5,9 @@ r"""Jobtap plugins that do in a callback what none should, in a running instance
     CAMPAIGN_FLUX=$(command -v flux) flux start \
         flux python t/campaign/plugins.py [--seed N] [--rounds N] [--only NAME]
 
-Each round loads a plugin that misbehaves in some topics, runs jobs, cancels some, and removes the plugin. What must
-hold: the job manager answers, what goes wrong is in the log with the plugin's file and line, and every job comes to its
-end. On a real Flux FLUX_JOBTAP_PYTHON names python.so.
+Each round loads a plugin that misbehaves in some topics, runs jobs, cancels some, and removes the
+plugin. Invariants: the job manager answers, errors are in the log with the plugin's file and line,
+and every job comes to its end. On a real Flux FLUX_JOBTAP_PYTHON names python.so.
 """
 
 import argparse
@@ -40,7 +40,8 @@ TOPICS = (
     "plugin.query",
     "conf.update",
 )
-#: Name -> the body of a callback, and whether the log names its file and line. Topics that can fail tell the user instead.
+#: Name -> the body of a callback, and whether the log names its file and line. Topics that can fail
+#: report to the user instead.
 DEEDS = {
     "raises": ("raise ValueError('odd')", True),
     "interrupts": ("raise KeyboardInterrupt", True),
@@ -112,14 +113,14 @@ FIRST_LINE, LAST_LINE = 20, 30
 
 
 class Violation(Exception):
-    """Something that must hold does not."""
+    """An invariant is broken."""
 
 
 class Rounds:
     """The rounds of a seed, in the instance around this process.
 
     Args:
-        seed (int): of all chance
+        seed (int): of all random numbers
         directory (str): for files of plugins
     """
 
@@ -137,7 +138,7 @@ class Rounds:
         """Load, run, cancel, remove, check.
 
         Raises:
-            Violation: something does not hold
+            Violation: an invariant is broken
         """
         self.number += 1
         body, in_log = DEEDS[deed]
@@ -176,7 +177,7 @@ class Rounds:
         left = self.settle(ids, 60.0)
         if left:
             raise Violation(f"{what}: jobs in limbo: {left}")
-        # Another plugin's fault is no other job's: all is as it was.
+        # A plugin's fault affects no later job: the state is as before.
         (id,) = self.submit(1)
         if self.settle([id], 60.0):
             raise Violation(f"{what}: a job without the plugin does not end")
@@ -195,7 +196,7 @@ class Rounds:
         return done.stdout.splitlines()
 
     def submit(self, count):
-        """Submit jobs; returns the ids of those that are not refused."""
+        """Submit jobs; returns the ids of the accepted ones."""
         ids = []
         for _ in range(count):
             spec = JobspecV1.from_command(["true"])
@@ -208,7 +209,7 @@ class Rounds:
         return ids
 
     def settle(self, ids, seconds):
-        """Wait until all these jobs are inactive; returns those that are not."""
+        """Wait until all these jobs are inactive; returns the others."""
         end = time.monotonic() + seconds
         while True:
             query = {"max_entries": 0, "attrs": ["state"]}

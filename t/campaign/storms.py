@@ -7,9 +7,10 @@ r"""Storms: an administrator, users and bad luck act on a running instance, many
     ... --acts reload,switch              only these
     ... --list                            what there is
 
-It works on either host, through commands. At the end everything is repaired: then every job has come to its end, the
-records of all jobs are legal and no resource was given twice (``t/faults/check_instance.py``), nothing is held any more, and a job
-that asks for everything runs. The exit status is 1 if not.
+It works on either host, through commands. At the end everything is repaired: then every job must
+have ended, the records of all jobs must be legal without a resource allocated twice
+(``t/faults/check_instance.py``), all resources must be free, and a job that requests all of them
+must run. The exit status is 1 if not.
 """
 
 import argparse
@@ -78,10 +79,10 @@ def records():
 
 
 class Storm:
-    """What is done to the instance.
+    """The acts on the instance.
 
     Args:
-        chance (random.Random): where all chance comes from
+        chance (random.Random): the only source of random numbers
         directory (str): for files
     """
 
@@ -106,12 +107,12 @@ class Storm:
             print(f"  submit: {text.strip()[-200:]}", flush=True)
 
     def act(self, names):
-        """Do one thing; what is refused is refused."""
+        """Do one act, which may be refused."""
         name = self.chance.choice(names)
         self.counts[name] += 1
         self.acts[name]()
 
-    # -- what is done ------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------------------
 
     def loaded(self):
         """The scheduler that is loaded, or None."""
@@ -136,7 +137,7 @@ class Storm:
         self.load()
 
     def _process(self):
-        """The process of the scheduler's module, where modules have some."""
+        """The process of the scheduler's module, if modules have processes."""
         name = self.loaded()
         if name is None:
             return None
@@ -193,17 +194,17 @@ class Storm:
             flux("update", id, f"duration={self.chance.choice(('+10', '30', '2m'))}")
 
     def do_resource_reload(self):
-        """The resource service is loaded anew, and with it whoever takes its resources."""
+        """The resource service is reloaded, and with it the modules that acquire its resources."""
         name = self.loaded()
         if name is not None:
             flux("module", "remove", "-f", name)
         flux("module", "reload", "-f", "resource", seconds=30)
         self.load(name)
 
-    # -- what must hold ----------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------
 
     def repair(self):
-        """Undo what was done, so that every job can come to its end."""
+        """Undo the acts, so that every job can end."""
         for rank in range(self.ranks):
             flux("resource", "undrain", str(rank))
         flux("queue", "start", "--all")
@@ -213,17 +214,17 @@ class Storm:
                 raise Violation(f"no scheduler can be loaded: {text}")
 
     def restore(self):
-        """Have the scheduler that was there at first."""
+        """Load the original scheduler."""
         name = self.loaded()
         if self.first not in (None, name):
             flux("module", "remove", "-f", name)
             self.load(self.first)
 
     def check(self, seconds):
-        """All jobs end in so many seconds, and their records are legal.
+        """All jobs end within `seconds`, and their records are legal.
 
         Raises:
-            Violation: something does not hold
+            Violation: an invariant is broken
         """
         code, text = flux("queue", "drain", "--timeout", f"{seconds}s", seconds=seconds + 60)
         if code:
@@ -252,10 +253,10 @@ class Storm:
         return len(found), len(spans)
 
     def check_loss(self, seconds):
-        """As `check`, where a broker was lost: what it had is gone, but no job is in limbo.
+        """As `check`, after the loss of a broker: its state is gone, but no job is in limbo.
 
         Raises:
-            Violation: something does not hold
+            Violation: an invariant is broken
         """
         end = time.monotonic() + seconds
         while time.monotonic() < end:

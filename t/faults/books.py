@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who holds what, kept as plain sets of (rank, type, id): slow, obvious, and not the pool's way.
+"""Records of all holdings as plain sets of (rank, type, id): slow, obvious, and unlike the pool.
 
-Also what a legal R is (RFC 20), and whether a simple request would fit what is free. Everything
-here is written from the RFCs; nothing is taken from src/.
+Also the definition of a legal R (RFC 20), and whether a simple request would fit the free
+resources. All of it is written from the RFCs; nothing is taken from src/.
 """
 
 from eventlog_rules import Violation
 
-#: GiB of memory of each node, where that is counted.
+#: GiB of memory of each node, if memory is counted.
 MEMORY = 8
 
 
@@ -29,7 +29,7 @@ def resources_of(R, path="R"):
     """The set of (rank, type, id) in an R.
 
     Raises:
-        Violation: it is no legal RFC 20 object
+        Violation: it is not a legal RFC 20 object
     """
     if R.get("version") != 1:
         raise Violation(f"{path}: version {R.get('version')!r}")
@@ -82,7 +82,7 @@ def _span(part):
 
 
 def memory_of(R):
-    """{rank: GiB} that an allocation has of memory, where that is counted."""
+    """{rank: GiB}: the memory of an allocation, if it is counted."""
     amounts = (R.get("scheduling") or {}).get("amounts", {}).get("memory", {})
     return {rank: int(amount[:-1]) for ranks, amount in amounts.items() for rank in ids(ranks)}
 
@@ -105,10 +105,10 @@ class Books:
         """Enter an allocation.
 
         Args:
-            late (bool): it was decided a while ago, so that some of its ranks may have left since
+            late (bool): it was decided earlier, so that some of its ranks may have left since
 
         Raises:
-            Violation: something in it is unknown or held
+            Violation: a resource in it is unknown or held
         """
         wanted = resources_of(R, f"R of {jobid}")
         if jobid in self.held:
@@ -162,13 +162,13 @@ class Books:
             del self.held[jobid]
 
     def shrink(self, ranks):
-        """Ranks leave the inventory; what jobs hold on them they still hold."""
+        """Ranks leave the inventory; jobs keep their holdings on them."""
         gone = {resource for resource in self.inventory if resource[0] in ranks}
         self.inventory -= gone
         self.left |= gone
 
     def renew(self, R):
-        """A scheduler starts anew with the inventory `R`: ranks that left may be back."""
+        """A new scheduler starts with the inventory `R`: ranks that left may be back."""
         self.inventory = resources_of(R, "inventory")
 
     def free_cores_and_gpus(self, ranks):
@@ -180,7 +180,7 @@ class Books:
         return {rank: tuple(numbers) for rank, numbers in count.items()}
 
     def fits(self, shape, ranks):
-        """Whether a job of `shape` could be allocated on what is free of `ranks` now.
+        """Whether a job of `shape` could be allocated on the free part of `ranks` now.
 
         Args:
             shape (dict): nodes (0: anywhere), slots (a node, or in all), cores, gpus (a slot),

@@ -7,7 +7,7 @@ Works on any Flux instance, the embedded one or a real one, through its commands
     flux start ... check_instance.py
     check_instance.py                           (FLUX_URI set)
 
-From the records alone, who held what from when to when: from the ``alloc`` event to ``free`` (or to
+The records alone give each job's resources and span, from the ``alloc`` event to ``free`` (or to
 now); two holders of one core or GPU at one time are reported. With housekeeping configured,
 resources outlive ``free``; then `--housekeeping` skips that last check's end.
 """

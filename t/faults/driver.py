@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Runs one history against an instance in this process, on the virtual clock.
 
-After every step the scheduler is brought to rest (``sched.quiescent``) and the rules are held
-against what is there; at the end everything is repaired and every job must reach its end.
+After every step the driver waits until the scheduler is at rest (``sched.quiescent``) and checks
+the rules; at the end everything is repaired and every job must reach its end.
 """
 
 import json
@@ -19,7 +19,7 @@ from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import Instance
 from flux_engine.kernel import VirtualClock
 
-#: Seconds of virtual time in which any history's jobs must have come to their end.
+#: Seconds of virtual time within which the jobs of any history must end.
 LONG_ENOUGH = 100000.0
 
 
@@ -37,8 +37,8 @@ CONFIG = {
 }
 
 
-#: Where there is preemption: jobs of standby end for all others, after some seconds, and may start in
-#: time that was promised to others.
+#: With preemption: jobs of standby end for all others, after some seconds, and may start in time
+#: promised to others.
 PREEMPTION = {
     "queues": {"batch": {}, "standby": {}},
     "preemption": {
@@ -64,14 +64,15 @@ def topology_R():
 
 
 class Driver:
-    """An instance and the history it goes through.
+    """An instance and its history.
 
     Args:
         scheduler (str): a scheduler module's name
         tree (bool): resources with a topology, so that the pool is a TreePool
         args (tuple of str): the module's arguments
         preempting (bool): jobs name queues, and those of standby end for others
-        estimates (int): how many pending jobs are told when they start: some ten milliseconds for each change
+        estimates (int): number of pending jobs with an estimate: costs some ten milliseconds per
+            change
     """
 
     def __init__(self, scheduler, tree=False, args=(), preempting=False, estimates=0):
@@ -84,7 +85,7 @@ class Driver:
         resources = {"R": topology_R()} if tree else {}
         resources["conf"] = self.config
         self.instance = Instance(size=NODES, clock=VirtualClock(), hosts=HOSTS, **resources)
-        # What is logged is looked at here (see Watch), not shown.
+        # Log messages are checked here (see Watch), not shown.
         self.instance.ctx.attrs.define("log-stderr-level", "-1")
         self.kernel = self.instance.kernel
         self.watch = Watch(
@@ -101,9 +102,9 @@ class Driver:
         self.crash_in = None
         #: jobs that may be on reserved ranks: they ran before, or were given more time
         self.excused = set()
-        self.reserved = {}  # name -> what was asked for
-        #: running job -> when it was first seen, and {rank: when, by its limit, the last of the others that
-        #: were on it then would end}
+        self.reserved = {}  # name -> the request
+        #: running job -> when it was first seen, and {rank: the latest end, by their limits, of the
+        #: other jobs on it at that time}
         self.beside = {}
         try:
             self.instance.start()
@@ -136,11 +137,11 @@ class Driver:
         return False
 
     def _crash(self):
-        """The scheduler's process dies: nothing of it runs again, its peers are told."""
+        """The scheduler's process dies: its code never runs again, its peers are notified."""
         self.instance.kill_module(self.scheduler)
 
     def _delay(self, name, seconds):
-        """Hold back what is sent to `name`, in order, for so long."""
+        """Delay the messages to `name` by `seconds`, keeping their order."""
         endpoint = self.kernel.services.get("sched" if name == "scheduler" else name)
         if endpoint is None or endpoint in self.held_back:
             return
@@ -159,7 +160,7 @@ class Driver:
         Raises:
             Violation: a rule was broken
         """
-        # A job that ends by its limit and a queue nobody meddles with: then promises are to be kept.
+        # If jobs end by their limits and nothing disturbs the queue, promises must be kept.
         kept = self.scheduler == "sched-backfill" and "guarantee=none" not in self.args
         self.watch.bound = kept and is_calm(history)
         self.watch.reserving = any(
@@ -178,7 +179,7 @@ class Driver:
         self._finish()
 
     def _rpc(self, topic, payload=None):
-        """A request that may fail for good reason: users and administrators err, too."""
+        """A request that may fail legitimately: users and administrators err, too."""
         try:
             return self.h.rpc(topic, payload).get()
         except OSError as exc:
@@ -209,7 +210,7 @@ class Driver:
         )
 
     def do_urgency(self, number, urgency):
-        self.watch.latest_before.pop(self._pick(number), None)  # it may be held, and released
+        self.watch.latest_before.pop(self._pick(number), None)  # it may be held and released
         self._rpc("job-manager.urgency", {"id": self._pick(number), "urgency": urgency})
 
     def do_reserve(self, entry, start):
@@ -219,7 +220,7 @@ class Driver:
             asked = {**entry, "start": listed["now"] + start}
             if "error" not in self._rpc("sched.reserve", {"reservation": asked}):
                 self.reserved[entry["name"]] = entry
-            # What was under way to the scheduler may have been held up, and jobs started before it.
+            # Messages to the scheduler may have been delayed, and jobs started before them.
             self.excused |= set(self.watch.books.held)
 
     def do_unreserve(self, name):
@@ -239,7 +240,7 @@ class Driver:
         self._settle()
 
     def do_straggle(self, rank, seconds):
-        """From now on housekeeping takes long on one rank; the others are freed before."""
+        """From now on housekeeping takes long on one rank; the others are freed earlier."""
         table = {
             "command": ["true"],
             "release-after": "1s",
@@ -249,7 +250,7 @@ class Driver:
         self._configure({})
 
     def do_queue_add(self, name, property):
-        """There is one more queue."""
+        """Add a queue."""
         queues = {**self.config.get("queues", {}), name: {"requires": [property]}}
         self.config = {**self.config, "queues": queues}
         self._configure({})
@@ -278,7 +279,7 @@ class Driver:
     def do_shrink(self, rank):
         self.excused |= set(self.watch.books.held)
         # A TreePool takes ranks 0 to n-1 only, so that no scheduler could be loaded again; there,
-        # a rank that goes offline leaves the running pool, and a later one has it back.
+        # a rank that goes offline leaves the running pool, and is in a later one again.
         if rank and not self.tree:
             self._rpc("resource.shrink", {"ranks": str(rank)})
 
@@ -304,7 +305,7 @@ class Driver:
 
     def do_unload(self):
         if self._loaded():
-            # In order: what it promised is to be known to the next one. A crash is none.
+            # An orderly unload: the next scheduler must know its promises. A crash is not one.
             known = {} if self.crash_in is not None else self.watch.latest_of_pending()
             self.instance.unload(self.scheduler)
             self.watch.scheduler_gone()
@@ -323,7 +324,7 @@ class Driver:
             self._let_pass(seconds)
 
     def _let_pass(self, seconds, enough=lambda: False):
-        """Let time pass: so many seconds, or until ``enough()``."""
+        """Let time pass: `seconds`, or until ``enough()``."""
         end = self.kernel.now() + seconds
         call = self.kernel.call_later(seconds, lambda: None)
         self.kernel.run(until=lambda: enough() or self.kernel.now() >= end)
@@ -346,7 +347,7 @@ class Driver:
     # -- rules ---------------------------------------------------------------------------------
 
     def _settle(self):
-        """Let what was held back arrive and the scheduler come to rest."""
+        """Deliver the delayed messages and wait until the scheduler is at rest."""
         self.kernel.run(until=lambda: not self.held_back)
         self.kernel.run_until_idle()
         if self._loaded() and self.crash_in is None:
@@ -385,10 +386,10 @@ class Driver:
         self._check_annotations()
 
     def _check_reservations(self):
-        """No job outside the group holds what is reserved, but those that had it before or were given
-        more time; and while a reservation is short of nodes, no other job is on such a node at all,
-        unless others went down since it started, or would have kept the nodes from the reservation
-        without it."""
+        """No job outside the group holds reserved resources, except those that held them before or
+        were given more time; and while a reservation is short of nodes, no other job is on such a
+        node, unless nodes went down since it started, or other jobs would have kept the nodes from
+        the reservation anyway."""
         held = {
             jobid: {resource[0] for resource in resources}
             for jobid, resources in self.watch.books.held.items()
@@ -415,8 +416,8 @@ class Driver:
                     )
 
     def _answers_for(self, jobid, now):
-        """Whether a running job may have to keep off reserved nodes: it is of no group, is not on its
-        way out, and nothing that happened since it started excuses it."""
+        """Whether a running job must keep off reserved nodes: it is in no group, is not ending, and
+        no event since its start excuses it."""
         return (
             jobid not in self.excused
             and "reservation" not in self.watch.jobs.get(jobid, {})
@@ -424,7 +425,7 @@ class Driver:
         )
 
     def _note_neighbours(self, held, now):
-        """Keep, of jobs that have started since, until when others may be on each rank."""
+        """Record, for newly started jobs, how long others may be on each of their ranks."""
         for jobid in held.keys() - self.beside.keys():
             until = {}
             self.beside[jobid] = now, until
@@ -438,11 +439,12 @@ class Driver:
     def _made_short(self, jobid, strangers, wanted, one):
         """Whether a reservation would have its nodes by all limits, had this job not started.
 
-        One that started before the window made it short if it is on nodes that would have been enough.
-        One that started in it should have been kept off: a node on which it is alone was the
-        reservation's; one that others leave in the window was to be, if not enough others are left by
-        then, but until then the job may use the rest. Of those that others keep beyond the window, as
-        many rests are kept as nodes are missing, and new jobs may have the others.
+        A job that started before the window made it short if its nodes would have been enough. One
+        that started in it should have been kept off: a node on which it is alone was the
+        reservation's; a node that other jobs leave during the window is due to it, unless enough
+        others become free by then, but until then the job may use the rest. Of nodes that other
+        jobs keep beyond the window, as many rests are kept as nodes are missing, and new jobs may
+        use the others.
         """
         seen, until = self.beside[jobid]
         on = strangers[jobid] & wanted
@@ -465,7 +467,7 @@ class Driver:
         return len(rests) > max(len(wanted) - one["nodes"], 0)
 
     def _busy_until(self, rank, one):
-        """When a rank is whole by all limits; 0 if a reservation has it, or nobody."""
+        """When a rank becomes idle by all limits; 0 if the reservation has it, or it is idle."""
         if rank in ids(one["ranks"] or ""):
             return 0
         return max(
@@ -478,7 +480,7 @@ class Driver:
         )
 
     def _wanted(self, one, listed):
-        """Ranks that a reservation would take if it could, and that are no other's for that time."""
+        """Ranks that a reservation would take if it could, and that no other has at that time."""
         hosts = self.reserved.get(one["name"], {}).get("hosts")
         found = set(range(NODES)) if hosts is None else ids(hosts.partition("node")[2])
         for other in listed:
@@ -504,9 +506,10 @@ class Driver:
     # -- the end -------------------------------------------------------------------------------
 
     def _finish(self):
-        """Repair everything; then no job may be left, nothing may be held, all logs be legal."""
+        """Repair everything; then no job may be left, no resource held, and all logs must be
+        legal."""
         self.crash_in = None
-        self.watch.faults += 1  # to put everything right is one as well
+        self.watch.faults += 1  # the repair is a fault as well
         self._rpc("kvs.fault", {"fail_commits": 0})
         for rank in range(NODES):
             self.do_online(rank)
@@ -514,14 +517,14 @@ class Driver:
         self.do_queue_start()
         self.do_load()
         if self.watch.policing:
-            self.do_configure(0)  # some ask for more than their limit, and wait for ever
+            self.do_configure(0)  # some request more than their limit, and wait for ever
         for number, jobid in enumerate(self.submitted):
             if self.watch.jobs[jobid]["urgency"] == 0 or jobid in self._held_jobs():
                 self.do_urgency(number, 16)
         if self.watch.reserving:
             for number in range(NAMES):
                 self.do_unreserve(f"r{number}")
-            # What it names does not exist, so it waits.
+            # Its reservation does not exist, so it waits.
             for number, jobid in enumerate(self.submitted):
                 if "reservation" in self.watch.jobs[jobid]:
                     self.do_cancel(number)
@@ -551,14 +554,14 @@ class Driver:
         return {job["id"] for job in jobs if job.get("urgency") == 0 and job["state"] != 64}
 
     def _all_inactive(self):
-        # Asked after every turn of the loop: look at the clock's idle moments only.
+        # Called after every turn of the loop: check only at the clock's idle moments.
         if self.kernel.ready or self.kernel.turns % 50:
             return False
         manager = self.instance.service("job-manager")
         return manager is not None and not manager.jobs.active
 
     def close(self):
-        """End the instance, whatever state the run left it in."""
+        """End the instance, regardless of its state."""
         self.kernel.intercept = None
         for endpoint in list(self.held_back):
             self._release(endpoint)

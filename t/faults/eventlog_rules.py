@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a legal job eventlog is (RFC 18, 21), written from the RFCs and from nothing in src/.
+"""The rules of a legal job eventlog (RFC 18, 21), written from the RFCs alone, not from src/.
 
-`check(events)` replays a log and raises `Violation` at the first event that could not have
-happened there; it returns the state the job is in.
+`check(events)` replays a log and raises `Violation` at the first impossible event; it returns the
+job's state.
 """
 
 STATES = ("NEW", "DEPEND", "PRIORITY", "SCHED", "RUN", "CLEANUP", "INACTIVE")
@@ -25,7 +25,7 @@ CONTEXT = {
     "resource-update": ("expiration",),
 }
 
-#: event -> states it may be posted in, and the state that follows (None: it stays)
+#: event -> states in which it may be posted, and the next state (None: unchanged)
 MOVES = {
     "submit": (("",), "NEW"),
     "validate": (("NEW",), "DEPEND"),
@@ -53,7 +53,7 @@ ONCE = {"submit", "validate", "depend", "alloc", "start", "finish", "free", "cle
 
 
 class Violation(AssertionError):
-    """Something happened that must not."""
+    """A rule was broken."""
 
 
 def check(events):
@@ -97,7 +97,7 @@ def check(events):
         if state == "INACTIVE":
             illegal("the job was inactive")
         seen[name] = event
-        # What each kind of event needs beside the right state.
+        # Further conditions of each kind of event.
         if name == "depend" and dependencies:
             illegal(f"dependencies are open: {dependencies}")
         if name == "dependency-add":

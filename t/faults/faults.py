@@ -10,8 +10,8 @@
     faults.py --seeds 0-9999999 --events 1000000 --part 1/2
                                                 a campaign: half of it, for one of two cores
 
-Faults are the steps of a history other than submitting jobs and letting time pass. A failure prints what was violated, the seed, and a history cut down to what is needed for it; the
-exit status is 1.
+Faults are the steps of a history other than submitting jobs and letting time pass. A failure prints
+the broken rule, the seed, and a minimized history; the exit status is 1.
 """
 
 import argparse
@@ -63,16 +63,17 @@ SCHEDULERS = {
 }
 POOLS = ("rv1", "tree")
 
-#: How many characters of a failure say which rule it is of: what follows describes jobs.
+#: The number of characters of a failure that identify its rule: the rest describes jobs.
 KIND_LENGTH = 25
 
 
 def run_history(history, scheduler, pool):
-    """Run one history; returns None, or what was violated."""
+    """Run one history; returns None, or the broken rule as text."""
     name, args = SCHEDULERS[scheduler]
     driver = failure = None
     try:
-        # Estimates are made of the copies of schedulers, which changes nothing in them: a few histories show that.
+        # Estimates are made in copies of schedulers, without an effect on them: a few histories
+        # check this.
         estimates = 0 if len(history) % 16 else 100
         if histories.counts_memory(history):
             args = (*args, f"pool-amounts=memory={MEMORY}G")
@@ -84,7 +85,7 @@ def run_history(history, scheduler, pool):
         if driver is not None:
             driver.close()
     except Exception as exc:
-        # What went wrong first says more.
+        # The first error is more informative.
         failure = failure or described(exc)
     return failure
 
@@ -96,16 +97,18 @@ def described(exc):
 
 
 def kind_of(failure):
-    """The rule that was broken: the first words of the failure, whichever job and time it names."""
+    """The broken rule: the first words of the failure, without the jobs and times it names."""
     return re.sub(r"[0-9.]+", "", failure.partition("\n")[0])[:KIND_LENGTH]
 
 
 def history_of(seed, scheduler, steps, all_tables=False):
-    """Every fourth history for a scheduler that makes promises gives it no excuse to break one; in
-    every fourth there are reservations, and in every fourth limits and licences; in every eighth of
-    either kind that is left, preemption; and in every fourth, some of them with limits, jobs say for
-    how long they may wait. With `all_tables` everything is in each, but for reservations, which are in
-    every other one."""
+    """The history of a seed.
+
+    For a scheduler that makes promises, every fourth gives it no excuse to break one; every fourth
+    has reservations, and every fourth limits and licences; of the rest, every eighth of either kind
+    has preemption; and in every fourth, some of them with limits, jobs limit their wait. With
+    `all_tables` each history has all of these, except reservations, which are in every other
+    one."""
     if all_tables:
         everything = dict.fromkeys(("policing", "preempting", "impatient"), True)
         history = histories.make(seed, steps, reserving=seed % 2 == 1, **everything)
@@ -126,7 +129,7 @@ def history_of(seed, scheduler, steps, all_tables=False):
 
 
 def report(seed, scheduler, pool, history, failure):
-    """Print a failure with a history that is as short as can be found."""
+    """Print a failure with the shortest history that can be found."""
     kind = kind_of(failure)
 
     def fails(candidate):
@@ -203,7 +206,7 @@ def main():
     for seed in seeds:
         if seed % args.part[1] != args.part[0] - 1:
             continue
-        # A bounded run is short of time, not of seeds: one combination a seed, in turn.
+        # A bounded run lacks time, not seeds: one combination per seed, in turn.
         chosen = (
             [combinations[(seed // 4) % len(combinations)]] if args.seeds is None else combinations
         )
@@ -214,7 +217,7 @@ def main():
             failure = run_history(history, scheduler, pool)
             runs += 1
             if runs % 20 == 0:
-                # A scheduler has whole collections made rarely, as if it had the process to itself.
+                # A scheduler makes full collections rare, as if it had a process of its own.
                 gc.collect()
             steps += len(history)
             faults += histories.count_faults(history)

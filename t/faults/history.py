@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Random histories: what users, administrators and bad luck do to an instance.
+"""Random histories: the actions of users and administrators, and accidents.
 
 A history is a list of steps, each a list of JSON values, so that it can be printed, shrunk and
-run again. `make(seed)` is the only place where chance comes in.
+run again. Only `make(seed)` uses random numbers.
 """
 
 import random
@@ -11,7 +11,7 @@ from site_rules import BANKS, MOST_LICENSES, PLACEMENTS, TABLES
 
 from flux.scheduler.testing import jobspec
 
-#: What jobs ask for, in most histories. nodes 0: slots go anywhere.
+#: Requests of jobs, in most histories. nodes 0: slots on any nodes.
 ORDINARY = [
     {"nodes": 0, "slots": 1, "cores": 1, "gpus": 0},
     {"nodes": 0, "slots": 3, "cores": 1, "gpus": 0},
@@ -29,7 +29,7 @@ ORDINARY = [
     {"nodes": 0, "slots": 1, "cores": 5, "gpus": 0},
 ]
 
-#: What they ask for where all of them want whole nodes.
+#: Requests of jobs in histories with whole nodes only.
 WHOLE = [
     {"nodes": nodes, "slots": 1, "cores": 1, "gpus": 0, "exclusive": True} for nodes in (1, 2, 3, 4)
 ]
@@ -49,10 +49,10 @@ CONSTRAINTS = [
 
 NODES = 4
 
-#: Names of reservations: few, so that they are made again, and jobs name those that there are.
+#: The number of reservations' names: small, so that names recur, and jobs name existing ones.
 NAMES = 3
 
-#: step -> how often it is drawn
+#: step -> its weight
 WEIGHTS = {
     "submit": 30,
     "advance": 18,
@@ -75,17 +75,17 @@ WEIGHTS = {
     "shrink": 0.3,
 }
 
-#: What is drawn as well where there are reservations.
+#: Further weights with reservations.
 RESERVING = {"reserve": 6, "unreserve": 2}
 
-#: What is drawn as well where a site enforces its policy: other tables are loaded.
+#: Further weights with site policy: other tables are loaded.
 POLICING = {"configure": 2}
 
-#: Steps that break no promise a scheduler made: with only these, reservations must be kept.
+#: Steps that break no promise: with only these, a scheduler must keep all of them.
 CALM = ("submit", "advance")
 
 
-#: Queues of the jobs where there is preemption: those of the first end for those of the second.
+#: Queues of the jobs with preemption: those of the first end for those of the second.
 QUEUES = ("standby", "standby", "batch")
 
 
@@ -102,12 +102,12 @@ def make(
 
     Args:
         seed (int): the same seed gives the same history
-        steps (int): how many
-        calm (bool): only steps that leave every promise of a scheduler standing
+        steps (int): their number
+        calm (bool): only steps that break no promise of a scheduler
         reserving (bool): an administrator makes reservations, and jobs may name them
-        policing (bool): there are limits, licences and racks, which jobs have to keep
+        policing (bool): there are limits, licences and racks
         preempting (bool): jobs of one queue end for those of another
-        impatient (bool): some jobs say for how long they may wait
+        impatient (bool): some jobs limit their wait
     """
     chance = random.Random(seed)
     table = {**WEIGHTS, **RESERVING} if reserving else WEIGHTS
@@ -133,7 +133,7 @@ def make(
                 if chance.random() < 0.4:
                     job["placement"] = chance.choice(PLACEMENTS)
     if preempting:
-        # Where promises are counted, jobs may start in time that was promised to others.
+        # If promises are counted, jobs may start in time promised to others.
         whole = seed % 16 >= 8
         for step in history:
             for job in step[1] if step[0] == "submit" else ():
@@ -152,17 +152,17 @@ def make(
 
 
 def count_faults(history):
-    """How many of its steps are faults: all but submitting jobs and letting time pass."""
+    """The number of faults in it: all steps but submitting jobs and letting time pass."""
     return sum(step[0] not in CALM for step in history)
 
 
 def is_preempting(history):
-    """Whether its jobs are of queues of which one gives way."""
+    """Whether the jobs of one of its queues give way."""
     return any(step[0] == "submit" and any("queue" in job for job in step[1]) for step in history)
 
 
 def counts_memory(history):
-    """Whether its jobs ask for memory."""
+    """Whether its jobs request memory."""
     return any(step[0] == "submit" and any("memory" in job for job in step[1]) for step in history)
 
 
@@ -301,7 +301,7 @@ def shrink(history, fails, budget=200):
     Args:
         history (list): one that fails
         fails: ``fails(history)`` -> bool
-        budget (int): how many runs it may cost
+        budget (int): maximum number of runs
     """
     size = max(1, len(history) // 2)
     while budget > 0 and size:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Ranks and predictions that no scheduler should believe, for fault runs: whatever they say, the
-promises made must be kept."""
+"""Unreliable ranks and predictions, for fault runs: promises must be kept regardless of them."""
 
 ANSWERS = (float("nan"), -1.0, 0.0, float("inf"), 1e99, 3.0, None, "soon", 50.0)
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What a site enforces by tables of its configuration, and what must hold of it.
+"""Tables of a site's configuration, and the invariants that they require.
 
-`SiteRules.started` is called for each job that starts, with what all jobs hold then:
+`SiteRules.started` is called for each job that starts, with the holdings of all jobs at that time:
 
-- no limit is exceeded by the start of a job that it is for;
-- no licence is given to more than there are;
-- where nodes are shared within a bank, no job starts beside one of another bank;
-- a job that requires a placement is in as few racks as it has to be, or each segment of it in one.
+- no start exceeds a limit that the job is in;
+- no licence is oversold;
+- if nodes are shared within a bank, no job starts beside one of another bank;
+- a job that requires a placement is in no more racks than allowed, or each segment of it in one.
 
-It counts from what was given and freed, and takes nothing over from the scheduler.
+It counts allocations and frees itself, without data from the scheduler.
 """
 
 from books import ids
@@ -17,10 +17,10 @@ from eventlog_rules import Violation
 #: Banks of jobs.
 BANKS = ("red", "blue")
 
-#: Most licences that a job asks for.
+#: Maximum number of licences that a job requests.
 MOST_LICENSES = 2
 
-#: What jobs may say of their placement.
+#: Placements of jobs.
 PLACEMENTS = [
     {"level": "rack"},
     {"level": "rack", "mode": "required", "max": 2},
@@ -71,7 +71,7 @@ TABLES = [
     {"budgets": {"bank": {"per": "bank", "period": "day", "max": {"core-hours": 0.5}}}},
 ]
 
-#: Places in `TABLES` of those that have everything, for ``--all-tables``.
+#: Indices in `TABLES` of those with all features, for ``--all-tables``.
 EVERYTHING = (len(TABLES), len(TABLES) + 1)
 TABLES += [
     {
@@ -90,10 +90,10 @@ TABLES += [
 
 
 class SiteRules:
-    """The tables in force, and what they forbid.
+    """The tables in force, and their restrictions.
 
     Attributes:
-        tables (list): those that the scheduler may have; two while the configuration is loaded anew
+        tables (list): those that the scheduler may have; two while the configuration is reloaded
     """
 
     def __init__(self, tables=None):
@@ -103,27 +103,28 @@ class SiteRules:
         """A job has started.
 
         Args:
-            jobid (int): which
+            jobid (int): the job
             jobs (dict): by id, jobs of the history
-            held (dict): by id, what jobs hold: a set of (rank, kind, number), this one's included
+            held (dict): by id, the jobs' holdings, a set of (rank, kind, number), including this
+                one's
 
         Raises:
-            Violation: it may not, by any of the tables in force
+            Violation: none of the tables in force allows it
         """
         wrong = [self._wrong(tables, jobid, jobs, held) for tables in self.tables]
         if all(wrong):
             raise Violation(wrong[0])
 
     def allows(self, jobid, jobs, held, most=None):
-        """Whether a pending job may be let in as it is, by all tables in force.
+        """Whether all tables in force allow a pending job to start now.
 
         Args:
-            most (dict): what it would hold at most: nodes, cores, gpus
+            most (dict): the most that it would hold: nodes, cores, gpus
         """
         return not any(self._wrong(tables, jobid, jobs, held, most) for tables in self.tables)
 
     def _wrong(self, tables, jobid, jobs, held, most=None):
-        """What a start breaks, in words; None: nothing."""
+        """The rule that a start breaks, in words; None: none."""
         job = jobs.get(jobid)
         if job is None or "bank" not in job:
             return None
@@ -139,7 +140,7 @@ class SiteRules:
                 if bank is None or jobs.get(other, {}).get("bank") == bank
             ]  # fmt: skip
             used = count(held[other] for other in together)
-            if most is not None:  # it does not hold anything yet
+            if most is not None:  # it does not hold resources yet
                 used = {what: used[what] + most[what] for what in used}
             for what, limited in limit["max"].items():
                 if used[what] > limited:
@@ -172,7 +173,7 @@ class SiteRules:
 
 
 def _scattered(topology, jobid, placement, held):
-    """In which way a job is not placed as it requires, in words; None: it is."""
+    """Why a job's placement is not the required one, in words; None: it is."""
     if placement.get("mode") == "preferred":
         return None
     left = {resource[0] for resource in held}
@@ -195,7 +196,7 @@ def _scattered(topology, jobid, placement, held):
 
 
 def count(holdings):
-    """What some jobs hold together: nodes (each once), cores, gpus, jobs."""
+    """The total of some holdings: nodes (each once), cores, gpus, jobs."""
     holdings = list(holdings)
     return {
         "nodes": len({resource[0] for held in holdings for resource in held}),

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Watches the messages of an instance and holds them against the protocols' rules.
+"""Watches the messages of an instance and checks them by the protocols' rules.
 
-`Watch.see` is called for every message as it is delivered, in order. What it asserts:
+`Watch.see` is called for every message as it is delivered, in order. It asserts:
 
-- no core or GPU is given twice, none that is down, excluded or gone, and what is freed was held;
+- no core or GPU is allocated twice, or while down, excluded or gone, and freed resources were held;
 - each alloc request gets exactly one final answer, and no annotation after it;
 - strict schedulers start jobs in the order of priority, then of id;
-- where nothing excuses it, a start that was promised is kept, and so is a latest start;
-- a latest start becomes later only after the log has said that it is void and why, over reloads as
-  well, and the scheduler never says that one was broken;
+- a promised start is kept unless there is an excuse, and so is a latest start;
+- a latest start becomes later only after the log has reported that it is void and why, also across
+  reloads, and the scheduler never reports one as broken;
 - no limit is exceeded and no licence oversold (`site_rules`);
-- no job that could start, and would keep nobody from starting, waits for an hour;
-- a job is denied only if it could never run, or has waited for as long as it may, and none starts or waits on after that;
-- R is in the KVS, whole, before the job manager hears of it;
-- no job is ended to make way unless that is recorded in the KVS, and the job for which it was ended
-  starts where it was, unless a fault came between.
+- no job that could start, without keeping another from starting, waits for an hour;
+- a job is denied only if it could never run, or its maximum wait is over, and then none starts or
+  keeps waiting;
+- R is in the KVS, complete, before the job manager receives it;
+- no job is preempted unless that is recorded in the KVS, and the job for which it was ended starts
+  on its resources, unless a fault came between.
 """
 
 import json
@@ -25,30 +26,30 @@ from history import CONSTRAINTS, SHAPES, matches
 
 from flux.job import JobID
 
-#: A scheduler decides, commits R and answers; messages that reach it within so many turns of the
-#: loop after the decision came too late to matter.
+#: A scheduler decides, commits R and answers; messages that reach it within this number of turns of
+#: the loop after the decision are too late to matter.
 SLACK = 6
 
-#: Seconds until a commit that failed is tried again, at most, and the same again for the next.
+#: Maximum seconds until a failed commit is retried, and again until the next retry.
 LONGEST_RETRY = 10.0
 
-#: Seconds after which a job that was promised a start has been told so.
+#: Seconds after which a promise is shown in the job's annotations.
 TOLD_AFTER_S = 2.0
 
-#: Seconds for which a job may wait for nothing.
+#: Seconds for which a job may wait without a reason.
 HOUR = 3600.0
 
-#: Seconds after which a job that may not wait any more has its answer, if nothing is under way: its R may be stored in vain
-#: some times first.
+#: Seconds after its maximum wait within which a job is answered, if nothing else is in progress:
+#: some commits of its R may fail first.
 LATE_ANSWER = 60.0
 
 
-#: Where it is recorded who makes way for whom.
+#: The KVS key of the record of preemptions.
 PREEMPTIONS = "checkpoint.sched-preemptions"
 
 
 class Pending:
-    """An alloc request that the scheduler has and has not answered."""
+    """An alloc request that the scheduler has not answered yet."""
 
     def __init__(self, jobid, priority, turn, came):
         self.jobid = jobid
@@ -65,9 +66,9 @@ class Watch:
 
     Args:
         kernel: the kernel its messages go through
-        strict (bool): the scheduler keeps to the order of the queue
+        strict (bool): the scheduler starts jobs in the order of the queue
         promising (bool): it makes promises to several jobs, and keeps them
-        ranked (bool): it goes by ranks that are not known here
+        ranked (bool): it orders jobs by ranks that are not known here
         preempting (bool): jobs may end for others
     """
 
@@ -77,14 +78,15 @@ class Watch:
         self.promising = promising
         self.ranked = ranked
         self.bound = False  # to the starts it promised
-        self.reserving = False  # there may be reservations, for the sake of which jobs wait
-        self.policing = False  # there are limits, for the sake of which jobs wait
+        self.reserving = False  # there may be reservations that keep jobs waiting
+        self.policing = False  # there are limits that keep jobs waiting
         self.site_rules = None
         self.ends = {}  # jobid -> expiration of its R
         self.preempting = preempting
         self.faults = 0  # counted by the driver: what excuses a scheduler
-        self.recorded = set()  # ids of jobs that are to make way, as the KVS has it
-        #: (endpoint, matchtag) of commits without an answer -> what it has then, if they do not fail
+        self.recorded = set()  # ids of the victims recorded in the KVS
+        #: (endpoint, matchtag) of commits without an answer -> the record in the KVS if they
+        #: succeed
         self.recording = {}
         self.preempted = {}  # jobid -> [(victim, its ranks, faults then)] of those ended for it
         self.books = None
@@ -99,14 +101,14 @@ class Watch:
         self.estimates = {}  # jobid -> start first promised since its request
         self.latest = {}  # jobid -> latest start it was told since its request
         self.latest_before = {}  # jobid -> the same, told by a scheduler that was unloaded in order
-        self.void = set()  # jobs of which the log has said since that it is void
-        self.able = {}  # jobid -> time since when it could start, and keep nobody from starting
+        self.void = set()  # jobs whose latest start the log has since reported void
+        self.able = {}  # jobid -> time since when it could start without keeping another from starting
         self.hello = None
         self.unreported = set()
         self.commit_failed = (0, 0.0)  # turn of the first of a series of failures, time of the last
         self.changed = 0  # turn of the last change of the inventory
 
-    # -- what passes by ------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------
 
     def see(self, endpoint, msg):
         """Take note of a message about to be delivered.
@@ -157,7 +159,7 @@ class Watch:
         return self.kernel.services.get("sched") is endpoint
 
     def _ranks_left(self, text):
-        """Whether this is the report, due at hello, of a job on ranks that are gone for good."""
+        """Whether this is the report, expected at hello, of a job on ranks that have left."""
         if self.books is None:
             return False
         ranks = {resource[0] for resource in self.books.inventory}
@@ -167,13 +169,13 @@ class Watch:
         return lost and "failed to reallocate R" in text
 
     def latest_of_pending(self):
-        """Job ids with the latest starts that those which wait were told; without those that are void,
-        as the log has said."""
+        """The latest starts shown to pending jobs, by id; without those that the log has reported
+        void."""
         told = (self.latest.keys() & self.pending.keys()) - self.void
         return {jobid: self.latest[jobid] for jobid in told}
 
     def scheduler_gone(self):
-        """No scheduler any more: its requests are void, and frees are not announced."""
+        """The scheduler is gone: its requests are void, and frees are not announced."""
         self.pending.clear()
         self.latest.clear()
         self.committed.clear()
@@ -262,7 +264,7 @@ class Watch:
         if self.books is None:
             return
         for jobid in [jobid for jobid in self.books.held if jobid not in known]:
-            # Freed while nobody was there to be told: the driver checks that its log says so.
+            # Freed while no scheduler was loaded: the driver checks that its log says so.
             self.unreported.add(jobid)
             for resource in self.books.held.pop(jobid):
                 del self.books.owner[resource]
@@ -285,14 +287,14 @@ class Watch:
                 self.recording[msg.sender, msg.matchtag] = jobids
 
     def _stored(self, endpoint, matchtag):
-        """A commit has not failed. What a scheduler that crashed had asked for is known by now, too."""
+        """A commit has succeeded, perhaps one that a crashed scheduler had requested."""
         jobids = self.recording.pop((endpoint, matchtag), None)
         if jobids is not None:
             self.recorded = jobids
             self.recording = {key: one for key, one in self.recording.items() if key[0] is endpoint}
 
     def _raised(self, body):
-        """An exception: perhaps one that ends a job to make way."""
+        """An exception: perhaps one that preempts a job."""
         if body["type"] != "preempt" or body["severity"] != 0:
             return
         victim = body["id"]
@@ -304,7 +306,8 @@ class Watch:
         self.preempted.setdefault(taker, []).append((victim, ranks, self.faults))
 
     def _served(self, jobid, ranks):
-        """A job starts on these ranks, or (None) is gone: were others ended for nothing?"""
+        """A job starts on these ranks, or (None) is gone: check that its victims were not ended for
+        nothing."""
         for victim, where, faults in self.preempted.pop(jobid, ()):
             if where and faults == self.faults and not (ranks and ranks & where):
                 how = "is gone" if ranks is None else f"started on ranks {sorted(ranks)}"
@@ -313,7 +316,7 @@ class Watch:
                 )
 
     def all_served(self):
-        """Nobody will start any more.
+        """No job will start any more.
 
         Raises:
             Violation: a job was ended for one that has not started
@@ -333,7 +336,7 @@ class Watch:
                 self.estimates.setdefault(jobid, estimate)
             elif not self.preempting or not self.bound:
                 self.estimates.pop(jobid, None)
-            # Who takes from others is told another time, which has to be earlier.
+            # A taker gets another estimate, which must be earlier.
             return
         request = self.pending.pop(jobid)
         if body["type"] == 0:
@@ -351,11 +354,11 @@ class Watch:
         """The annotations of a job, with its latest start, were set."""
         latest = self.annotations[jobid].get("sched", {}).get("t_latest")
         before = self.latest.get(jobid)
-        # One that is canceled is told that it has none.
+        # A canceled one has its latest start removed.
         if before is not None and latest is not None and latest > before + 0.001:
             if self.bound or jobid not in self.void:
                 raise Violation(f"job {jobid} was to start by {before}, and then by {latest}")
-        if latest != before:  # not by another annotation, which was on its way when it became void
+        if latest != before:  # not by another annotation, sent before it became void
             self.void.discard(jobid)
         if latest is None:
             self.latest.pop(jobid, None)
@@ -370,8 +373,8 @@ class Watch:
         if committed["execution"]["R_lite"] != R["execution"]["R_lite"]:
             raise Violation(f"job {jobid} was started on another R than the one in the KVS")
         may_wait = self._may_wait(jobid)
-        if may_wait:  # one that may not wait at all is decided by a pass, whenever that is
-            # What counts is when it was decided, not when R was stored.
+        if may_wait:  # one that may not wait at all is decided by a pass, at any time
+            # The time of the decision counts, not that of storing R.
             waited = R["execution"]["starttime"] - request.came
             if waited > may_wait + 0.01:
                 raise Violation(f"job {jobid} was started after {waited} s of {may_wait} s")
@@ -391,12 +394,12 @@ class Watch:
                 f"job {jobid} was promised {promised} and started at {self.kernel.now()}"
             )
         if late:
-            turn = min(turn, failed)  # it may have been decided then, and waited with the rest
+            turn = min(turn, failed)  # it may have been decided then, and retried with the rest
         for rank in {resource[0] for resource in self.books.held[jobid]}:
             if self.down_since.get(rank, turn) < turn - SLACK:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")
         self._right_shape(jobid, R)
-        # Where jobs make way, what is kept for one is not for those ahead of it.
+        # With preemption, resources kept for a job are not for those ahead of it.
         if self.strict and not self.reserving and not self.policing and not self.preempting:
             for other in self.pending.values():
                 if (
@@ -408,7 +411,7 @@ class Watch:
                     )
 
     def _right_shape(self, jobid, R):
-        """R holds what the jobspec asks for, where its constraint allows."""
+        """R has the resources that the jobspec requests, where its constraint allows."""
         job = self.jobs.get(jobid)
         if job is None:
             return
@@ -434,7 +437,7 @@ class Watch:
         job = self.jobs.get(jobid)
         if note.startswith("max-wait: "):
             if job is None:
-                return  # its submission is not answered yet
+                return  # its submission was not answered yet
             may_wait = job.get("max_wait")
             waited = self.kernel.now() - self.first_came[jobid]
             if may_wait is None or waited < may_wait - 0.01:
@@ -442,18 +445,19 @@ class Watch:
             return
         settled = self.kernel.turns - self.changed > SLACK
         if job is not None and {"reservation", "licenses", "placement", "memory"} & job.keys():
-            return  # it may not be for this job, or there are not as many, or not together
+            return  # this job may not have them, or they are too few, or not together
         if job is not None and settled and self.could_run(job):
             raise Violation(f"job {jobid} was denied ({note}) though it could run: {job}")
 
     def _may_wait(self, jobid):
-        """For how many seconds a job may wait; None: for ever."""
+        """The maximum wait of a job in seconds; None: unlimited."""
         return self.jobs.get(jobid, {}).get("max_wait")
 
-    # -- what the driver asks --------------------------------------------------------------------
+    # -- queries by the driver -------------------------------------------------------------------
 
     def overdue(self):
-        """The id of a job that waits although it may not any more, else None. To be asked while the scheduler is at rest."""
+        """The id of a job that is pending beyond its maximum wait, else None. Call it while the
+        scheduler is at rest."""
         now = self.kernel.now()
         for one in self.pending.values():
             may_wait = self._may_wait(one.jobid)
@@ -470,7 +474,7 @@ class Watch:
         }
 
     def could_run(self, job):
-        """Whether it would fit with everything up and free."""
+        """Whether it would fit if all ranks were up and free."""
         empty = Books.__new__(Books)
         empty.inventory, empty.held, empty.owner = self.books.inventory, {}, {}
         return empty.fits(SHAPES[job["shape"]], self.ranks_for(job))
@@ -480,8 +484,8 @@ class Watch:
         if not self.pending or self.reserving or self.policing or self.preempting:
             return None
         if self.promising and len(self.pending) > 1:
-            # It may have to wait for the sake of a start that was promised to one behind it, which may
-            # not have been told of it yet.
+            # It may have to wait because of a promise to one behind it, which may not be annotated
+            # yet.
             young = self.kernel.now() - TOLD_AFTER_S
             for jobid, one in self.pending.items():
                 if self._promised(jobid) is not None or one.came > young:
@@ -499,9 +503,9 @@ class Watch:
         return None
 
     def _lets_in(self, jobid, job):
-        """Whether no limit keeps a pending job from starting, wherever it is put."""
+        """Whether no limit keeps a pending job from starting, regardless of its placement."""
         shape = SHAPES[job["shape"]]
-        nodes = shape["nodes"] or shape["slots"]  # each slot on a node of its own, at most
+        nodes = shape["nodes"] or shape["slots"]  # at most, each slot on a separate node
         slots = shape["slots"] * (shape["nodes"] or 1)
         most = {
             "nodes": nodes,
@@ -511,27 +515,27 @@ class Watch:
         }
         if not self.site_rules.allows(jobid, self.jobs, self.books.held, most):
             return False
-        # Where order is strict, another job of the same bank may be first.
+        # With a strict limit, another job of the same bank may be first.
         limits = [
             one for table in self.site_rules.tables for one in table.get("limits", {}).values()
         ]
         return not any(one.get("order") == "strict" or one.get("soft") for one in limits)
 
     def _promised(self, jobid):
-        """When a job is promised to start, as its annotations stand; None: it is not."""
+        """The promised start of a job, by its current annotations; None: it has none."""
         sched = self.annotations.get(jobid, {}).get("sched", {})
         return sched["t_estimate"] if sched.get("t_estimate_kind") == "promised" else None
 
     def idle(self):
-        """The id of a job that for an hour could have started without keeping anybody from starting,
-        else None.  To be asked while the scheduler is at rest."""
+        """The id of a job that could have started for an hour without keeping another from
+        starting, else None.  Call it while the scheduler is at rest."""
         now = self.kernel.now()
         able = [one.jobid for one in self.pending.values() if self._keeps_nobody(one, now)]
         self.able = {jobid: self.able.get(jobid, now) for jobid in able}
         return next((jobid for jobid, since in self.able.items() if now - since >= HOUR), None)
 
     def _keeps_nobody(self, one, now):
-        """Whether a pending job fits now, and others that could want its ranks could not mind."""
+        """Whether a pending job fits now and would delay no other that could use its ranks."""
         job = self.jobs.get(one.jobid)
         if self.strict or self.reserving or job is None:
             return False
@@ -553,7 +557,7 @@ class Watch:
                 if not job["duration"] or now + job["duration"] > start:
                     return False
             elif other.rank_in_queue() < one.rank_in_queue():
-                return False  # what it will need may be kept for it, or it is to start first
+                return False  # its resources may be kept for it, or it must start first
         return True
 
 
