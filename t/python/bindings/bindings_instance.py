@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""An instance in the test's own process, with the services a test asks for."""
+"""An instance in the test's own process, with the services that a test needs."""
 
 from _flux.module import module_handle
 from flux_embedded.broker.instance import Instance

@@ -1,7 +1,7 @@
-"""What holds of flux-core's Python bindings, on a real Flux and on the embedded instance alike.
+"""Facts about flux-core's Python bindings, on both a real Flux and the embedded instance.
 
-Each fact is a function of a handle.  Run as a program it takes one from ``flux.Flux()`` and prints the names of the facts that
-hold; so a real Flux is asked as well::
+Each fact is a function of a handle.  Run as a program, this uses ``flux.Flux()`` and prints the
+names of the facts that hold; so it can be run in a real Flux as well::
 
     flux start flux python t/python/bindings/facts.py [FACT ...]
 """
@@ -46,7 +46,7 @@ def raises(error, call, number=None, text=None):
 
 
 def run(h, *watchers):
-    """Run the reactor until something stops it, at the latest after a while."""
+    """Run the reactor until it is stopped, or for a limited time."""
     late = h.timer_watcher_create(20.0, lambda *a: h.reactor_stop_error())
     for watcher in (late, *watchers):
         watcher.start()
@@ -85,7 +85,7 @@ def fact_unknown_targets(h):
 
 
 def fact_arguments(h):
-    """What C's types cannot hold is refused before anything is sent."""
+    """Values that C's types cannot hold are refused before a message is sent."""
     raises(OverflowError, lambda: h.rpc("kvs.ping", nodeid=-1))
     raises(OverflowError, lambda: h.rpc("kvs.ping", nodeid=1 << 32))
     raises(InvalidArguments, lambda: h.rpc("kvs.ping", nodeid="0"))
@@ -106,7 +106,7 @@ def fact_arguments(h):
 
 
 def fact_functions_by_name(h):
-    """What is called by its name in C says how it failed as in C."""
+    """Functions called by their C names report failures as in C."""
     assert lib.flux_attr_get(h.handle, b"nosuch") == ffi.NULL and ffi.errno == errno.ENOENT
     assert ffi.string(lib.flux_attr_get(h.handle, b"rank")) == b"0"
     raises(TypeError, lambda: lib.flux_attr_get(h.handle, "rank"))
@@ -217,7 +217,7 @@ def fact_futures_of_ones_own(h):
     failing = FutureExt(lambda f: f.fulfill_error(errno.EPERM, "no"), flux_handle=h)
     raises(PermissionError, failing.get, errno.EPERM)
     assert failing.error_string() == "no"
-    # What is asked of the handle that `init` gets is answered while somebody waits.
+    # Requests by the handle that `init` gets are answered during a wait.
     asking = FutureExt(
         lambda f: f.get_flux().rpc("kvs.ping", {"n": 4}).then(lambda g: f.fulfill(g.get()["n"])),
         flux_handle=h,
@@ -308,7 +308,7 @@ def fact_requests_to_a_service_of_ones_own(h):
         assert handle is h and args == "args"
         kept.append(msg)
         if msg.topic == "facts.later":
-            # A message may be kept and answered when its handler has long returned.
+            # A message may be kept and answered long after its handler has returned.
             timer.start()
         elif msg.topic == "facts.error":
             assert handle.respond_error(msg, errno.EPERM, msg.payload["text"]) == 0
@@ -422,11 +422,11 @@ def fact_timers_started_again(h):
     one.reset()
     run(h, later(h, 0.1, h.reactor_stop))
     assert seen == ["one"]
-    one.start()  # what has fired fires at once
+    one.start()  # an expired timer fires at once
     run(h, later(h, 0.1, h.reactor_stop))
     assert seen == ["one", "one"]
     long = later(h, 30.0, lambda: seen.append("long")).start()
-    long.reset(0.0)  # it runs: no effect
+    long.reset(0.0)  # it is running: no effect
     run(h, later(h, 0.05, h.reactor_stop))
     long.stop()
     long.reset(0.0)
@@ -502,7 +502,7 @@ def fact_signals(h):
 
 def fact_what_stops_the_reactor(h):
     forgotten = h.timer_watcher_create(60.0, lambda *a: None).start()
-    del forgotten  # a started watcher nobody refers to still counts, and still fires
+    del forgotten  # a started watcher without a reference still counts, and still fires
     assert run(h, later(h, 0.0, h.reactor_stop)) >= 1
     assert run(h, later(h, 0.0, h.reactor_stop_error)) == -1
     for watcher in list(h._active_watchers):
@@ -609,7 +609,7 @@ class Blocked(BrokerModule):
 
 
 def fact_a_module_that_waits_for_an_answer_ends_after_it(h):
-    """It is blocked in get() when somebody removes it."""
+    """It is blocked in get() when it is removed."""
     asked, events = [], []
 
     def on_request(h, watcher, msg, args):
@@ -776,7 +776,8 @@ def fact_job_ids(h):
 
 
 def fact_a_loop(h):
-    """Without an instance, ``loop://`` brings requests back to the handle that sends them, and keeps what is put into it."""
+    """Without an instance, ``loop://`` returns requests to the handle that sends them, and stores
+    aux values."""
     loop = flux.core.handle.Flux("loop://")
     got = []
     watcher = loop.msg_watcher_create(
@@ -808,7 +809,7 @@ def main(names):
     for name in names or FACTS:
         try:
             FACTS[name](handle)
-        except Exception:  # one fact that does not hold must not hide the others
+        except Exception:  # one failing fact must not hide the others
             print(f"--- {name}", file=sys.stderr)
             traceback.print_exc()
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the broker's tests share: small module files, and an instance without job services."""
+"""Helpers of the broker's tests: small module files, and an instance without job services."""
 
 import textwrap
 
@@ -35,7 +35,7 @@ GOOD = """
 
 
 class Broker:
-    """An instance with nothing but the broker in it, and a directory for module files."""
+    """An instance with only the broker in it, and a directory for module files."""
 
     def __init__(self, directory, **options):
         self.directory = directory

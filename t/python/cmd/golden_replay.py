@@ -20,14 +20,14 @@ while IFS= read -r -d '' command; do
 done 3<&0 <"$OUT/commands"
 """
 
-#: Directories as the recording has them, and ours.
+#: Directories of the recording, and ours.
 PATHS = {
     "PREFIX/lib/flux/modules/": "SRCDIR/src/modules/sched-fifo/",
     "PREFIX/lib/flux/connectors": "SRCDIR/src/embedded/flux_embedded/kernel",
     "PREFIX/libexec/flux/cmd": "SRCDIR/src/embedded/flux_embedded/cmd",
 }
 
-#: What differs from run to run, and what it is replaced by.
+#: Patterns of text that differs from run to run, and its replacements.
 SCRUB = [
     (re.compile(r" *ƒ[1-9A-HJ-NP-Za-km-z]+(?=[^1-9A-HJ-NP-Za-km-z]|$)"), " ƒID"),
     (re.compile(r"\b[0-9]{10}\.[0-9]+\b"), "TS"),
@@ -66,7 +66,7 @@ def personality(name):
 
 
 def environment(**more):
-    """The environment of a command that knows nothing of an instance."""
+    """The environment of a command outside an instance."""
     environ = {
         k: v
         for k, v in os.environ.items()
@@ -86,12 +86,13 @@ def replay_commands(entries, directory, start=None, timeout=600, pause=0, enviro
 
     Args:
         entries: recorded lines.
-        directory: where they run (a pathlib.Path).
+        directory: their working directory (a pathlib.Path).
         start: words of the ``flux start`` around them; None for none.
         pause: seconds between two commands.
 
     Returns:
-        (list of (rc, stdout, stderr), one an entry, None for what did not run; the instance's own output)
+        (list of (rc, stdout, stderr), one per entry, None for one that did not run; the instance's
+        own output)
     """
     out = directory / "replay"
     out.mkdir()
@@ -135,7 +136,7 @@ def localize(command):
 
 
 def scrub(text, home=None):
-    """Text without what differs from run to run."""
+    """Text without the parts that differ from run to run."""
     if home:
         text = text.replace(str(home), "/home/user")
     host = socket.gethostname()

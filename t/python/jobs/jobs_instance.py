@@ -13,12 +13,12 @@ from flux_engine.kernel.service import Service, request
 SERVICES = ("kvs", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
 
 
-#: What job-list.list takes: all jobs with all attributes.
+#: A payload of job-list.list: all jobs with all attributes.
 ALL = {"max_entries": 0, "attrs": ["all"]}
 
 
 class Scheduler(Service):
-    """A scheduler that records what it gets and answers as the test tells it.
+    """A scheduler that records its requests and answers as the test specifies.
 
     Attributes:
         seen (list): (method, payload) of all requests
@@ -118,7 +118,7 @@ class JobsInstance(Instance):
         self.sched = None
 
     def run(self):
-        """Let everything happen that can without time passing."""
+        """Run all events that need no time to pass."""
         self.kernel.run_until_idle()
 
     def advance(self, seconds):
@@ -139,7 +139,7 @@ class JobsInstance(Instance):
         self.run()
 
     def rpc(self, topic, payload=None):
-        """Result of a request that is answered without time passing."""
+        """The result of a request that is answered without time passing."""
         future = self.handle.rpc(topic, payload)
         self.run()
         assert future.is_ready(), f"{topic}: no answer"

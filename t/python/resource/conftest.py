@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The ways in which plans are made: by the interpreter, and by the compiled part."""
+"""The implementations of plans: interpreted, and the compiled part."""
 
 import importlib.machinery
 import importlib.util
@@ -13,7 +13,7 @@ from shared import SRCDIR
 from flux.resource.plan import compiled
 
 BUILD = SRCDIR / "src" / "bindings" / "python" / "_flux_plan" / "build.py"
-#: So that a few promises fill blocks and lists, and go beyond limits.
+#: Small limits, so that a few promises fill blocks and lists, and exceed them.
 SMALL = {
     "STEPS_PER_BLOCK": 4,
     "OPENINGS_TOGETHER": 2,
@@ -43,7 +43,7 @@ def small(tmp_path_factory):
 
 
 def use(way, request, monkeypatch):
-    """Have plans that are made from here on made in a way."""
+    """Use one implementation for plans made from now on."""
     if way == "interpreted":
         monkeypatch.setattr(compiled, "lib", None)
     elif way == "compiled":
@@ -58,17 +58,17 @@ def use(way, request, monkeypatch):
 
 @pytest.fixture(params=["interpreted", "compiled", "compiled with small limits"])
 def way(request, monkeypatch):
-    """Plans are made in this way."""
+    """Plans use this implementation."""
     return use(request.param, request, monkeypatch)
 
 
 @pytest.fixture(params=["compiled", "compiled with small limits"])
 def built(request, monkeypatch):
-    """Plans are made by the compiled part."""
+    """Plans use the compiled part."""
     return use(request.param, request, monkeypatch)
 
 
 @pytest.fixture
 def interpreted(request, monkeypatch):
-    """Plans are made without the compiled part."""
+    """Plans do not use the compiled part."""
     return use("interpreted", request, monkeypatch)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Whether promises can be kept: every way of choosing ranks is tried. Slow, and as plain as can be.
+"""An oracle for promises: can they be kept by some choice of ranks? Slow and simple: it tries all
+choices.
 
-It keeps books of its own, from what the pool answered; nothing is shared with the code under test.
+It keeps its own records of the pool's answers, and shares no code with the code under test.
 """
 
 import itertools
@@ -13,7 +14,7 @@ FOREVER = math.inf
 
 
 class Books:
-    """Who holds what until when, and who was promised what and when, on a few ranks.
+    """The allocations and promises on a few ranks, with their times.
 
     Args:
         full (dict): rank to ``(cores, gpus)``
@@ -28,7 +29,7 @@ class Books:
         self.promises = {}  # job id to (Ask, start, end)
 
     def started(self, jobid, R, end):
-        """A job got R, and ends at ``end``; 0: nobody knows."""
+        """A job was allocated R, and ends at ``end``; 0: unknown."""
         held = {}
         for entry in R["execution"]["R_lite"]:
             children = entry["children"]
@@ -39,16 +40,16 @@ class Books:
         self.running[jobid] = (end or FOREVER, held)
 
     def _uses(self):
-        """Per rank, ``(start, end, cores, gpus)`` of the jobs that run."""
+        """Per rank, ``(start, end, cores, gpus)`` of the running jobs."""
         uses = {rank: [] for rank in self.full}
         for end, held in self.running.values():
             for rank, counts in held.items():
-                # One that should be over is taken to end now.
+                # An overdue job is assumed to end now.
                 uses[rank].append((-FOREVER, max(end, self.now), *counts))
         return uses
 
     def possible(self, *more):
-        """Whether all promises can be kept beside ``more``, each ``(Ask, start, end)``."""
+        """Whether all promises can be kept together with ``more``, each ``(Ask, start, end)``."""
         items = [*more, *self.promises.values()]
         return self._place(items, self._uses())
 
@@ -67,7 +68,7 @@ class Books:
         return False
 
     def _ways(self, ask, start, end, uses):
-        """All choices of ranks, and of what is taken there, for one request."""
+        """All choices of ranks, and of resources on them, for one request."""
         room = {}
         for rank in sorted(self.up):
             if ask.constraint is not None and rank not in ask.ranks:
@@ -108,7 +109,7 @@ class Books:
         return min(slots, free[1] // ask.gpus) if ask.gpus else slots
 
     def _least(self, rank, start, end, uses):
-        """The least that is free on a rank in a span."""
+        """The minimum free resources on a rank in a span."""
         cores = gpus = FOREVER
         for moment in [start] + [use[0] for use in uses[rank] if start < use[0] < end]:
             used = [use for use in uses[rank] if use[0] <= moment < use[1]]
@@ -117,7 +118,8 @@ class Books:
         return max(0, cores), max(0, gpus)
 
     def earliest(self, ask, after=None):
-        """The first time at which a request fits beside all promises; None if it never does."""
+        """The first time at which a request fits while all promises are kept; None if there is
+        none."""
         after = self.now if after is None else after
         ends = [end for end, _ in self.running.values()]
         ends += [end for _, _, end in self.promises.values()]
@@ -131,7 +133,7 @@ KINDS = ("core", "gpu")
 
 
 def spread(count, room):
-    """All ways to spread so many over places with so much room."""
+    """All ways to distribute `count` over places with the given room."""
     if not room:
         if count == 0:
             yield ()

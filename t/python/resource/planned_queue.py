@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs in order before a pool with a plan, as a scheduler has them: each starts or is promised a
+"""A queue of jobs for a pool with a plan, as a scheduler has it: each job starts or is promised a
 start."""
 
 from flux.resource import InsufficientResources
@@ -10,7 +10,7 @@ class PlannedQueue:
 
     Args:
         pool (ResourcePool): the pool
-        plan (Plan): of that pool
+        plan (Plan): that pool's
     """
 
     def __init__(self, pool, plan):
@@ -19,7 +19,7 @@ class PlannedQueue:
         self.requests = {}
 
     def enter(self, spec):
-        """A job comes with a jobspec: it starts, or is promised a start if it can be."""
+        """Add a job with a jobspec: it starts, or is promised a start if possible."""
         jobid = len(self.requests) + 1
         self.requests[jobid] = request = self.pool.parse_resource_request(spec)
         if not self.start(jobid):
@@ -28,7 +28,8 @@ class PlannedQueue:
                 self.plan.reserve(jobid, request, when)
 
     def start(self, jobid):
-        """Start a job, if it can start beside what was promised; whether it could."""
+        """Start a job, if it can start without breaking a promise. Returns whether it has
+        started."""
         try:
             self.plan.alloc(jobid, self.requests[jobid])
         except InsufficientResources:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A pool as sets of cores, for comparison: slow, and as plain as can be.
+"""A pool as sets of cores, for comparison: slow and simple.
 
-Nothing here is shared with the code under test.  Requests come as ``Ask``: the
+It shares no code with the code under test.  Requests are ``Ask`` objects: the
 accepted numbers are lists, a constraint is a function of a rank.
 """
 
@@ -19,7 +19,7 @@ class Infeasible(Exception):
 
 
 class Ask:
-    """A request, and the jobspec that says it."""
+    """A request, and the equivalent jobspec."""
 
     def __init__(self, nodes, slots, cores, gpus=0, exclusive=False, duration=0.0, constraint=None):
         self.nodes, self.nodes_count = nodes if nodes else (None, None)
@@ -56,7 +56,7 @@ class Ask:
 
 
 def matches(constraint, rank, host, properties):
-    """RFC 31 for one rank, word by word."""
+    """RFC 31 for one rank, taken literally."""
     if constraint is None:
         return True
     answers = []
@@ -87,7 +87,7 @@ def largest(accepted, limit):
 
 
 class Model:
-    """Ranks with sets of cores and GPUs, and who holds which."""
+    """Ranks with sets of cores and GPUs, and the jobs that hold them."""
 
     def __init__(self, ranks, properties):
         self.ranks = {
@@ -219,7 +219,7 @@ class Model:
                 parts.pop(rank, None)
 
     def allocated(self):
-        """Rank to ``(cores, gpus)`` of all that is held."""
+        """Rank to ``(cores, gpus)`` of all allocations."""
         held = {}
         for parts in self.jobs.values():
             for rank, (cores, gpus) in parts.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the resource service's tests share: an instance with kvs and resource, and what the holder of the stream was sent."""
+"""Helpers of the resource service's tests: an instance with kvs and resource, and a client that
+records its stream."""
 
 import pytest
 
@@ -23,7 +24,7 @@ class Holder:
         self.future = self.h.rpc("resource.acquire", flags=2)
 
     def sent(self):
-        """What came since the last time: a list of payloads."""
+        """The payloads received since the last call."""
         self.instance.kernel.run_until_idle()
         found = []
         while self.future.is_ready():
@@ -51,7 +52,7 @@ class Resources:
         self.h = self.instance.handle
 
     def bring_up(self):
-        """The ranks come up, as when the start scripts are done."""
+        """The ranks come up, as after the start scripts."""
         Instance.bring_up(self.instance)
 
     def acquire(self, name="holder"):

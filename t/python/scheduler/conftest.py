@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the tests of schedulers share."""
+"""Fixtures of the tests of schedulers."""
 
 import pytest
 
@@ -8,9 +8,9 @@ from flux.scheduler import forecasts
 
 @pytest.fixture(autouse=True)
 def annotations_come_at_once(monkeypatch):
-    """Users are told at once when their jobs start and why they wait, not after a quiet second.
+    """Jobs are annotated with estimates and reasons at once, not after a quiet second.
 
-    Most tests are about what they are told. Those of when set this back.
+    Most tests are about the content of annotations. Those of their timing undo this.
     """
     monkeypatch.setattr(forecasts, "QUIET_TIME_S", 0.0)
     monkeypatch.setattr(forecasts, "ESTIMATE_INTERVAL_S", 0.0)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Random small machines, played by the definition and by a scheduler among fake services.
 
-A `Case` is a kind of site by name; `history` draws its jobs by a seed, `play` runs them under the scheduler,
-and `Player` by `flux.scheduler.definition`. Requests, and the choice of ranks among those that have room, are
-the pool's in both: they are not what is compared.
+A `Case` is a kind of site by name; `history` draws its jobs from a seed, `play` runs them under the
+scheduler, and `Player` by `flux.scheduler.definition`. Both use the pool's requests and choice of
+ranks among those with room: these are not compared.
 """
 
 import heapq
@@ -26,10 +26,10 @@ from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
 NODES, CORES, GPUS = 8, 4, 2
 
-#: The reservation: when it begins (seconds from the start), how long it lasts, its ranks, and whose it is.
+#: The reservation: start (seconds from the beginning), duration, ranks, and user.
 WINDOW = (60.0, 240.0, (0, 1), 1001)
 
-#: By name: module, arguments, and what they are in the definition.
+#: By name: module, arguments, and their equivalent in the definition.
 POLICIES = {
     "fifo": ("sched-fifo", (), {"policy": "strict"}),
     "easy": ("sched-backfill", (), {}),
@@ -63,7 +63,7 @@ CONFIG = {
 
 
 class Case(NamedTuple):
-    """A kind of site: a policy, whether jobs ask for whole nodes (else for parts), what else they do."""
+    """A kind of site: a policy, whether jobs request whole nodes (else parts), further features."""
 
     policy: str
     whole: bool
@@ -72,7 +72,7 @@ class Case(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A job: when it comes (seconds from the start), its jobspec, run time and user."""
+    """A job: arrival (seconds from the beginning), jobspec, run time and user."""
 
     at: float
     spec: dict
@@ -84,7 +84,7 @@ class Arrival(NamedTuple):
 def draw(rnd, case, at, to_limits):
     """A job of a kind of site."""
     has = set(case.features)
-    # No two ends at the same moment: in which order they are heard of is chance.
+    # No two ends at the same time: the order of their messages is not defined.
     limit = rnd.randint(5, 400) + rnd.random()
     run = limit if to_limits or rnd.random() < 0.4 else rnd.uniform(0.01, 1) * limit
     keys = {"bank": rnd.choice("ab"), "duration": limit}
@@ -125,14 +125,14 @@ def draw(rnd, case, at, to_limits):
 
 
 def history(case, seed):
-    """Jobs, of which the last comes last; every job of an even seed runs to its limit."""
+    """The jobs of a seed by arrival, the last one alone; an even seed's all run to their limits."""
     rnd = random.Random(f"{case} {seed}")
     jobs, at = [], 0.0
     for _ in range(rnd.randint(6, 25)):
         jobs.append(draw(rnd, case, at, seed % 2 == 0))
         at += rnd.choice([0, 0, rnd.uniform(1, 40)])
     last = draw(rnd, case, at + 3, True)
-    return [*jobs, last._replace(priority=16)]  # which `sched.when` takes it to have
+    return [*jobs, last._replace(priority=16)]  # as `sched.when` assumes
 
 
 def machine(case):
@@ -145,8 +145,8 @@ def machine(case):
 
 
 class Played(NamedTuple):
-    """What came of a history: starts by job id, seconds since the epoch; when it began; and what
-    `sched.when` said of the last job, if it was asked."""
+    """The result of a history: starts by job id, seconds since the epoch; its beginning; and the
+    answer of `sched.when` about the last job, if it was queried."""
 
     starts: dict
     begin: float
@@ -162,7 +162,7 @@ def config_of(case):
 
 
 class Enforced(Simulation):
-    """Jobs that are given less time than they would run are ended."""
+    """Jobs that would run beyond their limits are ended."""
 
     def told(self, payload):
         if payload["type"] == 0:
@@ -208,10 +208,10 @@ class Player:
 
     Args:
         case (Case): the kind of site
-        begin (float): the first moment, seconds since the epoch
+        begin (float): the beginning, seconds since the epoch
 
     Attributes:
-        starts (dict): by job id, when each has started
+        starts (dict): the starts, by job id
     """
 
     def __init__(self, case, begin):
@@ -263,7 +263,7 @@ class Player:
             set(case.features) - {"gpus", "memory", "constraints", "no-limit", "priorities"}
         )
 
-    # -- what a job is -----------------------------------------------------------------------------
+    # -- jobs -------------------------------------------------------------------------------------
 
     def job(self, jobid, arrival):
         """The `Job` of an arrival; None: it never fits."""
@@ -325,7 +325,8 @@ class Player:
         )
 
     def choose(self, job, ranks, room, until):
-        """The amounts that the pool gives a job on some ranks (a mask) until a time, as a plan asks it."""
+        """The amounts that the pool allocates to a job on some ranks (a mask) until a time, as for
+        a plan."""
         self.follow()
         request, pool = self.requests[job.id], self.pool
         shape, index = request.shape, pool.index
@@ -352,7 +353,7 @@ class Player:
         return found
 
     def follow(self):
-        """Have the pool hold what the jobs that run were given."""
+        """Enter the allocations of the running jobs into the pool."""
         pool = self.pool
         for job, use in self.state.running.items():
             if job.id in self.held or job is self.window:
@@ -360,7 +361,7 @@ class Player:
             self.held.add(job.id)
             request = self.requests[job.id]
             found, placed = self.placed.get(job.id, (None, None))
-            if found != use.where:  # others were moved for it
+            if found != use.where:  # other jobs were moved for it
                 index = pool.index.copy()
                 for rank, amounts in use.where.items():
                     keep(index, rank, amounts)
@@ -404,7 +405,8 @@ class Player:
         return self.starts
 
     def wakes(self):
-        """When the scheduler has a pass of its own: a promise comes due, for which no job need end."""
+        """When the scheduler has a pass without a message: a promise comes due without a job's
+        end."""
         state, late = self.state, 0.0
         if state.policy == "all":
             times = [use.start for use in state.promises.values()]
@@ -420,7 +422,7 @@ class Player:
 
 
 def keep(index, rank, amounts):
-    """Leave no more than so much of a rank in an index of a pool."""
+    """Reduce a rank in an index of a pool to the given amounts."""
     inventory, free = index.inventory, index.free(rank)
     some = free & inventory.core_mask
     kept = take(some, min(amounts[0], popcount(some)))
@@ -432,7 +434,7 @@ def keep(index, rank, amounts):
 
 
 def compare(case, seed, ask=True):
-    """What differs between the definition and the scheduler in a history: sentences."""
+    """The differences between the definition and the scheduler in a history, as sentences."""
     jobs = history(case, seed)
     real = play(case, jobs, ask and seed % 2 == 0)
     mine = Player(case, real.begin).run(jobs)
@@ -442,7 +444,7 @@ def compare(case, seed, ask=True):
         if (one is None) != (other is None) or (one is not None and abs(one - other) > 1e-5):
             shown = [None if t is None else round(t - real.begin, 3) for t in (one, other)]
             wrong.append(f"job {jobid}: scheduler {shown[0]}, definition {shown[1]}")
-    # Nobody knows when a job without a limit ends, so that `when` need not know either.
+    # The end of a job without a limit is unknown, so `when` need not have an answer either.
     if real.said is not None and "no-limit" not in case.features:
         said, start = real.said["start"], real.starts.get(len(jobs))
         if (said is None) != (start is None) or (said is not None and abs(said - start) > 0.1):

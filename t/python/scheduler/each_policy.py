@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""For a test of what must hold under each policy."""
+"""For tests of invariants under each policy."""
 
 import pytest
 

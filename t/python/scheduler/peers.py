@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A scheduler among scripted peers, message by message.
 
-`Rig` is a `flux.scheduler.testing.FakeInstance` whose job manager sends nothing by itself: a test
-sends each request, also those that no job manager would send, and sees each answer.
+`Rig` is a `flux.scheduler.testing.FakeInstance` whose job manager sends no requests by itself: a
+test sends each one, including those that no job manager would send, and sees each answer.
 
     rig = Rig(R(4, 4))
     sched = rig.load(MyScheduler, "queue-depth=8")
@@ -27,17 +27,17 @@ __all__ = ["EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "Virtual
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "doc" / "examples"
 
-#: The policy that README.md shows, and the guide begins with.
+#: The policy in README.md and at the beginning of the guide.
 Guide = runpy.run_path(str(EXAMPLES / "first.py"))["MyScheduler"]
 
 
 class ScriptedJobManager(JobManager):
-    """A job manager that says what a test tells it to.
+    """A job manager scripted by a test.
 
     Attributes:
-        running (list): what hello says
-        alloc_query: None: there is no alloc-query; else a function giving the answer, and the job
-            ids whose requests are sent after it
+        running (list): the jobs in its answer to hello
+        alloc_query: None: there is no alloc-query; else a function returning the answer, and the
+            job ids whose requests are sent after it
     """
 
     def __init__(self, instance):
@@ -72,7 +72,7 @@ class ScriptedInstance(FakeInstance):
 
 
 class Client:
-    """Who sends the requests.
+    """The sender of requests.
 
     Attributes:
         userid, rolemask (int): credentials
@@ -93,7 +93,7 @@ class Task:
 
     @property
     def failure(self):
-        """What has left its code; None: nothing."""
+        """The exception that its code has raised; None: none."""
         return self._instance.failure
 
     @property
@@ -102,18 +102,18 @@ class Task:
 
     @property
     def running(self):
-        """Whether it has said that it runs."""
+        """Whether it has set its status to running."""
         self._task.kernel.run_until_idle()
         return any(message.topic == "module.status" for message in self._task.inbox)
 
     @property
     def aux(self):
-        """What the C library keeps with its handle, the debug word for one."""
+        """The aux values of its handle in the C library, such as the debug word."""
         return self._task.aux
 
     @property
     def _task(self):
-        # Behind the handle that it shows the host's BrokerModule, whose requests come back to it (loop://).
+        # Below the handle of the host's BrokerModule, whose requests return to it (loop://).
         return self._instance.handle.handle.task
 
     @property
@@ -129,7 +129,7 @@ class Rig:
         up (str): ranks up at first; default: all
         job_info (bool): whether there is a job-info service
         clock: see `flux.scheduler.testing.reactor.VirtualClock`
-        estimates (bool): whether pending jobs are told estimates and reasons
+        estimates (bool): whether pending jobs are annotated with estimates and reasons
 
     Attributes:
         received (list): (topic, errnum, payload) of every response
@@ -151,7 +151,7 @@ class Rig:
         self.received = []
         self.client = Client()
         self.task = Task(instance)
-        #: for what a test itself asks of the peers
+        #: for a test's own requests to the peers
         self.handle = FakeHandle(instance, "test")
 
     # -- the module --------------------------------------------------------------------------------
@@ -182,11 +182,11 @@ class Rig:
     # -- time and turns ----------------------------------------------------------------------------
 
     def settle(self):
-        """Let everything happen that needs no time to pass."""
+        """Run all events that need no time to pass."""
         self.instance.run_until_idle()
 
     def turn(self):
-        """Let one turn of the reactor pass; if nothing is to be done, until the next timer."""
+        """Run one turn of the reactor; if it is idle, wait for the next timer."""
         when = self.reactor.next_timer()
         if self.reactor.is_idle() and when is not None:
             self.reactor.set_time(when)
@@ -203,7 +203,7 @@ class Rig:
     # -- messages to the scheduler -----------------------------------------------------------------
 
     def send(self, topic, payload, respond=True):
-        """Send a request; what it is answered is in `received`."""
+        """Send a request; its answer is in `received`."""
         self.send_text(topic, None if payload is None else json.dumps(payload), respond)
 
     def send_text(self, topic, text, respond=True):
@@ -235,7 +235,7 @@ class Rig:
         self.send("sched.prioritize", {"jobs": [list(job) for job in jobs]}, respond=False)
 
     def free(self, jobid, R=None, final=True):
-        """Return a job's resources (default: what it was given)."""
+        """Free a job's resources (default: all of its allocation)."""
         if R is None:
             R = self.success(jobid)["R"]
         self.send("sched.free", {"id": jobid, "R": R, "final": final}, respond=False)
@@ -254,7 +254,7 @@ class Rig:
         raise AssertionError(f"no answer to {topic}")
 
     def reconfigure(self, config, module="sched-site"):
-        """The instance's configuration is loaded anew."""
+        """The instance's configuration is reloaded."""
         self.instance.config = config
         errnum, answer = self.ask(f"{module}.config-reload", config)
         assert errnum == 0, answer
@@ -268,7 +268,7 @@ class Rig:
         """Store a value in the KVS."""
         self.kvs.values[key] = json.dumps(value)
 
-    # -- what the scheduler answered ---------------------------------------------------------------
+    # -- the scheduler's answers -------------------------------------------------------------------
 
     def answers(self, jobid, *types):
         """The payloads of all responses to sched.alloc for this job (of these types)."""
@@ -295,7 +295,7 @@ class Rig:
         return found[0].get("note")
 
     def annotations(self, jobid):
-        """What `flux jobs` would show for a job: all its annotations merged (RFC 27)."""
+        """A job's annotations as in `flux jobs`: all of them merged (RFC 27)."""
         merged = {}
         for payload in self.answers(jobid):
             if payload["type"] == 2:
@@ -308,9 +308,10 @@ class Rig:
 
 
 class Simulation(Rig):
-    """A rig whose jobs end by themselves: on time, or after the seconds that a test says.
+    """A rig whose jobs end by themselves: at their limits, or after the run times that a test
+    gives.
 
-    Without `estimates`, which cost a process for each change: most plays are of many jobs.
+    Without `estimates`, which cost a process for each change: most simulations have many jobs.
     """
 
     def __init__(self, *args, estimates=False, **kwargs):
@@ -318,7 +319,7 @@ class Simulation(Rig):
         self.runtime = {}
         self.begun = {}
         self.ended = {}
-        #: what each job was promised first
+        #: the first promise to each job
         self.first_estimate = {}
         self.kinds = {}
         self.client.tell = self.told

@@ -5,7 +5,7 @@ import time
 
 
 class RealClock:
-    """The time of the machine, for a rig: how long the scheduler's code takes has its effect."""
+    """The time of the machine, for a rig: the run time of the scheduler's code counts."""
 
     now = staticmethod(time.time)
     stopwatch = staticmethod(time.perf_counter)
@@ -16,14 +16,14 @@ class RealClock:
 
 
 class SchedulerMeter:
-    """Processor time in the scheduler's callbacks, without that of the peers it talks to.
+    """Processor time in the scheduler's callbacks, without that of its peers.
 
     Args:
         rig (Rig): with its module loaded
 
     Attributes:
         spent (float): seconds since `reset`
-        longest (float): the longest that one callback took, seconds
+        longest (float): the longest callback, seconds
     """
 
     def __init__(self, rig):

@@ -15,7 +15,7 @@ FLUX = TOP / "src" / "cmd" / "flux"
 
 
 def flux(*args, code=0, **options):
-    """Run it; returns what it printed, as text."""
+    """Run it; returns its output as text."""
     done = subprocess.run(
         [str(FLUX), "simulate", *map(str, args)],
         capture_output=True,
@@ -29,7 +29,8 @@ def flux(*args, code=0, **options):
 
 
 def flux_here(*args, code=0):
-    """The same in this process, where the start of a process costs more than the call: for what runs no scheduler."""
+    """The same in this process, since starting a process costs more than the call: for commands
+    without a scheduler."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = call("simulate", main, list(map(str, args)))
@@ -56,8 +57,8 @@ def first_scheduler(each_pass="", more=""):
     """The text of the guide's first scheduler, changed.
 
     Args:
-        each_pass (str): statements with which each of its passes begins
-        more (str): what its class has besides
+        each_pass (str): statements at the beginning of each pass
+        more (str): further members of its class
     """
     text = (TOP / "doc" / "examples" / "first.py").read_text()
     begin = "    def schedule(self):\n"

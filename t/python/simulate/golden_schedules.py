@@ -10,8 +10,8 @@ from flux.simulate.machine import uniform
 
 TOP = Path(__file__).resolve().parents[3]
 
-#: policy of a recording -> module and arguments. `-plan` and `-kept` differ in what becomes of a
-#: reservation after an early end.
+#: policy of a recording -> module and arguments. `-plan` and `-kept` differ in the treatment of a
+#: promise after an early end.
 MODULES = {
     "fcfs": ("sched-fifo", ()),
     "easy": ("sched-backfill", ()),
@@ -40,7 +40,8 @@ RANKED = {
     "bounded-wfp3-72h-class": ("promise=all", "rank=wfp3", "within=72h", "predict=class"),
 }
 
-#: How the units of a trace become a machine and what jobs ask for: (machine of so many units, shape of so many).
+#: Conversions of a trace's units: (function from a number to a machine, function from a number to a
+#: shape).
 UNITS = {
     "nodes of one core": (uniform, lambda size: Shape(size, 1)),
     "exclusive nodes": (lambda n: uniform(n, 4, 1), lambda size: Shape(size, 1, exclusive=True)),
@@ -53,11 +54,11 @@ UNITS = {
 
 
 class Starts(Observer):
-    """An observer that notes when jobs start; None: refused."""
+    """An observer that records the starts of jobs; None: refused."""
 
     def __init__(self):
         self.start = {}
-        #: the latest starts that jobs were promised, as they know when they start
+        #: the latest starts that jobs were promised, as known at their starts
         self.latest = {}
 
     def began(self, active):
@@ -85,13 +86,13 @@ def play(
 
     Args:
         rows (list): the jobs, by time of submission
-        users (dict): whose they are, by id; None: all have one user
+        users (dict): their users, by id; None: all have the same user
         procs (int): size of the machine
         module (str): one of src/modules, or a file
         args (list of str): its arguments
         grain (str): as for `LeanEngine`
         units (str): one of UNITS
-        observer: what notes the starts, in place of a `Starts`
+        observer: records the starts, instead of a `Starts`
     """
     machine, shape = UNITS[units]
     users = users or {}
@@ -108,7 +109,8 @@ def play(
 
 
 def differences(got, want):
-    """[(id, recorded start, ours)] where they differ, by recorded start; ids in `want` are text."""
+    """[(id, recorded start, ours)] of the jobs whose starts differ, by recorded start; ids in
+    `want` are text."""
     wrong = [
         (int(id), start, got.get(int(id)))
         for id, start in want.items()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""EASY and conservative backfill as they are defined, by brute force, to compare schedulers with.
+"""EASY and conservative backfill by their definitions and brute force, for comparison with
+schedulers.
 
 One pool of equal units, hard limits. At grain "batch" there is one pass at each instant after all ends and
 submissions of it; else one after each of them, and the units of a job that must end then count as free.
@@ -9,7 +10,7 @@ Agrees on every start with all recorded schedules of golden/schedules.
 import heapq
 from bisect import bisect_left
 
-#: policy: (how many blocked jobs are promised a start, None: all; whether promises are kept)
+#: policy: (number of blocked jobs that are promised a start, None: all; whether promises are kept)
 POLICIES = {
     "easy": (1, False),
     "depth4-plan": (4, False),
@@ -20,7 +21,7 @@ POLICIES = {
 
 
 class Free:
-    """Free units from now on: running jobs end at their limits, promises take theirs."""
+    """Free units from now on: running jobs end at their limits, promises use theirs."""
 
     def __init__(self, now, procs, running):
         gains = {}
@@ -47,7 +48,7 @@ class Free:
         return at
 
     def first(self, size, length):
-        """The first moment from which on so many are free for so long."""
+        """The first time from which `size` units are free for `length`."""
         since = None
         for at, time in enumerate(self.times):
             if self.free[at] < size:
@@ -65,9 +66,9 @@ def schedule(jobs, procs, policy, grain="batch"):
 
     Args:
         jobs (list): (id, submit, run, limit, size), by time of submission
-        procs (int): units there are
+        procs (int): number of units
         policy (str): one of POLICIES
-        grain (str): "batch"; "event-end", "event-submit": what comes first of an instant
+        grain (str): "batch"; "event-end", "event-submit": the first kind of event at an instant
     """
     depth, kept = POLICIES[policy]
     jobs = {job[0]: job for job in jobs}
@@ -113,7 +114,7 @@ def schedule(jobs, procs, policy, grain="batch"):
                 waiting.append(id)
                 continue
             promised.pop(id)
-            start[id] = now  # so many have: ends of one instant come in the order of starts
+            start[id] = now  # this many have: ends at one instant come in the order of starts
             running[id] = (now + limit, size)
             heapq.heappush(ends, (now + min(run, limit), len(start), id))
         queue = waiting

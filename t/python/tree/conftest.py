@@ -10,7 +10,7 @@ from shared import SRCDIR
 
 @pytest.fixture(scope="session")
 def hwloc(tmp_path_factory):
-    """Make `_flux_hwloc` importable, or skip the test with the reason why it cannot be."""
+    """Make `_flux_hwloc` importable, or skip the test with the reason."""
     try:
         import _flux_hwloc
     except ImportError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Run the ops of a recorded pool case, and say where an answer differs from the recorded one."""
+"""Run the ops of a recorded pool case, and report answers that differ from the recorded ones."""
 
 from flux.resource import ResourcePool
 from flux.resource.pool.masks import members, parse_idset
@@ -16,7 +16,7 @@ def expand(text):
 
 
 def meaning(R):
-    """What an R object says, in a form in which equal R are equal."""
+    """The content of an R object, in a canonical form."""
     execution = R["execution"]
     what = {}
     for entry in R["execution"]["R_lite"]:
@@ -50,7 +50,7 @@ def meaning(R):
 
 
 class Run:
-    """One case: its pool, what its jobs got, and a stack of copies."""
+    """One case: its pool, its jobs' allocations, and a stack of copies."""
 
     def __init__(self, case, resources):
         R = case["R"]
@@ -121,7 +121,7 @@ class Run:
 
 
 def compare(answer, recorded):
-    """None, or how an answer differs from the recorded one."""
+    """The difference of an answer from the recorded one, as text; None: none."""
     if recorded is None or "R" not in recorded:
         return None if answer == recorded else f"{answer} instead of {recorded}"
     expected = meaning(recorded["R"])
@@ -134,7 +134,7 @@ def compare(answer, recorded):
 
 
 def differences(case, resources):
-    """[(position of the op, text)] where a case comes out other than recorded."""
+    """[(index of the op, text)] of the answers in a case that differ from the recorded ones."""
     found = []
     try:
         run = Run(case, resources)

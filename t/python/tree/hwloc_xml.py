@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Write hwloc XML (format 2) from short descriptions, for machines that nobody sells.
+"""Write hwloc XML (format 2) from short descriptions, for machines that do not exist.
 
     pkg(numa(32), core(), core(), gpu("CUDA", "NVML"), os_index=0)
 
-`core(n)` has n threads; processors are numbered as they come. An object's CPU set is that of the
-cores in it; `numa(gib)` takes the CPU set of the object it is attached to, unless `cpus` says else.
+`core(n)` has n threads; processors are numbered in order. An object's CPU set is that of the
+cores in it; `numa(gib)` takes the CPU set of the object it is attached to, unless `cpus` is given.
 """
 
 from xml.sax.saxutils import quoteattr
@@ -103,7 +103,8 @@ def _number(obj, state):
 
 
 def _numas(obj, around, state):
-    """NUMA nodes take the CPU set of what they are attached to; node sets follow from them."""
+    """NUMA nodes take the CPU set of the object they are attached to; node sets follow from
+    them."""
     obj.nodes = 0
     for below in obj.below:
         if below.type == "NUMANode":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Short ways to say R, jobspec and allocation for the tests of TreePool."""
+"""Short notations of R, jobspec and allocation for the tests of TreePool."""
 
 from flux.resource.TreePool import TreePool
 from flux.shape.parser import ShapeParser

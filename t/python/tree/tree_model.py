@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The placement rules written down plainly: sets of ids, one slot at a time, no index.
+"""A simple implementation of the placement rules: sets of ids, one slot at a time, no index.
 
 Written for the tests from the rules of the topology format, not from the pool's code.
 """
@@ -24,7 +24,7 @@ class Infeasible(Exception):
 
 
 class Node:
-    """A node: what it has, what is free, its domains."""
+    """A node: its resources, the free ones, its domains."""
 
     def __init__(self, cores, gpus, topo):
         self.cores, self.gpus = cores, gpus
@@ -36,7 +36,7 @@ class Node:
         self.levels = range(height + 1)
 
     def full(self, domain, top=False):
-        """All cores and GPUs of a domain that the node really has."""
+        """All cores and GPUs of a domain that the node has."""
         if top:
             return self.cores, self.gpus
         cores, gpus = ids(domain.get("cores", "")), ids(domain.get("gpus", ""))
@@ -82,7 +82,7 @@ class Node:
         return self.free_cores == self.cores and self.free_gpus == self.gpus
 
     def place_one(self, cores, gpus, c, g):
-        """Cores and GPUs of one slot out of these free ones, or None."""
+        """Cores and GPUs of one slot among these free ones, or None."""
         for level in self.levels:
             fits = [
                 (len(mine & cores), mine & cores, own & gpus)
@@ -95,7 +95,7 @@ class Node:
         return None
 
     def place(self, request, most, cores=None, gpus=None):
-        """(slots, cores, gpus) for at most so many slots."""
+        """(slots, cores, gpus) for at most `most` slots."""
         cores = set(self.free_cores if cores is None else cores)
         gpus = set(self.free_gpus if gpus is None else gpus)
         taken = set(), set()
@@ -187,7 +187,7 @@ class Model:
         return given, nslots
 
     def room(self, rank, request, empty):
-        """Slots a node could hold now, or (empty) if nothing were on it."""
+        """The number of slots that fit on a node now, or (`empty`) on an idle one."""
         node = self.nodes[rank]
         if empty:
             return node.place(request, 10**6, node.cores, node.gpus)[0]
