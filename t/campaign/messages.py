@@ -214,7 +214,7 @@ class Campaign:
         if self.rig.resource.stream is not None:
             self.rig.resource.respond(self.rig.resource.stream, text)
 
-    # -- invariants -------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def _check(self):
         rig = self.rig

@@ -201,7 +201,7 @@ class Storm:
         flux("module", "reload", "-f", "resource", seconds=30)
         self.load(name)
 
-    # -- invariants -------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def repair(self):
         """Undo the acts, so that every job can end."""

@@ -108,7 +108,7 @@ class Watch:
         self.commit_failed = (0, 0.0)  # turn of the first of a series of failures, time of the last
         self.changed = 0  # turn of the last change of the inventory
 
-    # -- messages ----------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------
 
     def see(self, endpoint, msg):
         """Take note of a message about to be delivered.

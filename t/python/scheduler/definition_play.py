@@ -263,7 +263,7 @@ class Player:
             set(case.features) - {"gpus", "memory", "constraints", "no-limit", "priorities"}
         )
 
-    # -- jobs -------------------------------------------------------------------------------------
+    # -- jobs --------------------------------------------------------------------------------------
 
     def job(self, jobid, arrival):
         """The `Job` of an arrival; None: it never fits."""

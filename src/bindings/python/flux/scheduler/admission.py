@@ -140,7 +140,7 @@ class AdmissionRule:
 
     #: Whether this rule has something to decide at present. While it is false, `check`, `allocate`,
     #: `second_look`, `end_of`, `why`, `start` and `free` are not called; and while no rule is
-    #: engaged, `extended` is called of none. So an unused rule costs nothing; a rule that counts
+    #: engaged, no rule's `extended` is called. So an unused rule costs nothing; a rule that counts
     #: jobs is engaged while there is one. A rule that changes it calls ``host.admission.update()``,
     #: or ``engage()``.
     engaged = True
@@ -219,10 +219,10 @@ class AdmissionRule:
         return None
 
     def kept_jobs(self) -> Iterable[int]:
-        """The ids of the jobs for which `allocate` may find resources that others cannot have. If
-        one may start but fits nowhere, it is deferred with the reason `why`. Passes in an order of
-        ranks, which examine only jobs that fit the generally free resources, try these after the
-        others."""
+        """The ids of the jobs for which `allocate` may find resources that others cannot have. A
+        kept job that may start but fits nowhere is deferred with the reason `why`. Passes in an
+        order of ranks, which examine only jobs that fit the generally free resources, try these
+        after the others."""
         return ()
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:

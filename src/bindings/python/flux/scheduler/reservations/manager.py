@@ -13,9 +13,8 @@ that would outlive it.
 
 *When it begins*, the ranks are chosen, and their free part is given to a *placeholder*: an
 allocation in the pool that belongs to no job (its id is negative). No other code has to know: the
-    pool sees
-allocated resources, and the plan sees when they are freed. Nodes still in use at that time are
-added as they become free; until then the reservation is short of them.
+pool sees allocated resources, and the plan sees when they are freed. Nodes still in use at that
+time are added as they become free; until then the reservation is short of them.
 
 *A job of the group* that starts inside is placed on resources of the placeholder, which keeps the
 rest; when the job ends, its resources return to the placeholder. The placeholder gets a new id each

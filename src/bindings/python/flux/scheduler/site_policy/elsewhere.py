@@ -3,7 +3,7 @@
 
 Each line is ``NAME COUNT``; empty lines, and text after a ``#``, are ignored. The file must be
 replaced atomically (written under another name, then renamed), and touched even if nothing has
-changed: its modification time is the age of its numbers.
+changed: its modification time gives the age of its numbers.
 
 The scheduler reads the file itself, at intervals, and runs no program: waiting for one would block
 it. A file that is not regular, such as a pipe, is closed again at once. But a read from a file

@@ -190,8 +190,7 @@ class LicenseRule(TableRule):
             self._timers.append(self.host.call_at(self.host.now(), lambda: None))
             self._look(number, path, every)
 
-    # -- licences used elsewhere
-    # --------------------------------------------------------------------
+    # -- licences used elsewhere -------------------------------------------------------------------
 
     def _look(self, number: int, path: str, every: float) -> None:
         """Read a file, now and every `every` seconds."""

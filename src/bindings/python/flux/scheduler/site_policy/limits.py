@@ -262,7 +262,7 @@ class LimitRule(TableRule):
             userid=use.userid,
         )
 
-    # -- the pool's offer -------------------------------------------------------------------------
+    # -- the pool's offer --------------------------------------------------------------------------
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
         known = self._jobs.get(job.jobid)

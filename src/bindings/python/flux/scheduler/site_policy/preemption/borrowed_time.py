@@ -360,7 +360,7 @@ class BorrowedTime:
             borrower.timer = None
         self._record.store()
 
-    # -- what happens to jobs ----------------------------------------------------------------------
+    # -- events of jobs ----------------------------------------------------------------------------
 
     def freed(self, jobid: int, R: Any) -> None:
         """A running job has freed `R`, the last of its resources."""
