@@ -12,8 +12,8 @@ Promises to others must not depend on the end of the borrower, since the promise
 may be withdrawn. So its units, with those of the other borrowers of that job, must be among the
 promised ones (``Plan.alloc_within()``); a promise bound to ranks stays on these meanwhile. If its
 limit is later than the end of that time, its units must be free then, and are kept (by a promise in
-the plan under an id that is no job's). If the promise is withdrawn, the borrower uses no promised
-resources.
+the plan under an id that is no job's). If the promise is withdrawn, the borrower uses no resources
+promised to others.
 
 Resources freed by an ended borrower are kept for the job that it was ended for: an allocation that
 belongs to no job holds them until that job starts on them. Otherwise another job could run there

@@ -11,7 +11,7 @@ since only it knows that a job is being cleaned up; if one does not, the choice 
 *Decision.* The free part of the ranks for the job is given to a placeholder, an allocation that
 belongs to no job. In the plan this and the resources of the victims are in use until the job will
 have ended, so that no job is promised resources that a kill may fail to free. All this is recorded
-in the KVS, and has no effect before it is stored.
+in the KVS, and no victim is warned before the record is stored.
 
 *Warning.* The victims are warned by an exception of severity 1 and a signal. During the grace the
 job starts elsewhere if it can; if it does, or is gone, no victim is ended.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The current preemptions, from the decision to the start of the taker."""
+"""The current preemptions, from the decision to the start of the taker, the job that victims end
+for."""
 
 from __future__ import annotations
 
