@@ -180,9 +180,9 @@ class RuleHost:
         self._scheduler.defer(job, why)
 
     def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
-        """Readmit jobs that a rule has deferred until it defers one of them again: a pass that
+        """Readmit the jobs that a rule has deferred, until it defers one of them again: a pass that
         examines jobs behind waiting ones takes them one by one, in queue order. With other
-        policies, they come back at once.
+        policies, they come back together at once.
 
         Args:
             rule (AdmissionRule): the rule
