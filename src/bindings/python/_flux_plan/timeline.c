@@ -41,8 +41,10 @@ struct timeline {
 /* Times that are counted one by one: without a branch, which would often be mispredicted. */
 #define FEW_TIMES 16
 
-/* The number of some ascending times that are earlier than a time, or not later. */
-static size_t count_times (const double *times, size_t count, double time, bool or_equal)
+/* The number of some ascending times that are earlier than a time, or not later.  Inline: a comparison
+ * that is chosen by an argument costs a fifth of all moves.
+ */
+static inline size_t count_times (const double *times, size_t count, double time, bool or_equal)
 {
     size_t first = 0, found = 0;
 
