@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "plan.h"
 
 #define MAX_KINDS 8
@@ -102,21 +103,6 @@ static bool is_behind (const struct use *use, struct order order)
     return use->wish
            && (use->start > order.start
                || (use->start == order.start && use->sequence > order.sequence));
-}
-
-static void *grown (void *array, size_t *room, size_t wanted, size_t size)
-{
-    size_t more = *room ? *room : 4;
-
-    while (more < wanted) {
-        if (more > SIZE_MAX / 2 / size)
-            return NULL;
-        more *= 2;
-    }
-    array = realloc (array, more * size);
-    if (array)
-        *room = more;
-    return array;
 }
 
 static bool has (const unsigned char *ranks, size_t length, size_t rank)
@@ -432,20 +418,11 @@ int64_t availability_use (struct availability *all,
     if (all->unused_count) {
         number = all->unused[--all->unused_count];
     } else {
-        if (all->count == all->room) {
-            size_t room = all->room;
-            struct use *uses = grown (all->uses, &room, all->count + 1, sizeof (struct use));
-            int64_t *unused;
+        size_t room = all->room;
 
-            if (!uses)
-                return -1;
-            all->uses = uses;
-            unused = realloc (all->unused, room * sizeof (int64_t));
-            if (!unused)
-                return -1;
-            all->unused = unused;
-            all->room = room;
-        }
+        if (reserve (&all->uses, &room, all->count + 1, sizeof (struct use)) < 0
+            || reserve (&all->unused, &all->room, all->count + 1, sizeof (int64_t)) < 0)
+            return -1;
         number = (int64_t)all->count++;
     }
     use = all->uses + number;
@@ -474,15 +451,8 @@ int availability_take_one (struct availability *all,
 
     if (rank >= all->ranks)
         return 0;
-    if (place->count == place->room) {
-        struct part *parts = grown (place->parts,
-                                    &place->room,
-                                    place->count + 1,
-                                    sizeof (struct part));
-        if (!parts)
-            return -1;
-        place->parts = parts;
-    }
+    if (reserve (&place->parts, &place->room, place->count + 1, sizeof (struct part)) < 0)
+        return -1;
     part = place->parts + place->count++;
     part->rank = rank;
     memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
@@ -547,15 +517,11 @@ static int change (struct availability *all, int64_t number, int sign)
         if (!use->wish)
             continue;
         if (sign > 0) {
-            if (line->promises == line->promises_room) {
-                struct promised *more = grown (line->promised,
-                                               &line->promises_room,
-                                               line->promises + 1,
-                                               sizeof (struct promised));
-                if (!more)
-                    return -1;
-                line->promised = more;
-            }
+            if (reserve (&line->promised,
+                         &line->promises_room,
+                         line->promises + 1,
+                         sizeof (struct promised)) < 0)
+                return -1;
             line->promised[line->promises++] = (struct promised){number, at};
         } else {
             size_t place = 0;
@@ -851,15 +817,8 @@ static bool item_before (const struct heap *heap, const struct item *a, const st
 
 static int heap_append (struct heap *heap, double time, int64_t value)
 {
-    if (heap->count == heap->room) {
-        struct item *items = grown (heap->items,
-                                    &heap->room,
-                                    heap->count + 1,
-                                    sizeof (struct item));
-        if (!items)
-            return -1;
-        heap->items = items;
-    }
+    if (reserve (&heap->items, &heap->room, heap->count + 1, sizeof (struct item)) < 0)
+        return -1;
     heap->items[heap->count++] = (struct item){time, value};
     return 0;
 }
@@ -974,12 +933,8 @@ static int append_changes (struct availability *all,
 
     if (!each)
         return 0;
-    if (line->count > all->scratch_room) {
-        units = grown (all->scratch, &all->scratch_room, line->count, sizeof (int64_t));
-        if (!units)
-            return -1;
-        all->scratch = units;
-    }
+    if (reserve (&all->scratch, &all->scratch_room, line->count, sizeof (int64_t)) < 0)
+        return -1;
     units = all->scratch;
     if (!line->promises)
         order = LAST;
@@ -1167,15 +1122,8 @@ static int append_candidates (struct availability *all,
             units -= given[rank];
         if (units <= 0)
             continue;
-        if (candidates->count == candidates->room) {
-            one = grown (candidates->all,
-                         &candidates->room,
-                         candidates->count + 1,
-                         sizeof (*one));
-            if (!one)
-                return -1;
-            candidates->all = one;
-        }
+        if (reserve (&candidates->all, &candidates->room, candidates->count + 1, sizeof (*one)) < 0)
+            return -1;
         if (heap_append (&candidates->heap, 0, (int64_t)candidates->count) < 0)
             return -1;
         one = candidates->all + candidates->count++;
@@ -1203,12 +1151,8 @@ static int take_from_promises (struct availability *all, size_t rank)
 {
     if (all->is_taken[rank])
         return 0;
-    if (all->taken_count == all->taken_room) {
-        size_t *taken = grown (all->taken, &all->taken_room, all->taken_count + 1, sizeof (size_t));
-        if (!taken)
-            return -1;
-        all->taken = taken;
-    }
+    if (reserve (&all->taken, &all->taken_room, all->taken_count + 1, sizeof (size_t)) < 0)
+        return -1;
     all->taken[all->taken_count++] = rank;
     all->is_taken[rank] = true;
     return 0;

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "plan.h"
 
 /* Tests build this with smaller limits. */
@@ -73,7 +74,7 @@ struct size {
     /* Openings that may be enough for one of them, in the order in which they came. */
     struct opening *openings;
     struct openings_together *together;
-    size_t count, room;
+    size_t count, room, together_room;
     uint64_t first;   /* the number that came before the first of these */
     size_t review_at; /* at this count, review which are still of use */
 };
@@ -130,21 +131,6 @@ static inline double first_of (double a, double b)
 static inline double last_of (double a, double b)
 {
     return a > b ? a : b;
-}
-
-/* Make room for one more in an array. */
-static int make_room (void **array, size_t count, size_t *room, size_t each)
-{
-    size_t more = *room ? 2 * *room : 16;
-    void *grown;
-
-    if (count < *room)
-        return 0;
-    if (!(grown = realloc (*array, more * each)))
-        return -1;
-    *array = grown;
-    *room = more;
-    return 0;
 }
 
 /* -- the table ------------------------------------------------------------ */
@@ -251,19 +237,12 @@ static int add_opening (struct size *size, const struct opening *opening)
 
     if (size->count == MAX_KEPT)
         drop_openings (size, MAX_KEPT / 2);
-    if (size->count == size->room) {
-        size_t room = size->room ? 2 * size->room : 4 * OPENINGS_TOGETHER;
-        void *grown;
-
-        if (!(grown = realloc (size->openings, room * sizeof (size->openings[0]))))
-            return -1;
-        size->openings = grown;
-        if (!(grown = realloc (size->together,
-                               room / OPENINGS_TOGETHER * sizeof (size->together[0]))))
-            return -1;
-        size->together = grown;
-        size->room = room;
-    }
+    if (reserve (&size->openings, &size->room, size->count + 1, sizeof (*opening)) < 0
+        || reserve (&size->together,
+                    &size->together_room,
+                    size->count / OPENINGS_TOGETHER + 1,
+                    sizeof (*together)) < 0)
+        return -1;
     together = &size->together[size->count / OPENINGS_TOGETHER];
     if (size->count % OPENINGS_TOGETHER == 0) {
         together->start = opening->start;
@@ -654,10 +633,7 @@ int promises_opened (struct promises *promises, int number, double start, double
         return 0; /* later promises are examined in full first */
     if (line->waiting_count == MAX_WAITING)
         forget (line);
-    if (make_room ((void **)&line->waiting,
-                   line->waiting_count,
-                   &line->waiting_room,
-                   sizeof (one)) < 0)
+    if (reserve (&line->waiting, &line->waiting_room, line->waiting_count + 1, sizeof (one)) < 0)
         return -1;
     /* Runs of at most the units that were free before do not become longer. */
     one.before = timeline_least (line->timeline, start, end) - count;

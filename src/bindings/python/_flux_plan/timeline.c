@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
 #include "plan.h"
 
 /* Steps of a block: smaller blocks make searches longer, larger ones changes.  Tests build this with
@@ -30,12 +31,16 @@ struct block {
     int64_t values[STEPS_PER_BLOCK + 1];
 };
 
+struct entry {
+    int64_t least, most; /* the extremes of the block */
+    struct block *block;
+};
+
 struct timeline {
     size_t count;          /* of blocks; there is at least one, and none is empty */
     size_t room;           /* the capacity */
     double *heads;         /* when the first step of each block begins */
-    int64_t *least, *most; /* the extremes of each */
-    struct block **blocks;
+    struct entry *entries; /* the blocks */
 };
 
 /* Times that are counted one by one: without a branch, which would often be mispredicted. */
@@ -108,48 +113,24 @@ static void measure_steps (const struct block *block,
 /* Find the extremes of a block again, some of whose steps have changed. */
 static void measure (struct timeline *line, size_t at)
 {
-    struct block *block = line->blocks[at];
+    struct block *block = line->entries[at].block;
 
-    measure_steps (block, 0, block->count, &line->least[at], &line->most[at]);
-}
-
-/* Make room for one block more. */
-static int make_room (struct timeline *line)
-{
-    size_t room = line->room ? 2 * line->room : 8;
-    void *grown;
-
-    if (line->count < line->room)
-        return 0;
-    if (!(grown = realloc (line->heads, room * sizeof (line->heads[0]))))
-        return -1;
-    line->heads = grown;
-    if (!(grown = realloc (line->least, room * sizeof (line->least[0]))))
-        return -1;
-    line->least = grown;
-    if (!(grown = realloc (line->most, room * sizeof (line->most[0]))))
-        return -1;
-    line->most = grown;
-    if (!(grown = realloc (line->blocks, room * sizeof (line->blocks[0]))))
-        return -1;
-    line->blocks = grown;
-    line->room = room;
-    return 0;
+    measure_steps (block, 0, block->count, &line->entries[at].least, &line->entries[at].most);
 }
 
 /* Put a block before the one at a place. */
 static int insert_block (struct timeline *line, size_t at, struct block *block)
 {
     size_t behind = line->count - at;
+    size_t room = line->room;
 
-    if (make_room (line) < 0)
+    if (reserve (&line->heads, &room, line->count + 1, sizeof (line->heads[0])) < 0
+        || reserve (&line->entries, &line->room, line->count + 1, sizeof (line->entries[0])) < 0)
         return -1;
     memmove (&line->heads[at + 1], &line->heads[at], behind * sizeof (line->heads[0]));
-    memmove (&line->least[at + 1], &line->least[at], behind * sizeof (line->least[0]));
-    memmove (&line->most[at + 1], &line->most[at], behind * sizeof (line->most[0]));
-    memmove (&line->blocks[at + 1], &line->blocks[at], behind * sizeof (line->blocks[0]));
+    memmove (&line->entries[at + 1], &line->entries[at], behind * sizeof (line->entries[0]));
     line->heads[at] = block->starts[0];
-    line->blocks[at] = block;
+    line->entries[at].block = block;
     line->count++;
     measure (line, at);
     return 0;
@@ -161,11 +142,9 @@ static void remove_blocks (struct timeline *line, size_t at, size_t count)
     size_t behind = line->count - at - count;
 
     for (size_t i = at; i < at + count; i++)
-        free (line->blocks[i]);
+        free (line->entries[i].block);
     memmove (&line->heads[at], &line->heads[at + count], behind * sizeof (line->heads[0]));
-    memmove (&line->least[at], &line->least[at + count], behind * sizeof (line->least[0]));
-    memmove (&line->most[at], &line->most[at + count], behind * sizeof (line->most[0]));
-    memmove (&line->blocks[at], &line->blocks[at + count], behind * sizeof (line->blocks[0]));
+    memmove (&line->entries[at], &line->entries[at + count], behind * sizeof (line->entries[0]));
     line->count -= count;
 }
 
@@ -198,7 +177,7 @@ static int cut (struct timeline *line, double time, size_t *at)
     size_t place, half;
 
     *at = block_of (line, time);
-    block = line->blocks[*at];
+    block = line->entries[*at].block;
     place = step_of (block, time);
     if (block->starts[place] == time)
         return 0;
@@ -229,7 +208,7 @@ error:
 static void join (struct timeline *line, double time)
 {
     size_t at = block_of (line, time);
-    struct block *block = line->blocks[at];
+    struct block *block = line->entries[at].block;
     size_t place = before_time (block->starts, block->count, time);
     const struct block *before;
 
@@ -240,7 +219,7 @@ static void join (struct timeline *line, double time)
     }
     if (at == 0)
         return;
-    before = line->blocks[at - 1];
+    before = line->entries[at - 1].block;
     if (before->values[before->count - 1] + before->plus != block->values[0] + block->plus)
         return;
     if (block->count == 1) {
@@ -298,7 +277,7 @@ struct timeline *timeline_copy (const struct timeline *line)
 
         if (!block)
             goto error;
-        *block = *line->blocks[at];
+        *block = *line->entries[at].block;
         if (insert_block (copy, at, block) < 0) {
             free (block);
             goto error;
@@ -315,11 +294,9 @@ void timeline_destroy (struct timeline *line)
     if (!line)
         return;
     for (size_t at = 0; at < line->count; at++)
-        free (line->blocks[at]);
+        free (line->entries[at].block);
     free (line->heads);
-    free (line->least);
-    free (line->most);
-    free (line->blocks);
+    free (line->entries);
     free (line);
 }
 
@@ -328,14 +305,14 @@ size_t timeline_length (const struct timeline *line)
     size_t length = 0;
 
     for (size_t at = 0; at < line->count; at++)
-        length += line->blocks[at]->count;
+        length += line->entries[at].block->count;
     return length;
 }
 
 void timeline_steps (const struct timeline *line, double *starts, int64_t *values)
 {
     for (size_t at = 0; at < line->count; at++) {
-        const struct block *block = line->blocks[at];
+        const struct block *block = line->entries[at].block;
 
         for (size_t i = 0; i < block->count; i++) {
             *starts++ = block->starts[i];
@@ -377,7 +354,7 @@ int timeline_add (struct timeline *line, double start, double end, int64_t delta
     if (!(start < end))
         return 0;
     first = block_of (line, start);
-    block = line->blocks[first];
+    block = line->entries[first].block;
     if (start > block->starts[0] && end < block->starts[block->count - 1]
         && block->count + 2 <= STEPS_PER_BLOCK) {
         add_within (block, start, end, delta); /* as most spans are */
@@ -395,11 +372,11 @@ int timeline_add (struct timeline *line, double start, double end, int64_t delta
     for (size_t at = first; at <= last; at++) {
         size_t place, stop;
 
-        block = line->blocks[at];
+        block = line->entries[at].block;
         if (start <= line->heads[at] && (at < last || isinf (end))) {
             block->plus += delta;
-            line->least[at] += delta;
-            line->most[at] += delta;
+            line->entries[at].least += delta;
+            line->entries[at].most += delta;
             continue;
         }
         place = before_time (block->starts, block->count, start);
@@ -424,7 +401,7 @@ void timeline_forget (struct timeline *line, double time)
 
     if (at > 0)
         remove_blocks (line, 0, at);
-    block = line->blocks[0];
+    block = line->entries[0].block;
     place = step_of (block, time);
     if (place > 0) {
         remove_steps (block, 0, place);
@@ -435,14 +412,14 @@ void timeline_forget (struct timeline *line, double time)
 
 int64_t timeline_at (const struct timeline *line, double time)
 {
-    const struct block *block = line->blocks[block_of (line, time)];
+    const struct block *block = line->entries[block_of (line, time)].block;
 
     return block->values[step_of (block, time)] + block->plus;
 }
 
 int64_t timeline_before (const struct timeline *line, double time)
 {
-    const struct block *block = line->blocks[before_time (line->heads, line->count, time) - 1];
+    const struct block *block = line->entries[before_time (line->heads, line->count, time) - 1].block;
     size_t place = before_time (block->starts, block->count, time);
 
     return block->values[place - 1] + block->plus;
@@ -456,7 +433,7 @@ double timeline_after (const struct timeline *line, double time)
 
     if (at == 0)
         return line->heads[0];
-    block = line->blocks[at - 1];
+    block = line->entries[at - 1].block;
     place = until_time (block->starts, block->count, time);
     if (place < block->count)
         return block->starts[place];
@@ -470,7 +447,7 @@ void timeline_extremes (const struct timeline *line,
                         int64_t *most)
 {
     size_t at = block_of (line, start);
-    const struct block *block = line->blocks[at];
+    const struct block *block = line->entries[at].block;
     size_t stop = before_time (line->heads, line->count, end);
     size_t last = stop > at ? stop - 1 : at; /* the block that the span ends in */
     size_t place = step_of (block, start);
@@ -483,10 +460,10 @@ void timeline_extremes (const struct timeline *line,
     }
     measure_steps (block, place, block->count, least, most);
     while (++at < last) {
-        *least = line->least[at] < *least ? line->least[at] : *least;
-        *most = line->most[at] > *most ? line->most[at] : *most;
+        *least = line->entries[at].least < *least ? line->entries[at].least : *least;
+        *most = line->entries[at].most > *most ? line->entries[at].most : *most;
     }
-    block = line->blocks[last];
+    block = line->entries[last].block;
     measure_steps (block, 0, before_time (block->starts, block->count, end), &low, &high);
     *least = low < *least ? low : *least;
     *most = high > *most ? high : *most;
@@ -508,7 +485,7 @@ double timeline_since (const struct timeline *line, int64_t value, double time)
 
     if (at == 0)
         return -INFINITY;
-    block = line->blocks[--at];
+    block = line->entries[--at].block;
     place = before_time (block->starts, block->count, time);
     while (true) {
         while (place > 0) {
@@ -516,11 +493,11 @@ double timeline_since (const struct timeline *line, int64_t value, double time)
                 return time;
             time = block->starts[--place];
         }
-        while (at > 0 && line->least[at - 1] >= value)
+        while (at > 0 && line->entries[at - 1].least >= value)
             time = line->heads[--at];
         if (at == 0)
             return -INFINITY;
-        block = line->blocks[--at];
+        block = line->entries[--at].block;
         place = block->count;
     }
 }
@@ -528,16 +505,16 @@ double timeline_since (const struct timeline *line, int64_t value, double time)
 double timeline_below (const struct timeline *line, int64_t value, double start)
 {
     size_t at = block_of (line, start);
-    size_t place = step_of (line->blocks[at], start);
+    size_t place = step_of (line->entries[at].block, start);
 
     while (true) {
-        const struct block *block = line->blocks[at];
+        const struct block *block = line->entries[at].block;
 
         for (; place < block->count; place++) {
             if (block->values[place] + block->plus < value)
                 return fmax (start, block->starts[place]);
         }
-        while (++at < line->count && line->least[at] >= value)
+        while (++at < line->count && line->entries[at].least >= value)
             ;
         if (at == line->count)
             return INFINITY;
@@ -553,17 +530,17 @@ double timeline_first (const struct timeline *line,
                        double until)
 {
     size_t at = block_of (line, start);
-    size_t place = step_of (line->blocks[at], start);
+    size_t place = step_of (line->entries[at].block, start);
     bool inside; /* a run that begins at `since` has not ended yet */
     double since = start;
 
     if (start >= limit)
         return INFINITY;
     /* The step that `start` is in counts from `start` on, not from where it begins. */
-    inside = line->blocks[at]->values[place] + line->blocks[at]->plus >= value;
+    inside = line->entries[at].block->values[place] + line->entries[at].block->plus >= value;
     place++;
     for (; at < line->count; at++, place = 0) {
-        const struct block *block = line->blocks[at];
+        const struct block *block = line->entries[at].block;
         double head = line->heads[at];
 
         if (inside) {
@@ -572,14 +549,14 @@ double timeline_first (const struct timeline *line,
         }
         else if (head >= limit || head >= until)
             break;
-        if (line->least[at] >= value) {
+        if (line->entries[at].least >= value) {
             if (!inside) {
                 inside = true;
                 since = head;
             }
             continue;
         }
-        if (line->most[at] < value) {
+        if (line->entries[at].most < value) {
             inside = false;
             continue;
         }
