@@ -8,6 +8,7 @@ Which file to open:
   ``bound_strategy.py``. ``promise.py``: the promises.
 - ``counted_profile.py``: availability as a number of units over time. ``count_timeline.py``: such
   numbers.
+- ``room_on_ranks.py``: the availability of a pool's ranks, and the demands of requests on them.
 - ``availability.py``: the definition of room on ranks over time, and of when promises that are bound to
   them can be kept. ``compiled_availability.py``: the same in C (``_flux_plan/availability.c``), where
   that was built; else ``plain_availability.py`` runs the definition.

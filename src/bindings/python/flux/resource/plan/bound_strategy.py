@@ -3,8 +3,8 @@
 
 That is so with nodes of several kinds, GPUs, constraints, and nodes that jobs share.
 ``availability.py`` defines the free amounts of a rank at a time, and whether all promises can be
-kept. This module follows the pool, turns requests into demands and ranks into placements of the
-pool.
+kept; ``room_on_ranks.py`` enters the pool's jobs, turns requests into demands and ranks into
+placements of the pool.
 
 A promise keeps its time until its job can start at once, or the promise is lost. Where counts do
 not decide placement (containers, hooks of a site), the pool places requests, by its index at that
@@ -13,16 +13,14 @@ time and on ranks without any promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
-from flux.resource.plan import compiled
 from flux.resource.plan.availability import MAX_PROMISES, Demand
-from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.promise import BoundPromise, length_of
-from flux.resource.plan.room_counts import RoomCounts, free_ranks
+from flux.resource.plan.room_on_ranks import ALL_UNITS, RoomOnRanks, exact, reduce
 from flux.resource.plan.start_bounds import StartBounds
 from flux.resource.plan.strategy import Strategy
 from flux.resource.pool.inventory import pairs, selected_ranks
@@ -33,11 +31,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.availability import Amounts
-    from flux.resource.plan.compiled_availability import CompiledAvailability
     from flux.resource.plan.promise import Promise
-    from flux.resource.pool.contract import JobRecord
-    from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.pool.inventory import Selection
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest, Shape
 
@@ -49,8 +44,6 @@ LOOKS_IN_A_ROW = 24
 #: promised end. Timers are late by a millisecond, and the next promise on its ranks begins with its
 #: end.
 LATE_START_S = 1.0
-#: More units than any pool has.
-ALL_UNITS = 1 << 40
 
 
 class BoundStrategy(Strategy):
@@ -65,26 +58,20 @@ class BoundStrategy(Strategy):
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        self.seen: int | None = None
+        self.seen: int | None = pool.generation
         self.promises = {}
         #: whether promises stay on the ranks that they have, as in a copy to look ahead with
         self.frozen = False
-        self._room: PlainAvailability | CompiledAvailability
-        self._inventory: Inventory  # the pool's, as of `seen`
-        self._up = 0  # mask of the ranks that were up then
-        # By job id, the record of its end and resources, and the number of its use.
-        self._jobs: dict[int, tuple[object, int]] = {}
+        self._ranks = RoomOnRanks(pool)
         #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
         # Open promises: these may keep units in use, so that ranks have less than nothing left.
         self._open: set[int] = set()
         self._bounds = StartBounds()  # valid while promises are only added, and none moves
         self._withdrawn: list[BoundPromise] = []  # they can be restored until the pool changes
-        self._counts = RoomCounts(pool)
         # The place found for a job, and the end of its promise, until it starts there.
         self._placed: tuple[int, float] | None = None
         self._promised_end: dict[int, float] = {}
-        self._make()
 
     def adopt(self, promises: Mapping[int, Promise]) -> None:
         """Keep promises that were counted. They are bound in the order of their starts, which
@@ -111,8 +98,7 @@ class BoundStrategy(Strategy):
             self.__dict__,
             promises={},
             frozen=True,
-            _room=self._room.copy(),
-            _jobs=self._jobs.copy(),
+            _ranks=self._ranks.copy(),
             _open=self._open.copy(),
             _bounds=StartBounds(),
             _withdrawn=[],
@@ -120,74 +106,35 @@ class BoundStrategy(Strategy):
         )
         for jobid, one in self.promises.items():
             new.promises[jobid] = bound = BoundPromise(one.start, one.end, one.request, one.is_open)
-            bound.room, bound.number, bound.pinned = new._room, one.number, one.pinned
+            bound.room, bound.number, bound.pinned = new._ranks.room, one.number, one.pinned
         return new
 
     # -- following the pool -------------------------------------------------
-
-    def _make(self) -> None:
-        """Begin anew with the pool's inventory and running jobs."""
-        pool = self._pool
-        self._inventory = inventory = pool.inventory
-        self._up = pool.eligible(None)
-        totals = {}
-        for units, mask in inventory.kinds.items():
-            amounts = inventory.counts_of(units)
-            totals.update(dict.fromkeys(members(mask), amounts))
-        self._room = _availability(totals)
-        self._jobs = {}
-        pool.changes_since(pool.generation)  # from now on it notes them
-        ends = {jobid: end for end, jobid in pool.jobs_by_end()}
-        for jobid, record in pool.records_now().items():
-            self._come(jobid, record, ends.get(jobid, 0.0))
-        self.seen = pool.generation
-
-    def _come(self, jobid: int, record: JobRecord, end: float) -> None:
-        """A job holds resources until a time; 0: unknown."""
-        inventory, room = self._inventory, self._room
-        number = room.create(-inf, end or inf)
-        for mask, units in pairs(record[1:]):
-            if units:
-                room.take(number, mask, inventory.counts_of(units))
-        room.enter(number)
-        self._jobs[jobid] = record, number
-
-    def _leave(self, jobid: int) -> None:
-        _, number = self._jobs.pop(jobid)
-        self._room.leave(number)
-        self._room.drop(number)
 
     def sync(self) -> bool:
         pool = self._pool
         self._forget_withdrawn()
         self._bounds = StartBounds()
-        changes = None
-        if pool.inventory is self._inventory and pool.eligible(None) == self._up:
-            changes = pool.changes_since(self.seen or 0)
+        changes = self._ranks.changes_since(self.seen or 0)
         if changes is None:
             self._make_again()
             return True
         self.seen = pool.generation
         for jobid, record in changes.items():
-            known = self._jobs.get(jobid)
-            if known is not None and known[0] == record:
-                continue
-            if known is not None:
-                self._leave(jobid)
-            if record is not None:
-                self._come(jobid, record, record[0])
+            if self._ranks.follow(jobid, record):
                 self._sound = False
         return True
 
     def _make_again(self) -> None:
         """Begin anew, with the promises on the ranks that they had."""
         kept = [
-            (promise, self._room.amounts_of(promise.number))
+            (promise, self._ranks.room.amounts_of(promise.number))
             for promise in self.promises.values()
             if promise.number is not None
         ]
-        self._make()
-        room, up = self._room, self._up
+        self._ranks.make()
+        self.seen = self._pool.generation
+        room, up = self._ranks.room, self._ranks.up
         for promise, amounts in kept:
             promise.number = None
             if all(up >> rank & 1 for rank, _ in amounts):
@@ -198,7 +145,7 @@ class BoundStrategy(Strategy):
 
     def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
         """Bind a promise to given amounts of ranks, even if they are not free."""
-        room = self._room
+        room = self._ranks.room
         number = room.create(promise.start, promise.end, self._demand_of(promise))
         for rank, taken in amounts:
             room.take(number, 1 << rank, taken)
@@ -210,7 +157,7 @@ class BoundStrategy(Strategy):
         shape = promise.request.shape
         if promise.is_open or promise.pinned or not self._pool.countable(shape):
             return None
-        return self._demand(shape)
+        return self._ranks.demand(shape)
 
     def started(self, jobid: int) -> None:
         pool = self._pool
@@ -224,36 +171,8 @@ class BoundStrategy(Strategy):
             believed = promised_end
         if placed is None or selected_ranks(held) & ~placed[0] or (believed or inf) > placed[1]:
             self._sound = False
-        self._come(jobid, (end, *held), believed)
+        self._ranks.come(jobid, (end, *held), believed)
         self.seen = pool.generation
-
-    # -- demands ------------------------------------------------------------
-
-    def _demand(self, shape: Shape, ranks: int = -1) -> Demand:
-        """The least demand of a shape, on those of some ranks (a mask) that are up."""
-        eligible = self._pool.eligible(shape.match) & ranks
-        each = self._inventory.padded(shape.need)
-        if shape.node_count is not None:
-            return Demand(shape.node_count.min, each, True, shape.exclusive, eligible)
-        return Demand(shape.slot_count.min, each, not any(each), False, eligible)
-
-    def _areas(self, shape: Shape) -> Iterator[Demand]:
-        """The alternative demands, of which one has to be met; none, if only the pool can find a
-        place."""
-        pool, within = self._pool, shape.within
-        if pool.countable(shape):
-            yield self._demand(shape)
-        elif (
-            within is not None
-            and within.segment == within.most == 1
-            and pool.countable(shape.replace(within=None))
-        ):
-            for mask in within.groups.masks:
-                yield self._demand(shape, mask)
-
-    def _may_move(self) -> bool:
-        """Whether promises may be moved to make a new one earlier."""
-        return not self.frozen and len(self.promises) <= MAX_PROMISES
 
     # -- questions ----------------------------------------------------------
 
@@ -263,29 +182,33 @@ class BoundStrategy(Strategy):
     def earliest(
         self, request: ResourceRequest, start: float, now: float, until: float = inf
     ) -> float:
-        shape, length, may_move = request.shape, length_of(request), self._may_move()
+        shape, length = request.shape, length_of(request)
+        # Promises are moved to make a new one earlier, unless there are many.
+        may_move = not self.frozen and len(self.promises) <= MAX_PROMISES
         if self._pool.countable(shape):
-            demand = self._demand(shape)
+            demand = self._ranks.demand(shape)
             if may_move:
-                return self._room.earliest(demand, length, start, now, True)
+                return self._ranks.room.earliest(demand, length, start, now, True)
             # A long queue is planned without starting each search from now.
             family = demand._replace(count=0)
             least = max(start, self._bounds.least(family, demand.count, length))
-            found = self._room.earliest(demand, length, least, now, False)
+            found = self._ranks.room.earliest(demand, length, least, now, False)
             if start <= now:
                 self._bounds.learn(family, demand.count, length, found)
             return found
         times = [
-            self._room.earliest(demand, length, start, now, may_move)
-            for demand in self._areas(shape)
+            self._ranks.room.earliest(demand, length, start, now, may_move)
+            for demand in self._ranks.areas(shape)
         ]
         return min(times) if times else self._first_placed(request, start, until)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
-        now, room = self._pool.clock(), self._room
-        areas = list(self._areas(request.shape))
+        now, room = self._pool.clock(), self._ranks.room
+        areas = list(self._ranks.areas(request.shape))
         if not areas:
-            return self._place_at(request, self._index_at(start), start, end) is not None
+            return (
+                self._ranks.place_at(request, self._ranks.index_at(start), start, end) is not None
+            )
         return any(
             room.room(demand, start, end)[0] >= demand.count
             or (not self.frozen and room.can_book(demand, start, end, now))
@@ -297,22 +220,19 @@ class BoundStrategy(Strategy):
     ) -> bool:
         own = self.promises.get(jobid) if jobid is not None else None
         if own is not None and own.number is not None:
-            self._room.leave(own.number)
+            self._ranks.room.leave(own.number)
         try:
             return self._can_place(request, now, end)
         finally:
             if own is not None and own.number is not None:
-                self._room.enter(own.number)
+                self._ranks.room.enter(own.number)
 
     def is_free(self, request: ResourceRequest) -> bool:
         pool = self._pool
         return pool.place_request(request, pool.index, pool.eligible_ranks(request)) is not None
 
     def may_start(self, request: ResourceRequest) -> bool:
-        shape, pool = request.shape, self._pool
-        if not pool.countable(shape):
-            return True
-        return self._counts.of(shape) >= shape.least_count
+        return self._ranks.may_fit_now(request.shape)
 
     def room_ends(self, request: ResourceRequest, now: float) -> float:
         if not self.may_start(request):
@@ -321,26 +241,15 @@ class BoundStrategy(Strategy):
 
     def _enough_until(self, shape: Shape, now: float) -> float:
         """An upper bound of the time until which all ranks together have enough for a shape."""
-        least = self._least(shape)
+        least = self._ranks.least(shape)
         if least is None or not self._sound or self._open:
             return inf
-        return self._room.enough_until(least, self._up, now)
-
-    def _least(self, shape: Shape) -> Amounts | None:
-        """The least total amounts of a shape; None: counts do not decide."""
-        if not self._pool.countable(shape):
-            return None
-        demand = self._demand(shape)
-        each = demand.each
-        if demand.whole:
-            inventory = self._inventory
-            each = tuple(map(min, zip(*map(inventory.counts, inventory.keys.values()))))
-        return tuple([demand.count * number for number in each])
+        return self._ranks.room.enough_until(least, self._ranks.up, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         shape = request.shape
-        demand = self._demand(shape)._replace(count=ALL_UNITS)
-        units, ranks = self._room.room(demand, start, end)
+        demand = self._ranks.demand(shape)._replace(count=ALL_UNITS)
+        units, ranks = self._ranks.room.room(demand, start, end)
         if shape.within is not None and shape.node_count is not None:
             return shape.within.best([(1, ranks)], units)
         return units
@@ -359,19 +268,21 @@ class BoundStrategy(Strategy):
         """Give a promise ranks at its time, for which others may be moved; return whether there are
         any."""
         now, request = self._pool.clock(), promise.request
-        promise.room, promise.number = self._room, None
-        areas = list(self._areas(request.shape))
+        promise.room, promise.number = self._ranks.room, None
+        areas = list(self._ranks.areas(request.shape))
         for demand in areas:
-            promise.number = self._room.book(demand, promise.start, promise.end, now, may_move)
+            promise.number = self._ranks.room.book(
+                demand, promise.start, promise.end, now, may_move
+            )
             if promise.number is not None:
                 if demand.takes_all:
-                    self._room.pin(promise.number)  # it could not be moved
+                    self._ranks.room.pin(promise.number)  # it could not be moved
                 return True
         if not areas:
-            index = self._index_at(promise.start)
-            placed = self._place_at(request, index, promise.start, promise.end)
+            index = self._ranks.index_at(promise.start)
+            placed = self._ranks.place_at(request, index, promise.start, promise.end)
             if placed is not None:
-                self._enter_on(promise, self._all_of(selected_ranks(placed[0])))
+                self._enter_on(promise, self._ranks.all_of(selected_ranks(placed[0])))
         return promise.number is not None
 
     def _bind_somewhere(self, promise: BoundPromise) -> None:
@@ -382,15 +293,6 @@ class BoundStrategy(Strategy):
             if amounts:
                 self._enter_on(promise, amounts)
             self._sound = False
-
-    def _all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
-        """The total amounts of some ranks (a mask)."""
-        inventory = self._inventory
-        return [
-            (rank, inventory.counts_of(units))
-            for units, mask in inventory.kinds.items()
-            for rank in members(mask & ranks)
-        ]
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
         promise = BoundPromise(start, end, request, False)
@@ -405,33 +307,36 @@ class BoundStrategy(Strategy):
         if promise.number is None:
             return
         if stays:
-            self._room.pin(promise.number)
+            self._ranks.room.pin(promise.number)
             return
-        amounts = self._room.amounts_of(promise.number)
-        self._room.leave(promise.number)
-        self._room.drop(promise.number)
+        amounts = self._ranks.room.amounts_of(promise.number)
+        self._ranks.room.leave(promise.number)
+        self._ranks.room.drop(promise.number)
         self._enter_on(promise, amounts)
 
     def trial(self) -> Callable[[], None]:
         self._forget_withdrawn()
-        room, jobs, inventory = self._room.copy(), self._jobs.copy(), self._inventory
+        ranks = self._ranks.copy()
         numbers, seen = {jobid: one.number for jobid, one in self.promises.items()}, self.seen
 
         def take_back() -> None:
-            if self._inventory is not inventory or numbers.keys() != self.promises.keys():
+            if (
+                self._ranks.inventory is not ranks.inventory
+                or numbers.keys() != self.promises.keys()
+            ):
                 return
-            self._room, self._jobs, self.seen, self._sound = room, jobs, seen, False
+            self._ranks, self.seen, self._sound = ranks, seen, False
             self._bounds = StartBounds()
             for jobid, one in self.promises.items():
-                one.room, one.number = room, numbers[jobid]
+                one.room, one.number = ranks.room, numbers[jobid]
 
         return take_back
 
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
         number = self.promises[jobid].number
-        left = dict(self._room.amounts_of(number)) if number is not None else {}
+        left = dict(self._ranks.room.amounts_of(number)) if number is not None else {}
         for mask, units in chain.from_iterable(map(pairs, held)):
-            taken = self._inventory.counts_of(units)
+            taken = self._ranks.inventory.counts_of(units)
             for rank in members(mask):
                 rest = tuple(have - one for have, one in zip(left.get(rank, ()), taken))
                 if not rest or min(rest) < 0:
@@ -456,21 +361,21 @@ class BoundStrategy(Strategy):
         them, less has to be kept of the ranks free now. Then come those that stay free forever,
         from now or from the time at which they are enough (or the last end), then any.
         """
-        pool, shape, room, now = self._pool, request.shape, self._room, self._pool.clock()
+        pool, shape, room, now = self._pool, request.shape, self._ranks.room, self._pool.clock()
         if not pool.countable(shape):
-            all_free, up = unused(self._inventory), pool.eligible(shape.match)
+            all_free, up = unused(self._ranks.inventory), pool.eligible(shape.match)
             for eligible in (up & ~room.booked(-inf, inf), up):
                 placed = pool.place_request(request, all_free, eligible)
                 if placed is not None:
-                    return self._all_of(selected_ranks(placed[0]))
+                    return self._ranks.all_of(selected_ranks(placed[0]))
             return None
-        demand = self._demand(shape, pool.match_mask(request))
+        demand = self._ranks.demand(shape, pool.match_mask(request))
         kept: list[tuple[int, Amounts]] = []
 
         def keep(ranks: int) -> None:
             nonlocal demand
             chosen = take(ranks & demand.ranks, min(demand.count, popcount(ranks & demand.ranks)))
-            for rank, total in sorted(self._all_of(chosen)):
+            for rank, total in sorted(self._ranks.all_of(chosen)):
                 units = [have // need for have, need in zip(total, demand.each) if need]
                 count = min(demand.count, 1 if demand.per_node or demand.whole else min(units))
                 if count:
@@ -479,7 +384,7 @@ class BoundStrategy(Strategy):
                 demand = demand._replace(count=demand.count - count)
             demand = demand._replace(ranks=demand.ranks & ~chosen)
 
-        keep(self._ranks_of_endless(demand.ranks))
+        keep(self._ranks.ranks_of_endless(demand.ranks))
         ends = [end for end, _ in pool.jobs_by_end()[-1:]]
         ends += [one.end for one in self.promises.values() if one.end < inf]
         enough = room.earliest(demand, inf, now, now, False) if demand.count else now
@@ -488,16 +393,8 @@ class BoundStrategy(Strategy):
         keep(demand.ranks)
         return None if demand.count else kept
 
-    def _ranks_of_endless(self, ranks: int) -> int:
-        """Those of some ranks (a mask) that the only job without an end holds; 0: there are
-        several."""
-        pool = self._pool
-        held = [pool.held(jobid) for jobid, end in pool.job_end_times() if not end]
-        found = [one for one in (selected_ranks(one) & ranks for one in held) if one]
-        return found[0] if len(found) == 1 else 0
-
     def keeps(self, jobid: int, now: float) -> bool:
-        promise, up = self.promises[jobid], self._up
+        promise, up = self.promises[jobid], self._ranks.up
         if promise.is_open:
             return promise.number is not None and not promise.ranks & ~up
         if promise.end <= now:
@@ -506,11 +403,11 @@ class BoundStrategy(Strategy):
             if self._sound and not self._open:
                 return True
             request = promise.request
-            if not next(self._areas(request.shape), None):
+            if not next(self._ranks.areas(request.shape), None):
                 ranks = promise.ranks & self._pool.eligible(request.shape.match)
-                index = self._index_at(max(promise.start, now))
+                index = self._ranks.index_at(max(promise.start, now))
                 return self._pool.place_request(request, index, ranks) is not None
-            if not promise.ranks & ~up and not self._room.overdrawn(promise.number, now):
+            if not promise.ranks & ~up and not self._ranks.room.overdrawn(promise.number, now):
                 return True
         return not self.frozen and not promise.pinned and self._bind_again(promise)
 
@@ -519,15 +416,15 @@ class BoundStrategy(Strategy):
         its own."""
         before = promise.number
         if before is not None:
-            self._room.leave(before)
+            self._ranks.room.leave(before)
         found = self._bind(promise, may_move)
         if not found:
             promise.number = before
         if before is not None:
             if found:
-                self._room.drop(before)
+                self._ranks.room.drop(before)
             else:
-                self._room.enter(before)
+                self._ranks.room.enter(before)
         self._bounds = StartBounds()
         return found
 
@@ -561,7 +458,7 @@ class BoundStrategy(Strategy):
         promise = self.promises.pop(jobid, None)
         self._open.discard(jobid)
         if promise is not None and promise.number is not None:
-            self._room.leave(promise.number)
+            self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)
             self._bounds = StartBounds()
             if not promise.is_open:
@@ -571,7 +468,7 @@ class BoundStrategy(Strategy):
     def _forget_withdrawn(self) -> None:
         for promise in self._withdrawn:
             if promise.number is not None:
-                self._room.drop(promise.number)
+                self._ranks.room.drop(promise.number)
                 promise.number = None
         self._withdrawn.clear()
 
@@ -586,8 +483,8 @@ class BoundStrategy(Strategy):
             self._bind_somewhere(promise)
             return
         self._withdrawn.remove(promise)
-        self._room.enter(promise.number)
-        if self._room.overdrawn(promise.number, self._pool.clock()):
+        self._ranks.room.enter(promise.number)
+        if self._ranks.room.overdrawn(promise.number, self._pool.clock()):
             self._sound = False  # another was moved to its ranks meanwhile
 
     # -- starting now -------------------------------------------------------
@@ -602,10 +499,10 @@ class BoundStrategy(Strategy):
     def _place(
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
-        pool, shape, room = self._pool, request.shape, self._room
-        areas = self._free_areas(shape)
+        pool, shape, room = self._pool, request.shape, self._ranks.room
+        areas = self._ranks.free_areas(shape)
         if not areas:
-            return self._place_at(request, pool.index, now, end)
+            return self._ranks.place_at(request, pool.index, now, end)
         if not self._may_fit(request, now, end):
             return None
         clear = 0  # ranks of the areas with enough clear room
@@ -614,7 +511,9 @@ class BoundStrategy(Strategy):
             if units >= demand.count:
                 clear |= ranks
         if clear:
-            return pool.place_request(request, self._beside(shape, clear, now, end), clear)
+            return pool.place_request(
+                request, self._ranks.index_beside(shape, clear, now, end), clear
+            )
         if self.frozen:
             return None
         self._bounds = StartBounds()  # promises may move
@@ -625,30 +524,25 @@ class BoundStrategy(Strategy):
         else:
             return None
         index, ranks = pool.index, room.ranks_of(number)
-        if not _exact(shape):
+        if not exact(shape):
             index = index.copy()
             for rank, kept in room.amounts_of(number):
-                _reduce(index, rank, kept)
+                reduce(index, rank, kept)
         room.leave(number)
         room.drop(number)
         return pool.place_request(request, index, ranks)
 
     def _can_place(self, request: ResourceRequest, now: float, end: float) -> bool:
         """Whether `place` would find a place; nothing changes."""
-        pool, shape, room = self._pool, request.shape, self._room
-        areas = self._free_areas(shape)
+        pool, shape, room = self._pool, request.shape, self._ranks.room
+        areas = self._ranks.free_areas(shape)
         if not areas:
-            return self._place_at(request, pool.index, now, end) is not None
+            return self._ranks.place_at(request, pool.index, now, end) is not None
         return self._may_fit(request, now, end) and any(
             room.room(demand, now, end)[0] >= demand.count
             or (not self.frozen and room.can_book(demand, now, end, now))
             for demand in areas
         )
-
-    def _free_areas(self, shape: Shape) -> list[Demand]:
-        """The demands of `_areas`, for the ranks that have room now."""
-        free = free_ranks(self._pool, shape)
-        return [demand._replace(ranks=demand.ranks & free) for demand in self._areas(shape)]
 
     def _may_fit(self, request: ResourceRequest, now: float, end: float) -> bool:
         """False if the counts of resources free now, or left on all ranks together until the end,
@@ -657,55 +551,19 @@ class BoundStrategy(Strategy):
             return False
         return not self.promises or self._enough_until(request.shape, now) >= end
 
-    def _beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
-        """The pool's index, less the needs of promises on some ranks."""
-        index = self._pool.index
-        if _exact(shape):
-            return index
-        touched = ranks & self._room.booked(now, end)
-        if touched:
-            index = index.copy()
-            each = self._inventory.padded(
-                (shape.slot_size, shape.gpu_per_slot, *shape.slot_amounts)
-            )
-            once = self._inventory.padded((0, 0, *shape.node_amounts))
-            for rank in members(touched):
-                demand = Demand(ALL_UNITS, each, False, False, 1 << rank)
-                slots, _ = self._room.room(demand, now, end)
-                _reduce(index, rank, tuple([slots * e + o for e, o in zip(each, once)]))
-        return index
-
     # -- placement by the pool ----------------------------------------------
-
-    def _place_at(
-        self, request: ResourceRequest, index: RankIndex, start: float, end: float
-    ) -> tuple[Selection, int] | None:
-        """The pool's placement of a request by an index, on ranks without any promise in a span."""
-        eligible = self._pool.eligible(request.shape.match) & ~self._room.booked(start, end)
-        return self._pool.place_request(request, index, eligible)
-
-    def _index_at(self, time: float) -> RankIndex:
-        """An index of the units that are free at a time, ids and all."""
-        pool = self._pool
-        index = pool.index.copy()
-        if time > pool.clock():
-            for end, jobid in pool.jobs_by_end():
-                if end > time:
-                    break
-                index.give(pool.held(jobid))
-        return index
 
     def _first_placed(self, request: ResourceRequest, start: float, until: float) -> float:
         """The first time from `start` on at which the pool finds a place for a request."""
         pool, length = self._pool, length_of(request)
-        index = self._index_at(start)
+        index = self._ranks.index_at(start)
         ends = [(end, jobid) for end, jobid in pool.jobs_by_end() if end > start]
         ends += [(one.end, -1) for one in self.promises.values() if start < one.end < inf]
         ends.sort(reverse=True)
-        held = {jobid: pool.held(jobid) for _, jobid in ends if jobid in self._jobs}
+        held = {jobid: pool.held(jobid) for _, jobid in ends if jobid != -1}
         time = start
         while time < until:
-            if self._place_at(request, index, time, time + length) is not None:
+            if self._ranks.place_at(request, index, time, time + length) is not None:
                 return time
             if not ends:
                 break
@@ -715,30 +573,3 @@ class BoundStrategy(Strategy):
                 if jobid in held:
                     index.give(held[jobid])
         return inf
-
-
-def _availability(totals: Mapping[int, Amounts]) -> PlainAvailability | CompiledAvailability:
-    if not compiled.is_built():
-        return PlainAvailability(totals)
-    from flux.resource.plan.compiled_availability import CompiledAvailability
-
-    return CompiledAvailability(totals)
-
-
-def _reduce(index: RankIndex, rank: int, kept: tuple[int, ...]) -> None:
-    """Leave at most some cores, GPUs and steps of amounts of a rank free in an index."""
-    inventory = index.inventory
-    free = index.free(rank)
-    cores, gpus = free & inventory.core_mask, inventory.gpus(free)
-    keep = take(cores, min(kept[0], popcount(cores)))
-    keep |= take(gpus, min(kept[1], popcount(gpus))) << inventory.shift
-    keep |= inventory.take_amounts(free, kept[2:])
-    if keep != free:
-        index.take((rank, free ^ keep))
-
-
-def _exact(shape: Shape) -> bool:
-    """Whether room for one node's or slot's need is all that matters about a rank."""
-    if shape.node_count is None:
-        return shape.slot_count.max == 1
-    return shape.slot_count.fixed

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Room on the ranks of a pool over time, as its running jobs leave it, and what requests ask of it.
+
+Room is that of an `Availability`, plain or compiled. Here the pool's jobs become uses of ranks, shapes become
+demands, and ranks placements of the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import TYPE_CHECKING
+
+from flux.resource.plan import compiled
+from flux.resource.plan.availability import Demand
+from flux.resource.plan.plain_availability import PlainAvailability
+from flux.resource.plan.room_counts import RoomCounts, free_ranks
+from flux.resource.pool.inventory import pairs, selected_ranks
+from flux.resource.pool.masks import members, popcount, take
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flux.resource.plan.availability import Amounts
+    from flux.resource.plan.compiled_availability import CompiledAvailability
+    from flux.resource.pool.contract import JobRecord
+    from flux.resource.pool.inventory import Inventory, Selection
+    from flux.resource.pool.rank_index import RankIndex
+    from flux.resource.pool.view import PoolWithView
+    from flux.resource.request import ResourceRequest, Shape
+
+#: More units than any pool has.
+ALL_UNITS = 1 << 40
+
+
+class RoomOnRanks:
+    """The availability of a pool's ranks, with its running jobs entered.
+
+    Args:
+        pool (PoolWithView): with a view
+
+    Attributes:
+        room: the availability; another one after `make`
+        up (int): mask of the ranks that were up when it was made
+        inventory (Inventory): the pool's, as of then
+    """
+
+    room: PlainAvailability | CompiledAvailability
+    inventory: Inventory
+
+    def __init__(self, pool: PoolWithView) -> None:
+        self._pool = pool
+        self._counts = RoomCounts(pool)
+        self.make()
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__, room=self.room.copy(), _jobs=self._jobs.copy())
+        return new
+
+    # -- following the pool -------------------------------------------------
+
+    def make(self) -> None:
+        """Begin anew with the pool's inventory and running jobs."""
+        pool = self._pool
+        self.inventory = inventory = pool.inventory
+        self.up = pool.eligible(None)
+        totals = {}
+        for units, mask in inventory.kinds.items():
+            amounts = inventory.counts_of(units)
+            totals.update(dict.fromkeys(members(mask), amounts))
+        self.room = _availability(totals)
+        # By job id, what it holds until when, and the number of its use.
+        self._jobs: dict[int, tuple[object, int]] = {}
+        pool.changes_since(pool.generation)  # from now on it notes them
+        ends = {jobid: end for end, jobid in pool.jobs_by_end()}
+        for jobid, record in pool.records_now().items():
+            self.come(jobid, record, ends.get(jobid, 0.0))
+
+    def come(self, jobid: int, record: JobRecord, end: float) -> None:
+        """A job holds resources until a time; 0: unknown."""
+        inventory, room = self.inventory, self.room
+        number = room.create(-inf, end or inf)
+        for mask, units in pairs(record[1:]):
+            if units:
+                room.take(number, mask, inventory.counts_of(units))
+        room.enter(number)
+        self._jobs[jobid] = record, number
+
+    def changes_since(self, generation: int) -> Mapping[int, JobRecord | None] | None:
+        """By job id, the record of each job that may have changed since a generation of the pool, None: it
+        is gone; None where all has to be made again."""
+        pool = self._pool
+        if pool.inventory is not self.inventory or pool.eligible(None) != self.up:
+            return None
+        return pool.changes_since(generation)
+
+    def follow(self, jobid: int, record: JobRecord | None) -> bool:
+        """A job may have changed; return whether it holds something, or for another time, from now on."""
+        known = self._jobs.get(jobid)
+        if known is not None:
+            if known[0] == record:
+                return False
+            _, number = self._jobs.pop(jobid)
+            self.room.leave(number)
+            self.room.drop(number)
+        if record is not None:
+            self.come(jobid, record, record[0])
+        return record is not None
+
+    # -- demands ------------------------------------------------------------
+
+    def demand(self, shape: Shape, ranks: int = -1) -> Demand:
+        """The least demand of a shape, on those of some ranks (a mask) that are up."""
+        eligible = self._pool.eligible(shape.match) & ranks
+        each = self.inventory.padded(shape.need)
+        if shape.node_count is not None:
+            return Demand(shape.node_count.min, each, True, shape.exclusive, eligible)
+        return Demand(shape.slot_count.min, each, not any(each), False, eligible)
+
+    def areas(self, shape: Shape) -> Iterator[Demand]:
+        """The alternative demands, of which one has to be met; none, if only the pool can find a
+        place."""
+        pool, within = self._pool, shape.within
+        if pool.countable(shape):
+            yield self.demand(shape)
+        elif (
+            within is not None
+            and within.segment == within.most == 1
+            and pool.countable(shape.replace(within=None))
+        ):
+            for mask in within.groups.masks:
+                yield self.demand(shape, mask)
+
+    def free_areas(self, shape: Shape) -> list[Demand]:
+        """The demands of `areas`, for the ranks that have room now."""
+        free = free_ranks(self._pool, shape)
+        return [demand._replace(ranks=demand.ranks & free) for demand in self.areas(shape)]
+
+    def least(self, shape: Shape) -> Amounts | None:
+        """The least total amounts of a shape; None: counts do not decide."""
+        if not self._pool.countable(shape):
+            return None
+        demand = self.demand(shape)
+        each = demand.each
+        if demand.whole:
+            inventory = self.inventory
+            each = tuple(map(min, zip(*map(inventory.counts, inventory.keys.values()))))
+        return tuple([demand.count * number for number in each])
+
+    # -- what is free -------------------------------------------------------
+
+    def may_fit_now(self, shape: Shape) -> bool:
+        """False if a count of what is free now shows that a shape does not fit."""
+        return not self._pool.countable(shape) or self._counts.of(shape) >= shape.least_count
+
+    def all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
+        """The total amounts of some ranks (a mask)."""
+        inventory = self.inventory
+        return [
+            (rank, inventory.counts_of(units))
+            for units, mask in inventory.kinds.items()
+            for rank in members(mask & ranks)
+        ]
+
+    def ranks_of_endless(self, ranks: int) -> int:
+        """Those of some ranks (a mask) that the only job without an end holds; 0: there are
+        several."""
+        pool = self._pool
+        held = [pool.held(jobid) for jobid, end in pool.job_end_times() if not end]
+        found = [one for one in (selected_ranks(one) & ranks for one in held) if one]
+        return found[0] if len(found) == 1 else 0
+
+    # -- placements ---------------------------------------------------------
+
+    def index_beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
+        """The pool's index, less the needs of promises on some ranks."""
+        index = self._pool.index
+        if exact(shape):
+            return index
+        touched = ranks & self.room.booked(now, end)
+        if touched:
+            index = index.copy()
+            each = self.inventory.padded((shape.slot_size, shape.gpu_per_slot, *shape.slot_amounts))
+            once = self.inventory.padded((0, 0, *shape.node_amounts))
+            for rank in members(touched):
+                demand = Demand(ALL_UNITS, each, False, False, 1 << rank)
+                slots, _ = self.room.room(demand, now, end)
+                reduce(index, rank, tuple([slots * e + o for e, o in zip(each, once)]))
+        return index
+
+    def place_at(
+        self, request: ResourceRequest, index: RankIndex, start: float, end: float
+    ) -> tuple[Selection, int] | None:
+        """The pool's placement of a request by an index, on ranks without any promise in a span."""
+        eligible = self._pool.eligible(request.shape.match) & ~self.room.booked(start, end)
+        return self._pool.place_request(request, index, eligible)
+
+    def index_at(self, time: float) -> RankIndex:
+        """An index of the units that are free at a time, ids and all."""
+        pool = self._pool
+        index = pool.index.copy()
+        if time > pool.clock():
+            for end, jobid in pool.jobs_by_end():
+                if end > time:
+                    break
+                index.give(pool.held(jobid))
+        return index
+
+
+def _availability(totals: Mapping[int, Amounts]) -> PlainAvailability | CompiledAvailability:
+    if not compiled.is_built():
+        return PlainAvailability(totals)
+    from flux.resource.plan.compiled_availability import CompiledAvailability
+
+    return CompiledAvailability(totals)
+
+
+def reduce(index: RankIndex, rank: int, kept: tuple[int, ...]) -> None:
+    """Leave at most some cores, GPUs and steps of amounts of a rank free in an index."""
+    inventory = index.inventory
+    free = index.free(rank)
+    cores, gpus = free & inventory.core_mask, inventory.gpus(free)
+    keep = take(cores, min(kept[0], popcount(cores)))
+    keep |= take(gpus, min(kept[1], popcount(gpus))) << inventory.shift
+    keep |= inventory.take_amounts(free, kept[2:])
+    if keep != free:
+        index.take((rank, free ^ keep))
+
+
+def exact(shape: Shape) -> bool:
+    """Whether room for one node's or slot's need is all that matters about a rank."""
+    if shape.node_count is None:
+        return shape.slot_count.max == 1
+    return shape.slot_count.fixed
