@@ -106,7 +106,8 @@ python_environment() {
         .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || file=${file%.txt}.in
         files="$files -r $file"
     done
-    .venv/bin/python -m pip install -q $files >>"$log" 2>&1 ||
+    # Of what is installed a part is ever imported: that is compiled then.
+    .venv/bin/python -m pip install -q --no-compile $files >>"$log" 2>&1 ||
         fail "pip could not install what$files name.
 Is the package index there?  Try '.venv/bin/python -m pip install$files' by hand, then run this again."
     echo "$sum" >"$stamp"

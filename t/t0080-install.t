@@ -11,7 +11,7 @@ From a copy of the source, so that the tree the other tests run from is left alo
 FLUX_PYTHON_COPY=$FLUX_SOURCE_DIR/.cache/flux-python && export FLUX_PYTHON_COPY
 
 missing=
-for tool in autoreconf automake make; do
+for tool in autoreconf automake make xz; do
 	command -v $tool >/dev/null || missing="$missing $tool"
 done
 if test -n "$missing" || test -n "$FLUX_TEST_INSTALLED_PATH"; then
@@ -72,6 +72,22 @@ test_expect_success GREENLET 'make, beside the source: nothing is written into t
 	find src -name __pycache__ -prune -o -print | sort >src.after &&
 	grep -v __pycache__ src.before | test_cmp - src.after
 '
+test_expect_success GREENLET 'the release holds the sources, and nothing that was made' '
+	{ XZ_OPT=-0 make -C build dist >dist.out 2>&1 || { cat dist.out; false; }; } &&
+	tar -tf build/flux-scheduler-*.tar.xz >files &&
+	for file in configure README.md LICENSE LICENSE.GPL src/modules/sched-fifo/sched-fifo.py src/cmd/flux t/sharness.sh \
+		t/t0001-instance.t t/python/conftest.py scripts/quickstart.jobs doc/index.rst .ci/run; do
+		grep -q "/$file\$" files || { echo "missing: $file"; return 1; }
+	done &&
+	test_must_fail grep -E "__pycache__|\.pyc\$|\.so\$|config\.(log|status)\$|/Makefile\$|trash-directory|/_build/|/\.cache/" files
+'
+test_expect_success GREENLET 'an unpacked release holds what the source did, by its own account too' '
+	mkdir unpacked && tar -xf build/flux-scheduler-*.tar.xz -C unpacked --strip-components=1 &&
+	(cd src && ./scripts/manifest) | sed "s,^\./,," | sort >expected &&
+	unpacked/scripts/manifest | sed "s,^\./,," | sort >actual &&
+	test_cmp expected actual
+'
+
 test_expect_success GREENLET 'make install with DESTDIR' '
 	{ make -C build install DESTDIR="$PWD/dest" >install.out 2>&1 || { cat install.out; false; }; } &&
 	grep "/opt/sched/bin/flux start" install.out &&
