@@ -2,7 +2,7 @@
 
 test_description='reservations over the life of an instance: its configuration, restarts, ends of windows
 
-Each test starts an instance of four nodes of two cores.
+Instances of four nodes of two cores.
 '
 
 . "$(dirname "$0")/sharness.sh"
@@ -24,7 +24,7 @@ instance() {
 	flux module list | grep -o "^ *sched-[a-z]*" | xargs -n1 flux module remove
 	flux module load sched-simple
 	END
-	run_timeout 100 flux start --test-size=4 "$@" \
+	run_timeout 150 flux start --test-size=4 "$@" \
 	    "-Sbroker.rc1_path=flux modprobe run $FLUX_TEST_LIB/rc/rc1-job.py" \
 	    "-Sbroker.rc3_path=flux modprobe run $FLUX_TEST_LIB/rc/rc3.py" \
 	    -Slog-stderr-level=3 -Slog-filename=broker.log -Slog-forward-level=7 sh script.sh
@@ -65,32 +65,48 @@ test_expect_success 'a configuration with reservations' '
 	colour = "red"
 	EOT
 '
-test_expect_success 'flux start reads them; what is wrong is named with its table and key' '
+test_expect_success 'an instance with these and others' '
 	instance "
-		flux sched reservations --utc
+		flux sched reservations --utc >listed
 		flux sched reservations --json >listed.json
 		flux dmesg | grep configuration: >log
-	" --config-path=conf >out && cat out log &&
-	grep "weekly *planned *2030-01-07 07:00 *4h *2 .* 1w *nobody" out &&
-	grep "yearly *planned *2031-05-01 08:00 *1d *4 .* users 0,1001" out &&
+		flux sched reserve own --start=+10m --duration=1h --nodes=1
+		sed -i /^nodes/s/2/3/ conf/reservations.toml
+		sed -i s/yearly/maint/ conf/reservations.toml
+		flux config reload
+		flux sched reservations >reloaded
+		flux module reload sched-backfill
+		flux sched reservations >again
+		flux sched reserve short --start=+1s --duration=10s --nodes=1 --users=\$(id -u) --at-end=cancel >made
+		flux sched reserve long --start=+1s --duration=10s --nodes=1 --users=\$(id -u) --at-end=run >>made
+		one=\$(flux submit -N1 -t 1m --setattr=system.reservation=short sleep 60)
+		two=\$(flux submit -N1 -t 1m --setattr=system.reservation=long sleep 60)
+		other=\$(flux submit -N3 --exclusive -t 1m true)
+		flux job wait-event -vt 30 \$one clean
+		flux job wait-event -t 30 \$other alloc
+		flux job eventlog \$one >ended
+		flux jobs -no {state} \$two >went_on
+		flux cancel \$two
+		flux sched reservations >after
+	" --config-path=conf && cat listed log reloaded made ended after
+'
+test_expect_success 'flux start has read them; what is wrong is named with its table and key' '
+	grep "weekly *planned *2030-01-07 07:00 *4h *2 .* 1w *nobody" listed &&
+	grep "yearly *planned *2031-05-01 08:00 *1d *4 .* users 0,1001" listed &&
 	grep "\[reservations.soon\]: start=.tomorrow 08:00. depends on when it is read: give a date" log &&
 	grep "\[reservations.bare\]: start=2031-05-01T08:00:00: write it in quotes" log &&
 	grep "\[reservations.odd\]: unknown key .colour.: expected" log &&
 	jq -e ".reservations | length == 2 and all(.configured)" listed.json
 '
-test_expect_success 'flux config reload follows the files, and leaves what is as before' '
-	instance "
-		flux sched reserve own --start=+10m --duration=1h --nodes=1
-		sed -i /^nodes/s/2/3/ conf/reservations.toml
-		sed -i s/yearly/maint/ conf/reservations.toml
-		flux config reload
-		flux sched reservations >out
-		flux module reload sched-backfill
-		flux sched reservations >again
-	" --config-path=conf && cat out &&
-	grep "own *planned" out && grep "weekly *planned .* 4h *3 " out &&
-	grep "maint *planned" out && test_must_fail grep yearly out &&
-	test_cmp out again
+test_expect_success 'flux config reload has followed the files, and left what was as before' '
+	grep "own *planned" reloaded && grep "weekly *planned .* 4h *3 " reloaded &&
+	grep "maint *planned" reloaded && test_must_fail grep yearly reloaded &&
+	test_cmp reloaded again
+'
+test_expect_success 'at the end members were ended, or went on, as was said' '
+	grep "short is reserved" made && grep "are ended then" made && grep "go on as ordinary jobs" made &&
+	grep "exception.*timeout" ended && grep RUN went_on &&
+	grep "short *over" after
 '
 test_expect_success REAL_FLUX 'reservations outlive a restart of the instance' '
 	mkdir state &&
@@ -112,26 +128,6 @@ test_expect_success REAL_FLUX 'reservations outlive a restart of the instance' '
 		flux cancel \$long
 	" -Sstatedir=$PWD/state &&
 	jq -e "length == 1" after.json && test_cmp before.json after.json
-'
-test_expect_success 'at the end members are ended, or go on, as was said' '
-	instance "
-		flux sched reserve short --start=+1s --duration=8s --nodes=1 --users=\$(id -u) --at-end=cancel >made
-		flux sched reserve long --start=+1s --duration=8s --nodes=1 --users=\$(id -u) --at-end=run >>made
-		sleep 3
-		one=\$(flux submit -N1 -t 1m --setattr=system.reservation=short sleep 60)
-		two=\$(flux submit -N1 -t 1m --setattr=system.reservation=long sleep 60)
-		other=\$(flux submit -N3 --exclusive -t 1m true)
-		flux sched reservations
-		flux job wait-event -vt 30 \$one clean
-		flux job wait-event -t 30 \$other alloc
-		flux job eventlog \$one >ended
-		flux jobs -no {state} \$two >went_on
-		flux cancel \$two
-		flux sched reservations >after
-	" && cat made ended after &&
-	grep "short is reserved" made && grep "are ended then" made && grep "go on as ordinary jobs" made &&
-	grep "exception.*timeout" ended && grep RUN went_on &&
-	grep "short *over" after
 '
 command -v script >/dev/null && test_set_prereq SCRIPT
 test_expect_success SCRIPT 'flux sched top on a terminal: q ends it, and a signal, and the screen is as it was' '
