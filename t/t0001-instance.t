@@ -2,7 +2,7 @@
 
 test_description='flux start: an instance begins, runs a command, ends
 
-The exit code is the command'"'"'s; nothing is left behind, however it ends.
+Exit codes, signals, and what is left behind: t/python/broker/test_start.py.
 '
 
 . "$(dirname "$0")/sharness.sh"
@@ -10,23 +10,6 @@ The exit code is the command'"'"'s; nothing is left behind, however it ends.
 # Short: it holds the instance's sockets.
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/ft.XXXXXX") && export TMPDIR
 cleanup "rm -rf '$TMPDIR'"
-
-# How long processes sleep: a number by which they are told from all others.
-nap=1000$$
-
-# Start an instance in the background whose command waits; sets $pid.
-start_waiting() {
-	flux start "$@" sh -c "echo \$FLUX_URI >uri.new && mv uri.new uri; exec sleep $nap" 2>start.err &
-	pid=$!
-	test_wait_until -i 200 "test -s uri"
-}
-# No process of the instance, and nothing in its TMPDIR.
-nothing_left() {
-	test_wait_until "! kill -0 $1 2>/dev/null" &&
-	test_wait_until "! pgrep -f '^sleep $nap\$' >left.pids" &&
-	find "$TMPDIR" -mindepth 1 >left.files &&
-	test_must_be_empty left.files
-}
 
 test_expect_success '--test-size sets the number of brokers' '
 	echo 3 >expected &&
@@ -56,22 +39,6 @@ test_expect_success 'without an instance commands say so' '
 	grep -E "flux_open: No such file|Unable to connect to Flux" err &&
 	test_expect_code 1 flux resource list 2>err &&
 	grep "Unable to connect to Flux" err
-'
-test_expect_success EMBEDDED 'the run directory and the socket are open to their owner only' '
-	flux start sh -c "stat -c %a \$(flux getattr rundir)" >mode &&
-	echo 700 >expected &&
-	test_cmp expected mode
-'
-# On a real Flux the brokers of a test instance outlive a flux start that is killed.
-test_expect_success EMBEDDED 'SIGTERM with running jobs: their processes are gone too' '
-	rm -f uri &&
-	start_waiting -s2 &&
-	FLUX_URI=$(cat uri) flux submit -n2 sleep $nap >id &&
-	FLUX_URI=$(cat uri) flux job wait-event --timeout=20 $(cat id) start &&
-	test_wait_until "test \$(pgrep -cf ^sleep\ $nap\$) -ge 3" &&
-	kill -TERM $pid &&
-	test_must_fail_or_be_terminated wait $pid &&
-	nothing_left $pid
 '
 test_expect_success 'two instances at a time do not meet' '
 	flux start "flux kvs put a=1; flux start flux kvs get a" 2>err

@@ -90,7 +90,6 @@ LINES = [
         "",
     ),
     ("flux run -N4 -l flux getattr rank | sort", 0, "0: 0\n1: 1\n2: 2\n3: 3\n", ""),
-    ("flux alloc -N1 --requires=rank:2 flux getattr rank", 0, "0\n", ""),
     ("flux run -o nosuchoption=1 true", 0, "", ""),
     # jobs and what is done to them
     (
@@ -166,7 +165,12 @@ LINES = [
     ),
     ("flux jobs | true; flux resource list | head -1 | wc -l", 0, "1\n", ""),
     # instances in jobs
-    ("flux alloc -N2 flux resource info", 0, "2 Nodes, 4 Cores, 0 GPUs\n", ""),
+    (
+        "flux alloc -N2 --requires=rank:2-3 sh -c 'flux resource info; flux getattr rank'",
+        0,
+        "2 Nodes, 4 Cores, 0 GPUs\n0\n",
+        "",
+    ),
     ("flux alloc -n1", 1, "", None),
     (
         "printf '#!/bin/sh\\n# flux: -N2 --job-name=foo\\necho $1; flux getattr size\\n' >b.sh; flux batch --output=b.out --quiet b.sh arg",
