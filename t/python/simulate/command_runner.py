@@ -3,7 +3,10 @@
 import contextlib
 import csv
 import io
+import os
 import subprocess
+import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -14,23 +17,33 @@ TOP = Path(__file__).resolve().parents[3]
 FLUX = TOP / "src" / "cmd" / "flux"
 
 
-def flux(*args, code=0, **options):
-    """Run it; returns its output as text."""
-    done = subprocess.run(
-        [str(FLUX), "simulate", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **options,
-    )
+def flux(*args, code=0, cwd=".", env=None):
+    """Run it, in a child of this process, which has read the modules; returns what it printed, as text."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        child = os.fork()
+        if not child:
+            os.environ.update(env or {})
+            os.chdir(cwd)
+            for stream, number in ((out, 1), (err, 2)):
+                os.dup2(stream.fileno(), number)
+            sys.stdout, sys.stderr = (open(n, "w", closefd=False) for n in (1, 2))
+            status = 70
+            try:
+                status = call("simulate", main, list(map(str, args)))
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+        texts = [stream.seek(0) or stream.read() for stream in (out, err)]
+    done = subprocess.CompletedProcess(args, os.waitstatus_to_exitcode(status), *texts)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr or code, done.stderr
     return done
 
 
 def flux_here(*args, code=0):
-    """The same in this process, since starting a process costs more than the call: for commands
-    without a scheduler."""
+    """The same in this process: for what runs no scheduler."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = call("simulate", main, list(map(str, args)))
