@@ -5,7 +5,7 @@ import random
 
 import pytest
 from peers import R, Rig, jobspec
-from shared import seeds
+from shared import runs, seeds
 
 from flux.scheduler import forecasts
 from flux.scheduler.policies import Backfill, Fifo
@@ -21,7 +21,7 @@ def test_tables_are_empty_when_all_jobs_have_left(policy, seed, monkeypatch):
     pending = set()
     running = set()
     most = 0
-    for jobid in range(1, 80):
+    for jobid in range(1, runs(40, 80)):
         rig.alloc(jobid, jobspec(rnd.randint(1, 8), duration=rnd.choice([0, 10, 100])))
         pending.add(jobid)
         if rnd.random() < 0.3:

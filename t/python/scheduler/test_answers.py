@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from peers import R, Rig, jobspec
+from shared import seeds
 
 from flux.scheduler.policies import Backfill
 
@@ -19,7 +20,7 @@ _loader.exec_module(answers)
 
 # In the last one promises move by half a second.
 @pytest.mark.parametrize(
-    "kind, seed", [*itertools.product(answers.KINDS, (1, 2)), ("unlimited, parts", 728)]
+    "kind, seed", [*itertools.product(answers.KINDS, seeds(1, 2)), ("unlimited, parts", 728)]
 )
 def test_jobs_start_when_their_users_were_told(kind, seed):
     figures = dict.fromkeys(answers.COLUMNS, 0)

@@ -9,7 +9,6 @@ import pytest
 from peers import Guide, R, Rig, jobspec
 
 from flux.scheduler import AllocRequest, PendingJob, Scheduler
-from flux.scheduler.states import REQUEST
 
 CRIT, ERR, INFO = 2, 3, 6
 
@@ -149,19 +148,6 @@ def test_deny_needs_no_clearing(request_):
     request_.deny("no")
     request_.annotate({"sched": {"a": 2}})
     assert [call[0] for call in request_.scheduler.calls] == ["alloc_annotate", "alloc_deny"]
-
-
-@pytest.mark.parametrize("first", ["success", "deny", "cancel"])
-@pytest.mark.parametrize("second", ["success", "deny", "cancel"])
-def test_a_request_is_answered_once(request_, first, second):
-    def answer(how):
-        getattr(request_, how)(*([{}] if how == "success" else []))
-
-    answer(first)
-    state = REQUEST.after("open", first)
-    with pytest.raises(RuntimeError, match=f"job 77: {second} of a request that is {state}"):
-        answer(second)
-    assert len(request_.scheduler.calls) == 1
 
 
 def test_the_guides_answers_work_from_outside_too(rig):

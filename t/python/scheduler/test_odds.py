@@ -441,11 +441,11 @@ def test_a_question_costs_so_many_plays_and_the_same_again_none(plays):
 
 def test_users_are_told_in_rounds(plays):
     rig = busy(Fifo, "odds-depth=64")
-    for jobid in range(2, 50):
+    for jobid in range(2, 26):
         rig.alloc(jobid, SPEC, userid=7)
         rig.wait(1)
     rounds = plays.count(("estimates", True))
-    assert 1 < rounds <= 1 + 48 // odds_service.ROUND_INTERVAL_S
+    assert 1 < rounds <= 1 + 24 // odds_service.ROUND_INTERVAL_S
 
 
 def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):

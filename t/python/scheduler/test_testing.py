@@ -495,10 +495,10 @@ def test_two_runs_of_one_test_are_the_same():
     def run():
         instance = FakeInstance(nodes=8, cores=4)
         instance.load("sched-backfill", "reservations=3")
-        for number in range(30):
+        for number in range(12):
             instance.submit(nodes=1 + number * 7 % 8, cores=4, duration=100 + number * 37 % 500)
             instance.advance(number % 5)
-        instance.advance(50000)
+        instance.advance(5000)
         return instance.report(), instance.log
 
     assert run() == run()

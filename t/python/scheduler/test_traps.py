@@ -12,7 +12,7 @@
 7. A call inside a pass, or at hello, waits for an answer, one job after the other
    (test_handshake.py, test_messages.py).
 8. Cancelling or moving a job costs as much as the queue is long (test_queue.py).
-9. Two answers to one request, annotations after the answer, nulls for keys that were never set.
+9. Two answers to one request, annotations after the answer (test_states.py), nulls for keys that were never set.
 10. A start that fails and leaves the instance without a scheduler and without an error
     (test_handshake.py).
 11. The clock of the host is set, and what was planned by the old time holds up jobs.
@@ -416,18 +416,6 @@ def test_trap_6_a_job_past_its_end_counts_as_ending_soon(module):
     assert rig.annotations(2)["sched"]["t_estimate"] >= rig.now
 
 
-def test_trap_6_a_reservation_that_came_due_in_vain_is_made_anew():
-    rig = Rig(R(1, 4))
-    rig.load_file("sched-backfill")
-    rig.alloc(1, jobspec(3, duration=100))
-    rig.alloc(2, jobspec(4, duration=100))
-    rig.settle()
-    rig.wait(500)
-    rig.alloc(3, jobspec(1, duration=150))  # job 2 may start any moment: this one would delay it
-    rig.settle()
-    assert rig.started() == [1]
-
-
 # -- 7 is in test_handshake.py; one commit for several starts in test_messages.py ------------------
 
 
@@ -475,28 +463,6 @@ def test_trap_8_cancel_and_prioritize_in_a_deep_queue(module):
 # -- 9: two replies, late annotations, needless nulls ----------------------------------------------
 
 
-def test_trap_9_a_second_answer_raises():
-    errors = []
-
-    class Twice(Scheduler):
-        def schedule(self):
-            job = self._queue[0]
-            job.request.success(self.resources.alloc(job.jobid, job.resource_request))
-            for again in (job.request.success, job.request.deny, job.request.cancel):
-                try:
-                    again(*([{}] if again == job.request.success else []))
-                except RuntimeError as exc:
-                    errors.append(str(exc))
-            job.request.annotate({"sched": {"late": 1}})
-
-    rig = Rig(R(1, 1))
-    rig.load(Twice)
-    rig.alloc(12)
-    rig.settle()
-    assert len(rig.answers(12)) == 1
-    assert len(errors) == 3 and all("job 12" in text for text in errors)
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_trap_9_no_null_for_a_key_that_was_never_set(module):
     rig = Rig(R(1, 2))
@@ -521,16 +487,6 @@ def test_trap_9_no_null_for_a_key_that_was_never_set(module):
                     shown.discard(key)
                 else:
                     shown.add(key)
-
-
-# -- 10 is in test_handshake.py --------------------------------------------------------------------
-
-
-def test_trap_10_a_file_that_fails_to_import_says_so(tmp_path):
-    bad = tmp_path / "bad.py"
-    bad.write_text("from flux.scheduler import NoSuchThing\n")
-    with pytest.raises(ImportError):
-        Rig(R(1, 1)).load_file(bad)
 
 
 # -- 11: a clock that jumps ------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peers import R, Rig, jobspec
+from shared import seeds
 
 from flux.resource import ResourcePool
 from flux.resource.plan.room_counts import RoomCounts
@@ -98,7 +99,7 @@ def history(seed, parts, *args):
     return seen, rig.started()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize(
     "parts, args",
     [
