@@ -16,7 +16,9 @@ test_expect_success 'two jobs run, and two wait' '
 	flux submit --quiet --cc=1-4 sleep 600 &&
 	test_wait_until "test \$(flux jobs -n -f running | wc -l) = 2"
 '
-for module in sched-simple sched-fifo sched-backfill; do
+# All of them among fake services: t/python/campaign/test_messages.py.
+former=sched-simple
+for module in ${REAL_FLUX:+sched-simple sched-fifo} sched-backfill; do
     test_expect_success "$module: nothing changes, and everything is answered or dropped" '
 	test $module = sched-simple || { flux module remove $former && flux module load $module; } && former=$module &&
 	messages --seed=1 --requests=150 && guest messages --guest --seed=2 --requests=150
