@@ -7,6 +7,7 @@ import random
 import pytest
 from planned_queue import PlannedQueue
 from pool_model import Ask, R_of
+from shared import seeds
 
 from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.plan.count_timeline import CountTimeline
@@ -43,7 +44,7 @@ class Queue(PlannedQueue):
                     self.plan.cancel(jobid)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, 8))
 def test_promises_move_where_a_search_of_all_finds(monkeypatch, way, seed):
     """Also those for which nothing is searched stay as such a search says."""
     advance = CountedStrategy.advance
