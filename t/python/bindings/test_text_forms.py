@@ -24,7 +24,10 @@ NOT_IDS = [
 
 @pytest.mark.parametrize("text", ROUND_TRIP)
 def test_idset(text):
-    assert idset.encode(idset.decode(text)) == ROUND_TRIP[text]
+    ids, canonical = idset.decode(text), ROUND_TRIP[text]
+    assert idset.encode(ids) == canonical
+    has_several = "," in canonical or "-" in canonical
+    assert idset.encode(ids, brackets=True) == (f"[{canonical}]" if has_several else canonical)
 
 
 @pytest.mark.parametrize("text", NOT_IDS)
