@@ -65,8 +65,9 @@ class BoundStrategy(Strategy):
         self._ranks = RoomOnRanks(pool)
         #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
-        # Open promises: these may keep units in use, so that ranks have less than nothing left.
-        self._open: set[int] = set()
+        # Promises that may take units in use, so that ranks have less than nothing left: open ones,
+        # and those that take all of the ranks where a placement of the pool was found.
+        self._overdrawing: set[int] = set()
         self._bounds = StartBounds()  # valid while promises are only added, and none moves
         self._withdrawn: list[BoundPromise] = []  # they can be restored until the pool changes
         # The place found for a job, and the end of its promise, until it starts there.
@@ -79,11 +80,10 @@ class BoundStrategy(Strategy):
         if self.seen != self._pool.generation:
             self.sync()
         for jobid, promise in promises.items():
-            self.promises[jobid] = BoundPromise(
-                promise.start, promise.end, promise.request, promise.is_open
+            self._add(
+                jobid,
+                BoundPromise(promise.start, promise.end, promise.request, promise.is_open),
             )
-            if promise.is_open:
-                self._open.add(jobid)
         for bound in sorted(self.promises.values(), key=lambda one: one.start):
             self._bind_somewhere(bound)
 
@@ -99,7 +99,7 @@ class BoundStrategy(Strategy):
             promises={},
             frozen=True,
             _ranks=self._ranks.copy(),
-            _open=self._open.copy(),
+            _overdrawing=self._overdrawing.copy(),
             _bounds=StartBounds(),
             _withdrawn=[],
             _promised_end={},
@@ -242,7 +242,7 @@ class BoundStrategy(Strategy):
     def _enough_until(self, shape: Shape, now: float) -> float:
         """An upper bound of the time until which all ranks together have enough for a shape."""
         least = self._ranks.least(shape)
-        if least is None or not self._sound or self._open:
+        if least is None or not self._sound or self._overdrawing:
             return inf
         return self._ranks.room.enough_until(least, self._ranks.up, now)
 
@@ -298,8 +298,13 @@ class BoundStrategy(Strategy):
         promise = BoundPromise(start, end, request, False)
         if not self._bind(promise, not self.frozen):
             return False
-        self.promises[jobid] = promise
+        self._add(jobid, promise)
         return True
+
+    def _add(self, jobid: int, promise: BoundPromise) -> None:
+        self.promises[jobid] = promise
+        if promise.is_open or next(self._ranks.areas(promise.request.shape), None) is None:
+            self._overdrawing.add(jobid)
 
     def pin(self, jobid: int, stays: bool = True) -> None:
         promise = self.promises[jobid]
@@ -348,9 +353,9 @@ class BoundStrategy(Strategy):
         amounts = self._soonest(request)
         if amounts is None:
             return False
-        self.promises[jobid] = promise = BoundPromise(now, inf, request, True)
+        promise = BoundPromise(now, inf, request, True)
+        self._add(jobid, promise)
         self._enter_on(promise, amounts)
-        self._open.add(jobid)
         return True
 
     def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
@@ -400,7 +405,7 @@ class BoundStrategy(Strategy):
         if promise.end <= now:
             return False
         if promise.number is not None:
-            if self._sound and not self._open:
+            if self._sound and not self._overdrawing:
                 return True
             request = promise.request
             if not next(self._ranks.areas(request.shape), None):
@@ -456,7 +461,7 @@ class BoundStrategy(Strategy):
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)
-        self._open.discard(jobid)
+        self._overdrawing.discard(jobid)
         if promise is not None and promise.number is not None:
             self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)
@@ -476,9 +481,7 @@ class BoundStrategy(Strategy):
         if not isinstance(promise, BoundPromise):
             # It was withdrawn when promises were counted; meanwhile all others were bound.
             promise = BoundPromise(promise.start, promise.end, promise.request, promise.is_open)
-        self.promises[jobid] = promise
-        if promise.is_open:
-            self._open.add(jobid)
+        self._add(jobid, promise)
         if promise.number is None:
             self._bind_somewhere(promise)
             return
