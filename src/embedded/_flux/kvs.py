@@ -86,6 +86,8 @@ functions(
         "flux_kvs_txn_t *flux_kvs_txn_create (void)": Transaction,
         # A commit may still refer to the former list.
         "int flux_kvs_txn_clear (flux_kvs_txn_t *txn)": lambda txn: setattr(txn, "ops", []),
+        "int flux_kvs_txn_mkdir (flux_kvs_txn_t *txn, int flags, const char *key)":
+            lambda txn, flags, key: _change(txn, flags, "mkdir", _key(key)),
         "int flux_kvs_txn_unlink (flux_kvs_txn_t *txn, int flags, const char *key)":
             lambda txn, flags, key: _change(txn, flags, "unlink", _key(key)),
     }

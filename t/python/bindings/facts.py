@@ -554,6 +554,7 @@ def fact_values_of_the_kvs(h):
     txn.put("raw", "no JSON", raw=True)
     txn.put("bytes", b"\xff\xfe")
     txn.put("empty", "", raw=True)
+    txn.mkdir("dir")
     txn.commit()
     get = flux.kvs.get
     assert get(h, "facts.a") == {"x": [1, "é"]}

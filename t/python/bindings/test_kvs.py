@@ -83,9 +83,10 @@ def test_a_commit_that_fails_changes_nothing(h, op, number):
         ["put", "new.dir.key", "1"],
         ["append", "log", "z"],
         ["unlink", "a"],
+        ["mkdir", "a"],
         ["put", "log.w", "2"],
         ["unlink", "log"],
-        ["put", "a.w", "3"],
+        ["mkdir", "a"],
     ]
     with pytest.raises(OSError) as info:
         commit(h, *ops, op)

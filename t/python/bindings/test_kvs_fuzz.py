@@ -13,7 +13,7 @@ from flux.constants import FLUX_RPC_STREAMING
 keys = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join)
 operations = st.one_of(
     st.tuples(st.sampled_from(["put", "append"]), keys, st.text("xy", max_size=3)),
-    st.tuples(st.just("unlink"), keys),
+    st.tuples(st.sampled_from(["unlink", "mkdir"]), keys),
 ).map(list)
 
 
@@ -47,8 +47,10 @@ class Model:
             if isinstance(old, dict):
                 return False
             where[name] = (old or "") + text
-        else:
+        elif verb == "unlink":
             where.pop(name, None)
+        elif not isinstance(old, dict):
+            where[name] = {}
         return True
 
     def flat(self, where=None, prefix=""):

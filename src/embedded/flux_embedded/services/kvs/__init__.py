@@ -21,6 +21,7 @@ commit                ``{ops: [OP, ...]}`` -> ``{rootseq}``, how many commits
                         directory)
                       - ``["unlink", KEY]``: value or whole directory; a
                         missing key is no error
+                      - ``["mkdir", KEY]``: an existing directory is kept
 
                       Missing directories on the way are made; a value in
                       the way is replaced by a directory.

@@ -26,6 +26,7 @@ class Tree:
             "put": self._put,
             "append": self._append,
             "unlink": self._unlink,
+            "mkdir": self._mkdir,
         }
 
     def find(self, key):
@@ -135,6 +136,14 @@ class Tree:
         directory = self.find(above or ".")
         if type(directory) is dict and name in directory:
             undo.append((directory, name, directory.pop(name)))
+            touched.append((key, True))
+
+    def _mkdir(self, undo, touched, key):
+        directory, name = self._parent(undo, touched, key)
+        old = directory.get(name, _MISSING)
+        if type(old) is not dict:
+            undo.append((directory, name, old))
+            directory[name] = {}
             touched.append((key, True))
 
 
