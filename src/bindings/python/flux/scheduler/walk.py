@@ -481,8 +481,9 @@ class Walk:
         self._is_stale = self.freed
 
     def begin_anew(self) -> None:
-        """All jobs are in other groups."""
-        self._groups = None
+        """The queue was sorted anew or replaced: all jobs are in other groups, and a place in the former
+        order tells nothing, and may not even compare with those of now."""
+        self._groups = self._place = self._promised = None
         self._is_stale = self.freed
 
     def skip_promised(self, last: PendingJob) -> None:
