@@ -135,7 +135,7 @@ class AdmissionRule:
     #: The rule's name in statistics and answers.
     name = "rule"
 
-    #: ``FILE:CLASS`` of a site's rule from the configuration or an argument; None: another rule.
+    #: ``FILE:CLASS`` of a site's rule from the configuration or an argument, None of other rules.
     source: str | None = None
 
     #: Whether this rule has something to decide at present. While it is false, `check`, `allocate`,
@@ -158,7 +158,7 @@ class AdmissionRule:
     #: jobs for which the pool has no room are not examined.
     adds = True
 
-    #: Whether `promise_stays` is to be called: this rule may pin promises.
+    #: Whether `promise_stays` is to be called, since this rule may pin promises.
     pins_promises = False
 
     def __init__(self, host: AdmissionHost) -> None:

@@ -50,7 +50,7 @@ class TableRule(AdmissionRule):
     #: Name of the table, as ``"limits"``.
     table = ""
 
-    #: The name under which `flux sched limits` lists the rule's use; None: it does not.
+    #: The name under which `flux sched limits` lists the rule's use, or None.
     lists: str | None = None
 
     host: RuleHost
