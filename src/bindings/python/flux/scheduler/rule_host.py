@@ -220,8 +220,8 @@ class RuleHost:
             return
         self.orders_by_share = level is not None
         requests.order = level and (lambda job: (job.by_priority, *level(job)))
+        scheduler.reorder()  # the queue may have entries of jobs that have left, in the former order
         if requests:
-            scheduler.reorder()
             self.look_again()
 
     def ask_for(self, job: PendingJob, request: Any) -> None:
