@@ -200,7 +200,10 @@ class BoundStrategy(Strategy):
             self._ranks.room.earliest(demand, length, start, now, may_move)
             for demand in self._ranks.areas(shape)
         ]
-        return min(times) if times else self._first_placed(request, start, until)
+        if times:
+            return min(times)
+        ends = [one.end for one in self.promises.values()]
+        return self._ranks.first_placed(request, start, until, ends)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         now, room = self._pool.clock(), self._ranks.room
@@ -303,7 +306,7 @@ class BoundStrategy(Strategy):
 
     def _add(self, jobid: int, promise: BoundPromise) -> None:
         self.promises[jobid] = promise
-        if promise.is_open or next(self._ranks.areas(promise.request.shape), None) is None:
+        if promise.is_open or not self._ranks.has_areas(promise.request.shape):
             self._overdrawing.add(jobid)
 
     def pin(self, jobid: int, stays: bool = True) -> None:
@@ -408,7 +411,7 @@ class BoundStrategy(Strategy):
             if self._sound and not self._overdrawing:
                 return True
             request = promise.request
-            if not next(self._ranks.areas(request.shape), None):
+            if not self._ranks.has_areas(request.shape):
                 ranks = promise.ranks & self._pool.eligible(request.shape.match)
                 index = self._ranks.index_at(max(promise.start, now))
                 return self._pool.place_request(request, index, ranks) is not None
@@ -553,26 +556,3 @@ class BoundStrategy(Strategy):
         if not self.may_start(request):
             return False
         return not self.promises or self._enough_until(request.shape, now) >= end
-
-    # -- placement by the pool ----------------------------------------------
-
-    def _first_placed(self, request: ResourceRequest, start: float, until: float) -> float:
-        """The first time from `start` on at which the pool finds a place for a request."""
-        pool, length = self._pool, length_of(request)
-        index = self._ranks.index_at(start)
-        ends = [(end, jobid) for end, jobid in pool.jobs_by_end() if end > start]
-        ends += [(one.end, -1) for one in self.promises.values() if start < one.end < inf]
-        ends.sort(reverse=True)
-        held = {jobid: pool.held(jobid) for _, jobid in ends if jobid != -1}
-        time = start
-        while time < until:
-            if self._ranks.place_at(request, index, time, time + length) is not None:
-                return time
-            if not ends:
-                break
-            time = ends[-1][0]
-            while ends and ends[-1][0] == time:
-                jobid = ends.pop()[1]
-                if jobid in held:
-                    index.give(held[jobid])
-        return inf

@@ -7,13 +7,14 @@ demands, and ranks placements of the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
 from flux.resource.plan import compiled
 from flux.resource.plan.availability import Demand
 from flux.resource.plan.plain_availability import PlainAvailability
+from flux.resource.plan.promise import length_of
 from flux.resource.plan.room_counts import RoomCounts, free_ranks
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
@@ -122,16 +123,23 @@ class RoomOnRanks:
     def areas(self, shape: Shape) -> Iterator[Demand]:
         """The alternative demands, of which one has to be met; none, if only the pool can find a
         place."""
-        pool, within = self._pool, shape.within
-        if pool.countable(shape):
+        if self._pool.countable(shape):
             yield self.demand(shape)
-        elif (
-            within is not None
-            and within.segment == within.most == 1
-            and pool.countable(shape.replace(within=None))
-        ):
-            for mask in within.groups.masks:
+        else:
+            for mask in self._groups(shape):
                 yield self.demand(shape, mask)
+
+    def has_areas(self, shape: Shape) -> bool:
+        """Whether `areas` has any, without making them."""
+        return self._pool.countable(shape) or bool(self._groups(shape))
+
+    def _groups(self, shape: Shape) -> Sequence[int]:
+        """Masks of the groups of which one has to hold all of a shape, if counts decide in each."""
+        within = shape.within
+        if within is not None and within.segment == within.most == 1:
+            if self._pool.countable(shape.replace(within=None)):
+                return within.groups.masks
+        return ()
 
     def free_areas(self, shape: Shape) -> list[Demand]:
         """The demands of `areas`, for the ranks that have room now."""
@@ -207,6 +215,31 @@ class RoomOnRanks:
                     break
                 index.give(pool.held(jobid))
         return index
+
+    def first_placed(
+        self, request: ResourceRequest, start: float, until: float, ends: Iterable[float]
+    ) -> float:
+        """The first time from `start` on at which the pool finds a place for a request; infinity: none
+        before `until`.
+
+        Args:
+            ends: of the promises, seconds since the epoch
+        """
+        pool, length = self._pool, length_of(request)
+        index = self.index_at(start)
+        releases = [(end, pool.held(jobid)) for end, jobid in pool.jobs_by_end() if end > start]
+        releases += [(end, ()) for end in ends if start < end < inf]  # a promise gives nothing back
+        releases.sort(key=lambda one: one[0], reverse=True)
+        time = start
+        while time < until:
+            if self.place_at(request, index, time, time + length) is not None:
+                return time
+            if not releases:
+                break
+            time = releases[-1][0]
+            while releases and releases[-1][0] == time:
+                index.give(releases.pop()[1])
+        return inf
 
 
 def _availability(totals: Mapping[int, Amounts]) -> PlainAvailability | CompiledAvailability:
