@@ -156,9 +156,10 @@ class BorrowedTime:
         limit = now + request.duration if request.duration > 0 else inf
         if limit == inf and end != inf:
             return None  # the rest to keep would have no end
+        others = self.of(taker)
         try:
-            others = [one.victim.jobid for one in self.of(taker)]
-            alloc: ResourcePool = plan.alloc_within(job.jobid, request, taker, others)
+            beside = [one.victim.jobid for one in others]
+            alloc: ResourcePool = plan.alloc_within(job.jobid, request, taker, beside)
         except InsufficientResources:
             return None
         pool.update_expiration(job.jobid, start)
@@ -167,8 +168,8 @@ class BorrowedTime:
         standing = self._takers.standing_of(taker)
         queue = None if standing is None else standing.queue
         borrower = Borrower(victim, taker, queue, start, limit, request)
-        together = [*self.of(taker), borrower]
-        lost = sum(one.victim.node_hours(start) for one in together if one.victim.cls == cls.name)
+        together = [one.victim for one in (*others, borrower)]
+        lost = sum(one.node_hours(start) for one in together if one.cls == cls.name)
         if lost <= cls.max_node_hours and self._keep_rest(borrower, plan, end):
             plan.pin(taker)
             self._offered[job.jobid] = borrower

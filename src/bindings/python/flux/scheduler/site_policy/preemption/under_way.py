@@ -141,8 +141,7 @@ class PreemptionsUnderWay:
             pool.update_expiration(jobid, end)
         for put_back in rests:
             put_back()
-        # If it preempts others, its own promise is void: others may have been moved to its ranks.
-        if promised is not None and not kept:
+        if promised is not None:
             try:
                 if promised[1] == inf and promised[0] <= self._host.now():
                     plan.hold(job.jobid, job.resource_request)
