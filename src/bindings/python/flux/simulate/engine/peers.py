@@ -83,21 +83,18 @@ class Resource(Peer):
 
 
 class Lookup(Peer):
-    """A service that answers each request with the return value of a function.
+    """A service of functions (`Peer.serve`).
 
     Args:
         kernel (Loop): the kernel
         name (str): of the service
-        answers (dict): method (the topic after the name) -> function of the message, giving the answer; OSError: it is refused
+        functions (dict): method (the topic after the name) -> function of the payload, giving the answer; OSError: it is refused
     """
 
-    def __init__(self, kernel, name, answers):
+    def __init__(self, kernel, name, functions):
         self.name = name
         super().__init__(kernel)
-        self.methods = {method: self._answering(find) for method, find in answers.items()}
-
-    def _answering(self, find):
-        return lambda msg: self.respond(msg, find(msg))
+        self.serve(functions)
 
 
 def start_broker(kernel, attributes, config):
@@ -109,24 +106,26 @@ def start_broker(kernel, attributes, config):
         config (dict): the configuration
     """
 
-    def attribute(msg):
-        name = msg.body["name"]
+    def attribute(payload):
+        name = payload["name"]
         if name not in attributes:
             raise OSError(errno.ENOENT, f"attribute {name} is not set")
         return {"value": attributes[name], "flags": 0}
 
-    def no_key(msg):
-        raise OSError(errno.ENOENT, f"{msg.body.get('key')}: a simulation keeps no KVS")
+    def no_key(payload):
+        raise OSError(errno.ENOENT, f"{payload.get('key')}: a simulation keeps no KVS")
 
-    def commit(msg):
+    def commit(payload):
         return {"rootseq": next(version), "rootref": ""}
 
     version = itertools.count(1)
     Names(kernel)
     Lookup(kernel, "attr", {"get": attribute})
-    Lookup(kernel, "config", {"get": lambda msg: config})
+    Lookup(kernel, "config", {"get": lambda payload: config})
     # No events are published.
-    Lookup(kernel, "event", dict.fromkeys(("subscribe", "unsubscribe", "publish"), lambda msg: {}))
+    Lookup(
+        kernel, "event", dict.fromkeys(("subscribe", "unsubscribe", "publish"), lambda payload: {})
+    )
     # It keeps nothing: R comes back from job-info.
     Lookup(kernel, "kvs", {"commit": commit, "lookup": no_key})
 
@@ -134,14 +133,13 @@ def start_broker(kernel, attributes, config):
 def start_job_info(kernel, manager):
     """Start ``job-info``: R and jobspec of active jobs."""
 
-    def lookup(msg):
-        body = msg.body
-        active = manager.jobs.get(body["id"])
+    def lookup(payload):
+        active = manager.jobs.get(payload["id"])
         known = {} if active is None else manager.known_of(active)
-        for key in body["keys"]:
+        for key in payload["keys"]:
             if known.get(key) is None:
                 raise OSError(errno.ENOENT, "invalid key")
-        return {"id": body["id"], **{key: known[key] for key in body["keys"]}}
+        return {"id": payload["id"], **{key: known[key] for key in payload["keys"]}}
 
     Lookup(kernel, "job-info", {"lookup": lookup})
 

@@ -5,8 +5,8 @@ import csv
 import json
 import os
 
+from flux.simulate.results.outcome import units_of
 from flux.simulate.trace import variant_text
-from flux_engine.formats import idset
 
 
 class ResultError(ValueError):
@@ -66,7 +66,7 @@ class Row:
 
     def units(self):
         """The bounds of the units that it held; ValueError: it is no idset that is written there."""
-        return idset.decode(self.allocated.replace(" ", ","))
+        return units_of(self.allocated)
 
 
 class Result:
