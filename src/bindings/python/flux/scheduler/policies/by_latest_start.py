@@ -350,10 +350,8 @@ class BackfillByLatestStart(BackfillByRank):
             return False
         jobs = self.backlog.jobs
         if not self.policy.admission.engaged:
-            if self.backlog.has_priorities:
-                return True
             count = sum(group.count for group in groups)
-            if count > TRIED_PER_TURN or 2 * count > jobs.count:
+            if self.backlog.has_priorities or count > TRIED_PER_TURN or 2 * count > jobs.count:
                 return True  # to check all would take longer than the walk that it may save
         free = {group.signature for group in groups}
         waiting = [job for job in jobs.to_list() if not job.request.finalized]
