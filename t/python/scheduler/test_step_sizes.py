@@ -4,6 +4,7 @@
 What a turn does is counted in function calls, which are the same on every machine.
 """
 
+import gc
 import sys
 
 import pytest
@@ -41,11 +42,13 @@ class CallMeter:
 
         def call(item):
             self._calls = 0
+            gc.disable()  # finalizers of what earlier tests left are not the scheduler's
             sys.setprofile(count)
             try:
                 function(item)
             finally:
                 sys.setprofile(None)
+                gc.enable()
                 self.most = max(self.most, self._calls)
 
         return call
