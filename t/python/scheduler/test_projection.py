@@ -307,6 +307,28 @@ def test_a_child_that_hangs_is_ended(monkeypatch):
         assert str(caught.value) == "the projection was ended, since it took too long"
 
 
+def test_a_child_that_exits_late_holds_up_no_answer(monkeypatch):
+    def play(policy, questions, pipe, niceness):
+        fork._answer(policy, 0, questions[0], pipe)
+        os.closerange(0, fork.MAX_FD)
+        time.sleep(30)
+        os._exit(0)
+
+    monkeypatch.setattr(fork, "_play", play)
+    projections = Projections(full().sched, waits=False)
+    steps = projections.ask("newcomer", jobspec=small(), caller=OWNER, priority=None)
+    next(steps)
+    pid = projections._pid
+    assert finish(steps)["denied"] is False
+    while projections._pid:  # the end of its answers is read
+        projections._go_on()
+    assert os.waitpid(pid, os.WNOHANG) == (0, 0), "it was waited for"
+    os.kill(pid, signal.SIGKILL)
+    projections.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 def test_where_time_is_virtual_a_slow_machine_changes_no_answer(monkeypatch):
     class Slow(Fifo):
         def order(self, job):

@@ -104,6 +104,7 @@ class Projections:
         self._waiting: list[Question] = []
         self._asked: list[Question] = []  # of the child
         self._pid = 0  # of the child; 0: there is none
+        self._exiting: list[int] = []  # children that answer no more, not yet waited for
         self._pipe = -1
         self._text = b""
         self._began = 0.0
@@ -142,13 +143,13 @@ class Projections:
 
     def stop(self) -> None:
         """End the child; its questions get no answer."""
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            self._over()
+        self._end_child()
+        self._reap(0)
 
     # -- the parent's side -------------------------------------------------------------------------
 
     def _go_on(self) -> None:
+        self._reap(os.WNOHANG)
         if not self._pid and time.monotonic() >= self._next_fork:
             self._fork()
         if self._pid:
@@ -202,7 +203,7 @@ class Projections:
                 part = os.read(self._pipe, 1 << 16)
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    self.stop()
+                    self._end_child()
                 return
             if not part:
                 self._over()
@@ -215,15 +216,27 @@ class Projections:
                     continue  # its writer was killed
                 self._asked[number].answer, self._asked[number].error = answer, error
 
+    def _end_child(self) -> None:
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            self._over()
+
     def _over(self) -> None:
-        """The child has ended."""
+        """The child answers no more; its process is waited for later, since a niced one exits late on a loaded machine."""
         os.close(self._pipe)
-        try:
-            os.waitpid(self._pid, 0)
-        except ChildProcessError:
-            pass  # the host collects the children of its process
+        self._exiting.append(self._pid)
         self._pid = 0
         self._fail("the projection was ended, since it took too long")
+
+    def _reap(self, options: int) -> None:
+        running = []
+        for pid in self._exiting:
+            try:
+                if os.waitpid(pid, options)[0] == 0:
+                    running.append(pid)
+            except ChildProcessError:
+                pass  # the host collects the children of its process
+        self._exiting = running
 
     def _fail(self, error: str) -> None:
         for question in self._asked:
