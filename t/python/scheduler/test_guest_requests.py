@@ -8,8 +8,10 @@ import tracemalloc
 import pytest
 from peers import R, Rig, jobspec
 
+from flux.constants import FLUX_NODEID_ANY, FLUX_RPC_NORESPONSE
 from flux.scheduler.query import answering
 from flux.scheduler.query.ingest import as_submitted
+from flux.scheduler.testing.handle import FakeHandle
 from flux.scheduler.testing.reactor import FakeMessage
 
 
@@ -217,3 +219,25 @@ def test_one_open_question_too_many_is_to_be_asked_again(rig, monkeypatch):
     errnum, text = rig.ask("sched.when", {"jobspec": jobspec(1)})
     assert errnum == errno.EAGAIN
     assert "try again later" in text
+
+
+# -- requests that the broker holds up ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uri", [None, "fd://5"])
+def test_the_process_of_a_module_wakes_the_relay_of_its_messages(monkeypatch, uri):
+    sent = []
+
+    def rpc(self, topic, payload=None, nodeid=FLUX_NODEID_ANY, flags=0):
+        sent.append((topic, flags))
+        return send(self, topic, payload, nodeid, flags)
+
+    send = FakeHandle.rpc
+    monkeypatch.setattr(FakeHandle, "rpc", rpc)
+    if uri is not None:
+        monkeypatch.setenv("FLUX_MODULE_URI", uri)
+    rig = Rig(R(2, 4))
+    rig.load_file("sched-fifo")
+    rig.wait(1)
+    woken = sent.count(("broker.ping", FLUX_RPC_NORESPONSE))
+    assert woken in ((0,) if uri is None else range(8, 12))

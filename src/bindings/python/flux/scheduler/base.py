@@ -590,6 +590,7 @@ class Scheduler(BrokerModule):
 
     def _start(self) -> None:
         handle = self.handle
+        self._relay_waker = host.RelayWaker(handle)
         handle.service_register("sched").get()
         handle.service_register("feasibility").get()
         acquisition = self._acquisition = hello.Acquisition(handle)

@@ -7,6 +7,7 @@ import heapq
 import itertools
 import json
 import math
+import os
 import time
 import traceback
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any, Callable
 
 import flux.job
 import flux.kvs
+from flux.constants import FLUX_RPC_NORESPONSE
 from flux.job import JobID
 from flux.resource.pool.explain import counted as counted
 
@@ -91,6 +93,33 @@ class HostCapabilities:
         self.wants_forecast = getattr(host, "wants_forecast", True) is not False
         self.takes_objects = getattr(host, "takes_objects", False) is True
         self.runs_later = getattr(host, "runs_later", False) is True
+
+
+#: Seconds for which a relayed message may be held up. A wake-up costs the module 0.1 ms, and the broker about the same.
+RELAY_WAKE_S = 0.1
+
+
+class RelayWaker:
+    """Sends the broker a message every `RELAY_WAKE_S` if the module is a process of its own.
+
+    Flux 0.88 relays the messages of such a module in a thread (``libsubprocess/msgchan.c``) that
+    watches one handle for input and for output. Each watcher drains the edge-triggered descriptor
+    of the handle, so that the other may miss its edge: the rest of a message larger than the buffer
+    of the socket then stays in the broker until another message passes. One in some hundred
+    requests of 10 MB, which any guest may send, held up an idle module for 60 s.
+
+    Args:
+        handle: the Flux handle
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        if "FLUX_MODULE_URI" in os.environ:
+            self._timer = handle.timer_watcher_create(RELAY_WAKE_S, self._wake, repeat=RELAY_WAKE_S)
+            self._timer.start()
+
+    def _wake(self, *_: Any) -> None:
+        self._handle.rpc("broker.ping", {"seq": 0}, flags=FLUX_RPC_NORESPONSE)
 
 
 class Timer:
