@@ -109,6 +109,12 @@ def test_both_give_the_same_answers(built, seed):
             when = both.ask("earliest", demand, length, after, now, may_move)
             early = after if rng.random() < 0.5 else now + rng.choice([0, 10, 30])
             both.ask("can_book", demand, early, early + length, now)
+            least = tuple(demand.count * need for need in demand.each)
+            least = None if demand.whole or rng.random() < 0.3 else least
+            span = now, now + length, rng.random() < 0.7
+            both.ask("can_start", None, demand, least, *span)
+            if promises:
+                both.of("can_start", rng.choice(promises), demand, least, *span)
             start = rng.choice([early, when])
             if start < math.inf:
                 number = both.make("book", demand, start, start + length, now, may_move)
@@ -122,7 +128,7 @@ def test_both_give_the_same_answers(built, seed):
         both.ask("room", demand, now + 10, now + 30)
         both.ask("booked", now + 5, now + 45)
         amounts = (rng.randint(0, 12), rng.randint(0, 4))
-        both.ask("enough_until", amounts, sum(1 << rank for rank in totals), now)
+        both.ask("enough_until", amounts, now)
 
 
 @pytest.mark.parametrize("seed", seeds(8, 20))

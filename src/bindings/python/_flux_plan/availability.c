@@ -32,13 +32,15 @@ struct line {
     size_t *marks;      /* the number of uses that begin or end with each */
     size_t sharers;     /* beside the first */
     size_t promises, promises_room;
-    struct promised *promised; /* the promises here that may be moved */
+    struct promised *promised; /* the promises here that may be moved, by their starts */
     double steps[];            /* times, free and marks */
 };
 
+/* A promise on a rank: what a query of the rank reads of its use. */
 struct promised {
     int64_t number; /* of the use */
-    size_t part;    /* of its place, which is on this rank */
+    double start, end;
+    const int64_t *amounts; /* in the place of the use */
 };
 
 struct part {
@@ -82,9 +84,9 @@ struct availability {
     size_t *taken; /* ranks that book() has taken from promises */
     bool *is_taken;
     size_t taken_count, taken_room;
-    struct line *sum; /* the total that some ranks have left, if known */
+    unsigned char *up;
+    struct line *sum; /* the total that the ranks of `up` have left, if known */
     bool summed;
-    unsigned char *summed_ranks;
     int64_t *scratch; /* units at each step of a line */
     size_t scratch_room;
 };
@@ -98,11 +100,14 @@ struct order {
 static const struct order LAST = {INFINITY, UINT64_MAX}; /* behind all: none is left out */
 static const struct order JOBS = {-INFINITY, 0};         /* before all: all are left out */
 
-static bool is_behind (const struct use *use, struct order order)
+/* Whether a promise that may be moved is behind a place in the order. */
+static bool is_behind (const struct availability *all,
+                       const struct promised *promised,
+                       struct order order)
 {
-    return use->wish
-           && (use->start > order.start
-               || (use->start == order.start && use->sequence > order.sequence));
+    return promised->start > order.start
+           || (promised->start == order.start
+               && all->uses[promised->number].sequence > order.sequence);
 }
 
 static bool has (const unsigned char *ranks, size_t length, size_t rank)
@@ -288,7 +293,10 @@ static void wish_release (struct wish *wish)
 
 /* -- creation and destruction -- */
 
-struct availability *availability_create (size_t ranks, size_t kinds, const int64_t *totals)
+struct availability *availability_create (size_t ranks,
+                                          size_t kinds,
+                                          const int64_t *totals,
+                                          const unsigned char *up)
 {
     struct availability *all;
     size_t rank;
@@ -303,11 +311,12 @@ struct availability *availability_create (size_t ranks, size_t kinds, const int6
     all->totals = malloc ((ranks * kinds + 1) * sizeof (int64_t));
     all->lines = calloc (ranks + 1, sizeof (struct line *));
     all->is_taken = calloc (ranks + 1, sizeof (bool));
-    all->summed_ranks = calloc (ranks / 8 + 1, 1);
-    if (!all->totals || !all->lines || !all->is_taken || !all->summed_ranks) {
+    all->up = malloc (ranks / 8 + 1);
+    if (!all->totals || !all->lines || !all->is_taken || !all->up) {
         availability_destroy (all);
         return NULL;
     }
+    memcpy (all->up, up, ranks / 8 + 1);
     memcpy (all->totals, totals, ranks * kinds * sizeof (int64_t));
     for (rank = 0; rank < ranks; rank++) {
         struct line *line = all->lines[rank] = line_create (kinds, 2);
@@ -340,7 +349,7 @@ void availability_destroy (struct availability *all)
     free (all->totals);
     free (all->uses);
     free (all->unused);
-    free (all->summed_ranks);
+    free (all->up);
     free (all->scratch);
     free (all->taken);
     free (all->is_taken);
@@ -378,12 +387,12 @@ struct availability *availability_copy (const struct availability *from)
     all->is_taken = calloc (from->ranks + 1, sizeof (bool));
     all->uses = malloc ((from->count + 1) * sizeof (struct use));
     all->unused = malloc ((from->count + 1) * sizeof (int64_t));
-    all->summed_ranks = calloc (from->ranks / 8 + 1, 1);
-    if (!all->totals || !all->lines || !all->is_taken || !all->uses || !all->unused
-        || !all->summed_ranks) {
+    all->up = malloc (from->ranks / 8 + 1);
+    if (!all->totals || !all->lines || !all->is_taken || !all->uses || !all->unused || !all->up) {
         availability_destroy (all);
         return NULL;
     }
+    memcpy (all->up, from->up, from->ranks / 8 + 1);
     memcpy (all->totals, from->totals, from->ranks * from->kinds * sizeof (int64_t));
     if (from->count) { /* else there are no arrays yet */
         memcpy (all->unused, from->unused, from->unused_count * sizeof (int64_t));
@@ -475,7 +484,7 @@ int availability_take (struct availability *all,
     return 0;
 }
 
-/* Find the amounts that a use takes of the summed ranks; return whether it is on any. */
+/* Find the amounts that a use takes of the ranks of `up`; return whether it is on any. */
 static bool sum_of (const struct availability *all, const struct use *use, int64_t *sum)
 {
     bool any = false;
@@ -483,7 +492,7 @@ static bool sum_of (const struct availability *all, const struct use *use, int64
 
     memset (sum, 0, MAX_KINDS * sizeof (int64_t));
     for (at = 0; at < use->place->count; at++)
-        if (has (all->summed_ranks, all->ranks / 8 + 1, use->place->parts[at].rank)) {
+        if (has (all->up, all->ranks / 8 + 1, use->place->parts[at].rank)) {
             any = true;
             for (kind = 0; kind < all->kinds; kind++)
                 sum[kind] += use->place->parts[at].amounts[kind];
@@ -491,13 +500,17 @@ static bool sum_of (const struct availability *all, const struct use *use, int64
     return any;
 }
 
-static int change (struct availability *all, int64_t number, int sign)
+/* Let a use count (sign 1), or count no more (-1).  `again`: until it is entered on other ranks, which leaves
+ * the sum as it is unless ranks differ.
+ */
+static int change (struct availability *all, int64_t number, int sign, bool again)
 {
     struct use *use = all->uses + number;
     int64_t sum[MAX_KINDS];
-    size_t at;
+    size_t at, place;
 
-    if (all->summed && sum_of (all, use, sum)
+    again = again && !use->wish->demand.whole;
+    if (all->summed && !again && sum_of (all, use, sum)
         && line_change (&all->sum, all->kinds, use->start, use->end, sum, sign) < 0)
         return -1;
     for (at = 0; at < use->place->count; at++) {
@@ -522,13 +535,17 @@ static int change (struct availability *all, int64_t number, int sign)
                          line->promises + 1,
                          sizeof (struct promised)) < 0)
                 return -1;
-            line->promised[line->promises++] = (struct promised){number, at};
+            place = line->promises++;
+            for (; place && line->promised[place - 1].start > use->start; place--)
+                line->promised[place] = line->promised[place - 1];
+            line->promised[place] = (struct promised){number, use->start, use->end, part->amounts};
         } else {
-            size_t place = 0;
-            while (place < line->promises && line->promised[place].number != number)
+            for (place = 0; place < line->promises && line->promised[place].number != number;)
                 place++;
             if (place < line->promises)
-                line->promised[place] = line->promised[--line->promises];
+                memmove (line->promised + place,
+                         line->promised + place + 1,
+                         (--line->promises - place) * sizeof (struct promised));
         }
     }
     use->entered = sign > 0;
@@ -539,12 +556,12 @@ static int change (struct availability *all, int64_t number, int sign)
 
 int availability_enter (struct availability *all, int64_t number)
 {
-    return all->uses[number].entered ? 0 : change (all, number, 1);
+    return all->uses[number].entered ? 0 : change (all, number, 1, false);
 }
 
 int availability_leave (struct availability *all, int64_t number)
 {
-    return all->uses[number].entered ? change (all, number, -1) : 0;
+    return all->uses[number].entered ? change (all, number, -1, false) : 0;
 }
 
 void availability_drop (struct availability *all, int64_t number)
@@ -622,13 +639,12 @@ static void free_at (const struct availability *all,
     memcpy (left, line->free + step * all->kinds, all->kinds * sizeof (int64_t));
     if (order.start == INFINITY)
         return;
-    for (at = 0; at < line->promises; at++) {
-        const struct use *use = all->uses + line->promised[at].number;
-        const int64_t *amounts = use->place->parts[line->promised[at].part].amounts;
+    for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
+        const struct promised *one = line->promised + at;
 
-        if (is_behind (use, order) && use->start <= time && time < use->end)
+        if (time < one->end && is_behind (all, one, order))
             for (kind = 0; kind < all->kinds; kind++)
-                left[kind] += amounts[kind];
+                left[kind] += one->amounts[kind];
     }
 }
 
@@ -1158,14 +1174,14 @@ static int take_from_promises (struct availability *all, size_t rank)
     return 0;
 }
 
-/* Give a promise, which is not entered, ranks beside the uses up to its place in the order; whether there
- * are any, or -1: no memory.
+/* Give a promise, which is not entered, ranks beside the uses up to its place in the order, where it fits.
+ * Without memory -1.
  */
 static int find_place (struct availability *all,
-                  int64_t number,
-                  double now,
-                  struct order order,
-                  bool may_move)
+                       int64_t number,
+                       double now,
+                       struct order order,
+                       bool may_move)
 {
     struct use *use = all->uses + number;
     const struct demand *demand = &use->wish->demand;
@@ -1175,10 +1191,6 @@ static int find_place (struct availability *all,
     int pass, result = -1;
     size_t kind;
 
-    /* Most calls find none: check before ranks are sorted. */
-    if (!fits (all, demand, use->start, use->end, LAST)
-        && (!may_move || !fits (all, demand, use->start, use->end, order)))
-        return 0;
     for (pass = 0; pass < (may_move ? 2 : 1) && left; pass++) {
         candidates.count = candidates.heap.count = 0;
         candidates.heap.before = candidate_before;
@@ -1215,7 +1227,7 @@ static int find_place (struct availability *all,
             place->parts[place->count - 1].amounts[MAX_KINDS - 1] = units;
         }
     }
-    result = left == 0;
+    result = 0;
     for (size_t at = 0; at < place->count; at++) {
         struct part *part = place->parts + at;
         int64_t units = part->amounts[MAX_KINDS - 1];
@@ -1231,8 +1243,8 @@ done:
     return result;
 }
 
-/* Whether a promise, which is not entered, has room beside the uses up to a place in the order on those of
- * its ranks that were taken from promises.
+/* Whether a promise has room beside the uses up to a place in the order on those of its ranks that were
+ * taken from promises.
  */
 static bool holds (const struct availability *all, const struct use *use, struct order order)
 {
@@ -1290,11 +1302,10 @@ static int await (struct availability *all, struct settlement *settlement, const
 
         if (!all->is_taken[rank])
             continue;
-        for (index = 0; index < line->promises; index++) {
+        for (index = 0; index < line->promises && line->promised[index].start < use->end; index++) {
             struct use *other = all->uses + line->promised[index].number;
 
-            if (other->waits || other == use || other->start >= use->end
-                || !is_behind (other, order))
+            if (other->waits || other == use || !is_behind (all, line->promised + index, order))
                 continue;
             other->waits = true;
             if (heap_append (&settlement->waiting, other->start, line->promised[index].number) < 0)
@@ -1309,34 +1320,25 @@ static int await (struct availability *all, struct settlement *settlement, const
 static int settle (struct availability *all, struct settlement *settlement, double now)
 {
     while (settlement->waiting.count) {
-        struct item item = heap_pop (&settlement->waiting);
-        int64_t number = item.value;
+        int64_t number = heap_pop (&settlement->waiting).value;
         struct use *use = all->uses + number;
-        struct order order = {use->start, use->sequence};
+        struct order order = {use->start, use->sequence - 1}; /* itself it leaves out */
         struct moved *moved;
-        int placed;
 
         use->waits = false;
-        if (availability_leave (all, number) < 0)
-            return -1;
-        if (holds (all, use, order)) {
-            if (availability_enter (all, number) < 0)
-                return -1;
+        if (holds (all, use, order))
             continue;
-        }
-        if (settlement->count == MAX_MOVED) {
-            return availability_enter (all, number) < 0 ? -1 : 0;
-        }
+        if (settlement->count == MAX_MOVED
+            || !fits (all, &use->wish->demand, use->start, use->end, order))
+            return 0;
+        if (change (all, number, -1, true) < 0)
+            return -1;
         moved = settlement->moved + settlement->count++;
         moved->number = number;
         moved->place = use->place;
         use->place = calloc (1, sizeof (struct place));
-        if (!use->place)
-            return -1;
-        placed = find_place (all, number, now, order, true);
-        if (placed <= 0)
-            return placed;
-        if (availability_enter (all, number) < 0 || await (all, settlement, use) < 0)
+        if (!use->place || find_place (all, number, now, order, true) < 0
+            || change (all, number, 1, true) < 0 || await (all, settlement, use) < 0)
             return -1;
     }
     return 1;
@@ -1353,9 +1355,11 @@ static int finish (struct availability *all, struct settlement *settlement, bool
         all->uses[heap_pop (&settlement->waiting).value].waits = false;
     free (settlement->waiting.items);
     if (!keep)
-        for (size_t at = settlement->count; at--;)
-            if (availability_leave (all, settlement->moved[at].number) < 0)
+        for (size_t at = settlement->count; at--;) {
+            int64_t number = settlement->moved[at].number;
+            if (all->uses[number].entered && change (all, number, -1, true) < 0)
                 result = -1;
+        }
     while (settlement->count--) {
         struct moved *moved = settlement->moved + settlement->count;
         struct use *use = all->uses + moved->number;
@@ -1366,7 +1370,7 @@ static int finish (struct availability *all, struct settlement *settlement, bool
         }
         place_release (use->place);
         use->place = moved->place;
-        if (availability_enter (all, moved->number) < 0)
+        if (change (all, moved->number, 1, true) < 0)
             result = -1;
     }
     return result;
@@ -1380,33 +1384,38 @@ static int64_t book (struct availability *all,
                      bool may_move,
                      bool keep)
 {
-    int64_t number = availability_use (all, start, end, demand);
     struct settlement settlement = {.waiting = {.before = earlier_in_order, .context = all}};
     struct order order = {start, 0};
     struct use *use;
+    int64_t number;
     int placed;
 
+    may_move = may_move && all->movable;
+    if (!fits (all, demand, start, end, may_move ? order : LAST))
+        return -2;
+    number = availability_use (all, start, end, demand);
     if (number < 0)
         return -1;
     use = all->uses + number;
-    may_move = may_move && all->movable;
     placed = find_place (all, number, now, order, may_move);
-    if (placed > 0 && availability_enter (all, number) < 0)
-        placed = -1;
-    if (placed > 0 && may_move) {
+    if (placed == 0)
+        placed = change (all, number, 1, !keep);
+    if (placed == 0 && may_move) {
         uint64_t sequence = use->sequence;
 
         use->sequence = 0; /* before those that begin with it */
         placed = await (all, &settlement, use);
-        if (placed >= 0)
+        if (placed == 0)
             placed = settle (all, &settlement, now);
         use->sequence = sequence;
+    } else if (placed == 0) {
+        placed = 1;
     }
     if (finish (all, &settlement, keep && placed > 0) < 0)
         placed = -1;
     if (keep && placed > 0)
         return number;
-    if (availability_leave (all, number) < 0)
+    if (use->entered && change (all, number, -1, !keep) < 0)
         placed = -1;
     availability_drop (all, number);
     return placed < 0 ? -1 : placed ? number : -2;
@@ -1451,7 +1460,7 @@ static int sum_up (struct availability *all)
     sum->marks[0] = 0;
     memset (sum->free, 0, all->kinds * sizeof (int64_t));
     for (rank = 0; rank < all->ranks; rank++)
-        if (has (all->summed_ranks, all->ranks / 8 + 1, rank))
+        if (has (all->up, all->ranks / 8 + 1, rank))
             for (kind = 0; kind < all->kinds; kind++)
                 sum->free[kind] += all->totals[rank * all->kinds + kind];
     /* Of use number n, 2n is its start, and 2n + 1 its end. */
@@ -1490,24 +1499,43 @@ done:
     return result;
 }
 
-double availability_enough_until (struct availability *all,
-                                  const int64_t *amounts,
-                                  const unsigned char *ranks,
-                                  size_t length,
-                                  double since)
+double availability_enough_until (struct availability *all, const int64_t *amounts, double since)
 {
-    size_t bytes = all->ranks / 8 + 1, step, kind;
+    size_t step, kind;
 
-    if (length < bytes)
-        bytes = length;
-    if (!all->summed || memcmp (all->summed_ranks, ranks, bytes)) {
-        memcpy (all->summed_ranks, ranks, bytes);
-        if (sum_up (all) < 0)
-            return -INFINITY;
-    }
+    if (!all->summed && sum_up (all) < 0)
+        return -INFINITY;
     for (step = step_at (all->sum, since); step < all->sum->count; step++)
         for (kind = 0; kind < all->kinds; kind++)
             if (all->sum->free[step * all->kinds + kind] < amounts[kind])
                 return all->sum->times[step] > since ? all->sum->times[step] : since;
     return INFINITY;
+}
+
+int availability_can_start (struct availability *all,
+                            int64_t number,
+                            const struct demand *demand,
+                            const int64_t *least,
+                            double now,
+                            double end,
+                            bool may_move)
+{
+    bool own = number >= 0 && all->uses[number].entered;
+    double until = INFINITY;
+    int result = 0;
+
+    if (own && availability_leave (all, number) < 0)
+        return -1;
+    if (least)
+        until = availability_enough_until (all, least, now);
+    if (until >= end) {
+        result = fits (all, demand, now, end, LAST);
+        if (!result && may_move)
+            result = availability_can_book (all, demand, now, end, now);
+    } else if (until == -INFINITY) {
+        result = -1;
+    }
+    if (own && availability_enter (all, number) < 0)
+        return -1;
+    return result;
 }

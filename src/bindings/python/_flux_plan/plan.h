@@ -132,7 +132,12 @@ struct demand {
 /* ranks, kinds: their numbers; totals: the amounts of each rank, one rank after the other; those of
  * a rank that does not exist are 0.
  */
-struct availability *availability_create (size_t ranks, size_t kinds, const int64_t *totals);
+/* up: mask of the ranks for availability_enough_until(), ranks / 8 + 1 bytes; those of demands are among
+ * them */
+struct availability *availability_create (size_t ranks,
+                                          size_t kinds,
+                                          const int64_t *totals,
+                                          const unsigned char *up);
 struct availability *availability_copy (const struct availability *all);
 void availability_destroy (struct availability *all);
 
@@ -195,8 +200,12 @@ int availability_can_book (struct availability *all,
                            double start,
                            double end,
                            double now);
-double availability_enough_until (struct availability *all,
-                                  const int64_t *amounts,
-                                  const unsigned char *ranks,
-                                  size_t length,
-                                  double since);
+double availability_enough_until (struct availability *all, const int64_t *amounts, double since);
+/* least: see PlainAvailability.can_start, or NULL; number: -1 for none */
+int availability_can_start (struct availability *all,
+                            int64_t number,
+                            const struct demand *demand,
+                            const int64_t *least,
+                            double now,
+                            double end,
+                            bool may_move);

@@ -222,13 +222,21 @@ class BoundStrategy(Strategy):
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
         own = self.promises.get(jobid) if jobid is not None else None
-        if own is not None and own.number is not None:
-            self._ranks.room.leave(own.number)
+        number = None if own is None else own.number
+        shape, room = request.shape, self._ranks.room
+        areas = self._ranks.free_areas(shape)
+        if areas:
+            least, may_move = self._bound_of(shape), not self.frozen
+            return any(
+                room.can_start(number, demand, least, now, end, may_move) for demand in areas
+            )
+        if number is not None:
+            room.leave(number)
         try:
-            return self._can_place(request, now, end)
+            return self._ranks.place_at(request, self._pool.index, now, end) is not None
         finally:
-            if own is not None and own.number is not None:
-                self._ranks.room.enter(own.number)
+            if number is not None:
+                room.enter(number)
 
     def is_free(self, request: ResourceRequest) -> bool:
         pool = self._pool
@@ -242,12 +250,17 @@ class BoundStrategy(Strategy):
             return now
         return self._enough_until(request.shape, now)
 
+    def _bound_of(self, shape: Shape) -> Amounts | None:
+        """The least total amounts of a shape, if less on all ranks together shows that it does not
+        fit."""
+        if not self._sound or self._overdrawing:
+            return None
+        return self._ranks.least(shape)
+
     def _enough_until(self, shape: Shape, now: float) -> float:
         """An upper bound of the time until which all ranks together have enough for a shape."""
-        least = self._ranks.least(shape)
-        if least is None or not self._sound or self._overdrawing:
-            return inf
-        return self._ranks.room.enough_until(least, self._ranks.up, now)
+        least = self._bound_of(shape)
+        return inf if least is None else self._ranks.room.enough_until(least, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         shape = request.shape
@@ -377,7 +390,8 @@ class BoundStrategy(Strategy):
                 if placed is not None:
                     return self._ranks.all_of(selected_ranks(placed[0]))
             return None
-        demand = self._ranks.demand(shape, pool.match_mask(request))
+        matching = pool.match_mask(request) & pool.eligible(shape.match)
+        demand = self._ranks.demand_on(shape, matching)
         kept: list[tuple[int, Amounts]] = []
 
         def keep(ranks: int) -> None:
@@ -450,15 +464,24 @@ class BoundStrategy(Strategy):
         count, looks = 0, LOOKS_IN_A_ROW
         if not self._sound:
             return 0, [], inf
+        room_of, known = self._ranks.counts.of, self._ranks.counts.known
+        untils: dict[Shape, float] = {}  # by shape, how long all ranks together have enough
         for jobid in jobids:
             promise = self.promises.get(jobid)
             if promise is None or promise.is_open or promise.start <= now:
                 break
             request = promise.request
-            if self.may_start(request):
-                looks -= 1
-                if not looks or self.fits_without(jobid, request, now, now + length_of(request)):
-                    break
+            shape = request.shape
+            room = known.get(shape)
+            if (room_of(shape) if room is None else room) >= shape.least_count:
+                end = now + length_of(request)
+                until = untils.get(shape)
+                if until is None:
+                    until = untils[shape] = self._enough_until(shape, now)
+                if until >= min(end, promise.start):  # else the promise is not in its own way
+                    looks -= 1
+                    if not looks or self.fits_without(jobid, request, now, end):
+                        break
             count += 1
         return count, [], inf
 
@@ -509,7 +532,7 @@ class BoundStrategy(Strategy):
         areas = self._ranks.free_areas(shape)
         if not areas:
             return self._ranks.place_at(request, pool.index, now, end)
-        if not self._may_fit(request, now, end):
+        if self.promises and self._enough_until(shape, now) < end:
             return None
         clear = 0  # ranks of the areas with enough clear room
         for demand in areas:
@@ -537,22 +560,3 @@ class BoundStrategy(Strategy):
         room.leave(number)
         room.drop(number)
         return pool.place_request(request, index, ranks)
-
-    def _can_place(self, request: ResourceRequest, now: float, end: float) -> bool:
-        """Whether `place` would find a place; nothing changes."""
-        pool, shape, room = self._pool, request.shape, self._ranks.room
-        areas = self._ranks.free_areas(shape)
-        if not areas:
-            return self._ranks.place_at(request, pool.index, now, end) is not None
-        return self._may_fit(request, now, end) and any(
-            room.room(demand, now, end)[0] >= demand.count
-            or (not self.frozen and room.can_book(demand, now, end, now))
-            for demand in areas
-        )
-
-    def _may_fit(self, request: ResourceRequest, now: float, end: float) -> bool:
-        """False if the counts of resources free now, or left on all ranks together until the end,
-        show that a request does not fit."""
-        if not self.may_start(request):
-            return False
-        return not self.promises or self._enough_until(request.shape, now) >= end

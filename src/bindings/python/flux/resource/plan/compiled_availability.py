@@ -26,14 +26,14 @@ class CompiledAvailability:
     _lib: Any
     _ffi: Any
 
-    def __init__(self, totals: Mapping[int, Amounts]) -> None:
+    def __init__(self, totals: Mapping[int, Amounts], up: int = -1) -> None:
         self._lib, self._ffi = compiled.lib, compiled.ffi  # type: ignore[attr-defined]
         ranks = max(totals, default=-1) + 1
         self._kinds = kinds = len(next(iter(totals.values()), (0,)))
         self._bytes = ranks // 8 + 1
         none = (0,) * kinds
         amounts = list(chain.from_iterable(totals.get(rank, none) for rank in range(ranks)))
-        self._own(self._lib.availability_create(ranks, kinds, amounts))
+        self._own(self._lib.availability_create(ranks, kinds, amounts, self._mask(up)))
 
     def _own(self, cdata: Any) -> None:
         if cdata == self._ffi.NULL:
@@ -41,6 +41,7 @@ class CompiledAvailability:
         self._all = self._ffi.gc(cdata, self._lib.availability_destroy)
         # The demand that is passed to C, made once.
         self._asked = self._ffi.new("struct demand *")
+        self._told_last: Demand | None = None
         self._each = self._ffi.new("int64_t[]", self._kinds)
         self._asked.each, self._asked.length = self._each, self._bytes
 
@@ -57,6 +58,9 @@ class CompiledAvailability:
     def _told(self, demand: Demand) -> Any:
         """A demand for C, until the next one."""
         made = self._asked
+        if demand is self._told_last:
+            return made
+        self._told_last = demand
         for kind, need in enumerate(demand.each):
             self._each[kind] = need
         self._ranks = ranks = self._ffi.from_buffer(self._mask(demand.ranks))
@@ -147,11 +151,22 @@ class CompiledAvailability:
         number = self._lib.availability_book(self._all, made, start, end, now, may_move)
         return None if number == NO_ROOM else self._number(number)
 
-    def enough_until(self, amounts: Amounts, ranks: int, since: float) -> float:
-        mask = self._mask(ranks)
-        return _time(
-            self._lib.availability_enough_until(self._all, amounts, mask, len(mask), since)
-        )
+    def enough_until(self, amounts: Amounts, since: float) -> float:
+        return _time(self._lib.availability_enough_until(self._all, amounts, since))
+
+    def can_start(
+        self,
+        number: int | None,
+        demand: Demand,
+        least: Amounts | None,
+        now: float,
+        end: float,
+        may_move: bool,
+    ) -> bool:
+        made, ffi = self._told(demand), self._ffi
+        own, bound = -1 if number is None else number, ffi.NULL if least is None else least
+        can = self._lib.availability_can_start(self._all, own, made, bound, now, end, may_move)
+        return bool(self._number(can))
 
 
 def _time(time: float) -> float:

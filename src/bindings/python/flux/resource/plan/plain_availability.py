@@ -25,16 +25,18 @@ class PlainAvailability(Availability):
 
     Args:
         totals (dict): rank to the amounts it has
+        up (int): mask of the ranks for `enough_until`
     """
 
-    def __init__(self, totals: Mapping[int, Amounts]) -> None:
+    def __init__(self, totals: Mapping[int, Amounts], up: int = -1) -> None:
         super().__init__(totals)
+        self.up = up
         self._uses: dict[int, Use] = {}
         self._next = 0
 
     def copy(self) -> Self:
         """An independent copy with the same uses under the same numbers."""
-        new = type(self)(self.totals)
+        new = type(self)(self.totals, self.up)
         uses = {number: copy(use) for number, use in self._uses.items()}
         entered = [use for use in uses.values() if use.entered]
         new.__dict__.update(_uses=uses, _next=self._next, uses=entered)
@@ -143,12 +145,45 @@ class PlainAvailability(Availability):
         }
         return mask_of(sorted(ranks)) if ranks else 0
 
-    def enough_until(self, amounts: Amounts, ranks: int, since: float) -> float:
-        """The first time from `since` on at which some ranks (a mask) together have less free than
+    def enough_until(self, amounts: Amounts, since: float) -> float:
+        """The first time from `since` on at which the ranks of `up` together have less free than
         some amounts; infinity: never. An overdrawn rank counts as less than nothing."""
-        chosen = [rank for rank in members(ranks) if rank in self.totals]
+        chosen = [rank for rank in self.totals if self.up >> rank & 1]
         for moment in sorted({since, *(use.start for use in self.uses if use.start > since)}):
             free = [self.free(rank, moment, self.uses) for rank in chosen]
             if any(sum(one[k] for one in free) < need for k, need in enumerate(amounts)):
                 return moment
         return inf
+
+    def can_start(
+        self,
+        number: int | None,
+        demand: Demand,
+        least: Amounts | None,
+        now: float,
+        end: float,
+        may_move: bool,
+    ) -> bool:
+        """Whether a demand fits from now to `end`; nothing changes.
+
+        Args:
+            number: the use that does not count, if it is entered; None: all count
+            least: the least total amounts of the demand, where they have to be left on the ranks
+                of `up` (`enough_until`), which is checked first; None: not so
+            may_move: whether other promises may be moved for it, as by `book`
+        """
+        own = None if number is None else self._uses[number]
+        counts = own is not None and own.entered
+        if own is not None and counts:
+            own.entered = False
+            self._enter_all()
+        try:
+            if least is not None and self.enough_until(least, now) < end:
+                return False
+            return self.room(demand, now, end)[0] >= demand.count or (
+                may_move and self.can_book(demand, now, end, now)
+            )
+        finally:
+            if own is not None and counts:
+                own.entered = True
+                self._enter_all()

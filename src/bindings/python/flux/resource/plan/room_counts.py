@@ -6,6 +6,7 @@ A request for more than these cannot start, regardless of promises.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import Counts
@@ -49,22 +50,25 @@ class RoomCounts:
         self._generation = pool.generation  # of the pool, for which the rest is valid
         # By constraint: free counts, and the number of ranks with exactly these.
         self._ranks: Remembered[Any, list[tuple[Counts, int]]] = Remembered()
-        self._counts: Remembered[Shape, int] = Remembered()
+        self._counts: Remembered[Shape, float] = Remembered()
 
-    def of(self, shape: Shape) -> int:
-        """The number of nodes or slots of a shape with room. O(different counts of free cores and
-        GPUs); for whole nodes O(kinds of node).
-
-        Args:
-            shape (Shape): one for which counts decide placement
-        """
-        if self._generation != self._pool.generation:
-            self._generation = self._pool.generation
+    @property
+    def known(self) -> dict[Shape, float]:
+        """The counts of `of` that are known for the pool as it is; not to be changed. O(1)."""
+        generation = self._pool.generation
+        if self._generation != generation:
+            self._generation = generation
             self._ranks.clear()
             self._counts.clear()
-        count = self._counts.get(shape)
+        return self._counts
+
+    def of(self, shape: Shape) -> float:
+        """The number of nodes or slots of a shape with room; infinity where counts do not decide
+        placement. O(different counts of free cores and GPUs); for whole nodes O(kinds of node)."""
+        known = self.known
+        count = known.get(shape)
         if count is None:
-            count = self._counts[shape] = self._count(shape)
+            count = known[shape] = self._count(shape) if self._pool.countable(shape) else inf
         return count
 
     def _count(self, shape: Shape) -> int:

@@ -18,6 +18,7 @@ from flux.resource.plan.promise import length_of
 from flux.resource.plan.room_counts import RoomCounts, free_ranks
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import members, popcount, take
+from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,6 +45,7 @@ class RoomOnRanks:
         room: the availability; another one after `make`
         up (int): mask of the ranks that were up when it was made
         inventory (Inventory): the pool's, as of then
+        counts (RoomCounts): what is free now
     """
 
     room: PlainAvailability | CompiledAvailability
@@ -51,7 +53,7 @@ class RoomOnRanks:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        self._counts = RoomCounts(pool)
+        self.counts = RoomCounts(pool)
         self.make()
 
     def copy(self) -> Self:
@@ -71,7 +73,13 @@ class RoomOnRanks:
         for units, mask in inventory.kinds.items():
             amounts = inventory.counts_of(units)
             totals.update(dict.fromkeys(members(mask), amounts))
-        self.room = _availability(totals)
+        self.room = _availability(totals, self.up)
+        self._demands: Remembered[Shape, Demand] = Remembered()
+        self._leasts: Remembered[Shape, Amounts | None] = Remembered()
+        # By shape, what `free_areas` found, and in which generation of the pool. Many promised jobs
+        # of a shape are looked at in a pass.
+        self._free_areas: Remembered[Shape, list[Demand]] = Remembered()
+        self._free_since: int | None = None
         # By job id, what it holds until when, and the number of its use.
         self._jobs: dict[int, tuple[object, int]] = {}
         pool.changes_since(pool.generation)  # from now on it notes them
@@ -112,13 +120,19 @@ class RoomOnRanks:
 
     # -- demands ------------------------------------------------------------
 
-    def demand(self, shape: Shape, ranks: int = -1) -> Demand:
-        """The least demand of a shape, on those of some ranks (a mask) that are up."""
-        eligible = self._pool.eligible(shape.match) & ranks
+    def demand(self, shape: Shape) -> Demand:
+        """The least demand of a shape, on the ranks that are up."""
+        demand = self._demands.get(shape)
+        if demand is None:
+            demand = self._demands[shape] = self.demand_on(shape, self._pool.eligible(shape.match))
+        return demand
+
+    def demand_on(self, shape: Shape, ranks: int) -> Demand:
+        """The least demand of a shape, on some ranks (a mask)."""
         each = self.inventory.padded(shape.need)
         if shape.node_count is not None:
-            return Demand(shape.node_count.min, each, True, shape.exclusive, eligible)
-        return Demand(shape.slot_count.min, each, not any(each), False, eligible)
+            return Demand(shape.node_count.min, each, True, shape.exclusive, ranks)
+        return Demand(shape.slot_count.min, each, not any(each), False, ranks)
 
     def areas(self, shape: Shape) -> Iterator[Demand]:
         """The alternative demands, of which one has to be met; none, if only the pool can find a
@@ -126,8 +140,9 @@ class RoomOnRanks:
         if self._pool.countable(shape):
             yield self.demand(shape)
         else:
+            eligible = self._pool.eligible(shape.match)
             for mask in self._groups(shape):
-                yield self.demand(shape, mask)
+                yield self.demand_on(shape, mask & eligible)
 
     def has_areas(self, shape: Shape) -> bool:
         """Whether `areas` has any, without making them."""
@@ -142,26 +157,35 @@ class RoomOnRanks:
         return ()
 
     def free_areas(self, shape: Shape) -> list[Demand]:
-        """The demands of `areas`, for the ranks that have room now."""
-        free = free_ranks(self._pool, shape)
-        return [demand._replace(ranks=demand.ranks & free) for demand in self.areas(shape)]
+        """The demands of `areas`, for the ranks that have room now; not to be changed."""
+        if self._free_since != self._pool.generation:
+            self._free_since = self._pool.generation
+            self._free_areas.clear()
+        areas = self._free_areas.get(shape)
+        if areas is None:
+            free = free_ranks(self._pool, shape)
+            areas = [demand._replace(ranks=demand.ranks & free) for demand in self.areas(shape)]
+            self._free_areas[shape] = areas
+        return areas
 
     def least(self, shape: Shape) -> Amounts | None:
         """The least total amounts of a shape; None: counts do not decide."""
         if not self._pool.countable(shape):
             return None
-        demand = self.demand(shape)
-        each = demand.each
-        if demand.whole:
-            inventory = self.inventory
-            each = tuple(map(min, zip(*map(inventory.counts, inventory.keys.values()))))
-        return tuple([demand.count * number for number in each])
+        least = self._leasts.get(shape)
+        if least is None:
+            demand, inventory = self.demand(shape), self.inventory
+            each = demand.each
+            if demand.whole:
+                each = tuple(map(min, zip(*map(inventory.counts, inventory.keys.values()))))
+            least = self._leasts[shape] = tuple([demand.count * number for number in each])
+        return least
 
     # -- what is free -------------------------------------------------------
 
     def may_fit_now(self, shape: Shape) -> bool:
         """False if a count of what is free now shows that a shape does not fit."""
-        return not self._pool.countable(shape) or self._counts.of(shape) >= shape.least_count
+        return self.counts.of(shape) >= shape.least_count
 
     def all_of(self, ranks: int) -> list[tuple[int, Amounts]]:
         """The total amounts of some ranks (a mask)."""
@@ -242,12 +266,14 @@ class RoomOnRanks:
         return inf
 
 
-def _availability(totals: Mapping[int, Amounts]) -> PlainAvailability | CompiledAvailability:
+def _availability(
+    totals: Mapping[int, Amounts], up: int
+) -> PlainAvailability | CompiledAvailability:
     if not compiled.is_built():
-        return PlainAvailability(totals)
+        return PlainAvailability(totals, up)
     from flux.resource.plan.compiled_availability import CompiledAvailability
 
-    return CompiledAvailability(totals)
+    return CompiledAvailability(totals, up)
 
 
 def reduce(index: RankIndex, rank: int, kept: tuple[int, ...]) -> None:
