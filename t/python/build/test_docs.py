@@ -57,3 +57,31 @@ def test_quickstart_jobs_are_about_sixty_of_every_kind(srcdir):
     count = sum(int(m.group(1)) if (m := re.search(r"--cc=1-(\d+)", line)) else 1 for line in jobs)
     assert 55 <= count <= 65
     assert sum("exec.test" not in line for line in jobs) >= 3
+
+
+def test_the_table_of_tests_has_every_module_and_names_files_that_exist(srcdir):
+    page = (srcdir / "doc" / "reference" / "testing.rst").read_text()
+    table = page.partition("     - tests\n")[2].partition("Harnesses\n")[0]
+    named = re.findall(r"``([\w./-]+)``", table)
+    bindings = srcdir / "src" / "bindings" / "python" / "flux"
+    tests = [one for one in named if "test_" in one or one.endswith(".t")]
+    missing = [
+        one
+        for one in tests
+        if not (srcdir / "t" / ("" if one[-2:] == ".t" else "python") / one).exists()
+    ]
+    assert missing == []
+    modules = [one for one in named if one not in tests]
+    assert [one for one in modules if not (bindings / one).exists()] == []
+    parts = ("resource", "scheduler", "simulate")
+    there = [
+        path.relative_to(bindings) for part in parts for path in (bindings / part).rglob("*.py")
+    ]
+    covered = {bindings / one for one in modules}
+    unnamed = [
+        str(path)
+        for path in there
+        if path.name != "__init__.py"
+        and not covered & {bindings / path, *(bindings / path).parents}
+    ]
+    assert unnamed == []
