@@ -415,24 +415,33 @@ def run(seed, seconds, only, userid):
         h.rpc("sched.resource-status").wait_for(OWNER_SECONDS).get()
         return time.monotonic() - began, processor_time_of(pid) - used
 
-    at = None
     ask()
     shapes = {}
     leaks = {}  # by topic, one
     waits = {}  # by trial, the longest concurrent ping, start, and processor time in a ping
+    trials = collections.deque()  # when each began, and its topic, shape and size
     before = None
 
-    def waited(kind, took):
-        if at:
-            longest = waits.setdefault(tuple(at), {"ping": 0.0, "start": 0.0, "busy": 0.0})
-            longest[kind] = max(longest[kind], took)
+    def waited(**took):
+        """Note waits that have just ended, in seconds, with the largest trial in that time: a
+        request of 50 MB is read by the broker after the guest has sent the next."""
+        since = time.monotonic() - max(took.values()) - PING_S
+        overs = [began for began, _ in trials][1:] + [float("inf")]
+        there = [trial for (_, trial), over in zip(trials, overs) if over > since]
+        if there:
+            trial = max(there, key=lambda one: (one[1] in MASSES, one[2]))
+            longest = waits.setdefault(tuple(trial), {"ping": 0.0, "start": 0.0, "busy": 0.0})
+            longest.update({kind: max(longest[kind], one) for kind, one in took.items()})
 
     starts = Starts()
     began = time.monotonic()
     end = began + seconds + ANSWER_SECONDS
     with start_guest(machine, seed, seconds, only, userid) as guest:
         said = collections.deque()
-        reader = threading.Thread(target=lambda: said.extend(guest.stdout), daemon=True)
+        reader = threading.Thread(
+            target=lambda: said.extend((time.monotonic(), line) for line in guest.stdout),
+            daemon=True,
+        )
         reader.start()
         while reader.is_alive() or said:
             try:
@@ -441,21 +450,23 @@ def run(seed, seconds, only, userid):
                     raise TimeoutError(f"a guest has waited for {ANSWER_SECONDS:.0f} s")
             except OSError as exc:
                 guest.kill()
-                sys.exit(f"VIOLATION no answer, {at}: {exc}")
-            waited("ping", took)
-            waited("busy", busy)
-            while starts.waits:
-                waited("start", starts.waits.popleft())
+                sys.exit(f"VIOLATION no answer, {list(trials)[-1:]}: {exc}")
             while said:
-                line = json.loads(said.popleft())
-                at = line.get("begins") or line["ended"]
-                waited("ping", took)
-                waited("busy", busy)
-                if "results" in line:
+                when, line = said.popleft()
+                line = json.loads(line)
+                if "begins" in line:
+                    trials.append((when, line["begins"]))
+                else:
                     results = line["results"]
-                    leaks.update((at[0], one) for one in results if one.startswith("LEAK"))
-                    shape = shapes.setdefault(at[1], collections.Counter())
+                    topic, shape, _ = line["ended"]
+                    leaks.update((topic, one) for one in results if one.startswith("LEAK"))
+                    shape = shapes.setdefault(shape, collections.Counter())
                     shape.update(requests=max(1, sum(results.values())))
+            while len(trials) > 1 and trials[1][0] < time.monotonic() - OWNER_SECONDS:
+                trials.popleft()
+            waited(ping=took, busy=busy)
+            while starts.waits:
+                waited(start=starts.waits.popleft())
             if before is None and len(waits) > 4 and time.monotonic() > began + seconds * WARM_UP:
                 before = memory_of(pid)
             time.sleep(PING_S)
