@@ -171,11 +171,11 @@ class Pass:
     # -- does it fit -------------------------------------------------------------------------------
 
     def others(self, job: Job) -> list[tuple[Job, Use]]:
-        """All running and promised uses, except those of a job itself and of the window it would be
-        in. A job past its limit ends at the next moment."""
+        """All running and promised uses, except those of a job itself, and of the window it would be
+        in, with open promises there. A job past its limit ends at the next moment."""
         soon, found = nextafter(self.now, inf), []
         for other, use in [*self.state.running.items(), *self.state.promises.items()]:
-            if other is job or other is self.inside:
+            if other is job or other is self.inside or (self.inside and other in self.state.open):
                 continue
             if other in self.state.running and use.end <= self.now:
                 use = Use(use.start, soon, None, use.where)
