@@ -129,9 +129,8 @@ FEATURES = (
 
 #: By policy, with what jobs without a limit are not compared.
 LEFT_OUT = {
-    "easy": {"reservation"},
-    "unlimited": {"limits", "licenses", "planned", "reservation"},
-    "none": {"racks", "reservation"},
+    "unlimited": {"limits", "licenses", "planned"},
+    "none": {"racks"},
 }
 
 
@@ -144,6 +143,8 @@ def is_compared(case):
         return False  # one table
     if "no-limit" in has and has & LEFT_OUT.get(case.policy, set()):
         return False
+    if case.whole and has >= {"no-limit", "reservation"} and case.policy in ("easy", "none"):
+        return False  # the scheduler counts nodes again when the window has begun
     return not (has >= {"limits", "reservation"} and case.policy in ("unlimited", "none"))
 
 
@@ -231,6 +232,9 @@ FOUND = (
     # A promise of planned licences on ranks that were shared could move to none but its own, and was kept
     # though others were on them by then.
     (Case("unlimited", False, ("planned", "sharing")), 1),
+    # In the definition, what is kept for a job behind one without a limit kept a reservation's group out.
+    (Case("easy", False, ("no-limit", "reservation"), tree=True), 22),
+    (Case("unlimited", True, ("no-limit", "reservation")), 3),
     # What was kept for a job without a limit that a licence had let in did not count against the promise to
     # one behind it, which had no end either: each kept the other from starting, for ever.
     (Case("easy", True, ("licenses", "no-limit")), 5),
