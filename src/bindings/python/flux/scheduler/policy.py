@@ -12,7 +12,7 @@
 - the services that ``flux sched`` asks (`flux.scheduler.query`).
 
 Its collaborators: `admission_control.AdmissionControl` has the rules and the jobs that they have deferred,
-`queue.QueueOrder` determines which jobs wait for which, `pools.RequestFacts` caches the pool's
+`decision.QueueOrder` determines which jobs wait for which, `pools.RequestFacts` caches the pool's
 answers about requests, `forecasts.Forecasts` annotates jobs for users.
 """
 
@@ -31,7 +31,7 @@ from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionRule, JobDeferred
 from flux.scheduler.admission_control import AdmissionControl
 from flux.scheduler.base import Scheduler
-from flux.scheduler.decision import Decision, Planning
+from flux.scheduler.decision import JOBS_PER_TURN, Decision, Planning, QueueOrder
 from flux.scheduler.disclosure import behind, is_private
 from flux.scheduler.forecasts import Annotator, Forecasts
 from flux.scheduler.history import RunTimes
@@ -46,7 +46,7 @@ from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
-from flux.scheduler.queue import JOBS_PER_TURN, Backlog, QueueOrder
+from flux.scheduler.queue import Backlog
 from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.responder import served_by

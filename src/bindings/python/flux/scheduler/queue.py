@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The queue of pending jobs: a heap, and for policies that look past its head, a backlog; and which jobs
-wait for which by its order.
+"""The queue of pending jobs: a heap, and for policies that look past its head, a backlog.
 
 `PendingQueue` is what ``Scheduler._queue`` shows: a list in `heapq` order. `Backlog` is a queue
 kept in order, which knows the jobs that ask for the same, and which jobs came since they were
-examined last. A `flux.scheduler.walk.Walk` goes over it.
-
-In strict order every job waits for all jobs ahead of it. By queue, a job waits only for those ahead
-of it that could want some of the same ranks, so that queues with nodes of their own never hold up
-each other (`QueueOrder`).
+examined last. A `flux.scheduler.walk.Walk` goes over it. `flux.scheduler.decision.QueueOrder` determines
+which jobs wait for which.
 """
 
 from __future__ import annotations
@@ -17,24 +13,14 @@ import heapq
 from collections.abc import Generator, Hashable, Iterable, Iterator
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.pool.masks import quote
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.walk import JobGroup, OrderedJobs, Walk, entry_of
 
 if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.decision import Decision
-    from flux.scheduler.pools import RequestFacts
     from flux.scheduler.walk import Entry, PromisedJobs, RoomIndex
-
-#: Mask of all ranks, however many there are.
-ALL = -1
-
-#: Jobs examined per reactor turn where one costs a comparison of masks: some tens of microseconds
-#: in all.
-JOBS_PER_TURN = 64
 
 #: Jobs that `in_steps` sorts at a time: a rank costs 2 to 3 microseconds.
 SORTED_PER_STEP = 256
@@ -659,94 +645,3 @@ class Backlog(PendingQueue):
             "unlooked": unlooked,
             "unlooked_longest": max(unlooked, self.longest),
         }
-
-
-class OrderSource(Protocol):
-    """The interface of a scheduler for `QueueOrder`."""
-
-    @property
-    def resources(self) -> ResourcePool: ...
-
-    decision: Decision
-    facts: RequestFacts
-
-    @property
-    def by_queue(self) -> bool: ...
-
-
-class QueueOrder:
-    """Tells which jobs wait for which, and when each has its turn.
-
-    Args:
-        source (OrderSource): the scheduler
-        queue (PendingQueue): the jobs that wait
-        events: function giving a number that grows with every event
-    """
-
-    def __init__(self, source: OrderSource, queue: PendingQueue, events: Callable[[], int]) -> None:
-        self._source = source
-        self._queue = queue
-        self._events = events
-        #: the result of `heads`, and the state it was found in
-        self._heads: list[tuple[PendingJob, int]] = []
-        self._found_of: Any = None
-
-    def turn_of(self, job: PendingJob) -> int:
-        """Mask of the ranks for which `job` and others wait for each other: those it could want by
-        queue, all ranks in strict order."""
-        source = self._source
-        return source.facts.ranks_of(job.resource_request) if source.by_queue else ALL
-
-    def share_ranks(self, one: PendingJob, other: PendingJob) -> bool:
-        """Whether one of two jobs may have to wait for the other: by queue, if both could want the same
-        rank, up and free or not."""
-        return self.turn_of(one) & self.turn_of(other) != 0
-
-    def all_blocked(self, blocked: int) -> bool:
-        """Whether no rank is left for which a job would not have to wait."""
-        return not self._source.by_queue or not self._source.resources.ranks & ~blocked
-
-    def heads(self) -> list[tuple[PendingJob, int]]:
-        """The first pending jobs that want some rank which none ahead of them wants, with all ranks
-        that they could want: a later job that waits for any waits for one of these.
-
-        Costs a walk over the queue by queue, once for each event; in strict order next to nothing.
-        """
-        for _ in self.find_heads():
-            pass
-        return self._heads
-
-    def find_heads(self) -> Iterator[None]:
-        """Find the result of `heads`, if it is not known already. A generator that yields after
-        every `JOBS_PER_TURN` jobs; for a policy that looks past the heads there is nothing to
-        do."""
-        source = self._source
-        seen = (self._events(), source.resources.generation, len(self._queue))
-        if source.decision.looks_past_heads or (
-            seen == self._found_of and not any(job.request.finalized for job, _ in self._heads)
-        ):
-            return
-        found = []
-        blocked = 0
-        for examined, job in enumerate(self._queue.in_order(), 1):
-            if examined % JOBS_PER_TURN == 0:
-                yield
-            if job.request.finalized:
-                continue
-            ranks = self.turn_of(job)
-            if ranks & ~blocked:
-                found.append((job, ranks))
-                blocked |= ranks
-                if self.all_blocked(blocked):
-                    break
-        self._found_of, self._heads = seen, found
-
-    def first_ahead_of(self, job: PendingJob) -> PendingJob | None:
-        """The first job that `job` has to wait for; None if it is the first itself."""
-        ranks = self.turn_of(job)
-        for head, mask in self.heads():
-            if head is job:
-                return None
-            if mask & ranks:
-                return head
-        return None

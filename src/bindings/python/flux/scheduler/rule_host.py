@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.decision import Decision, Planning
+    from flux.scheduler.decision import Decision, Planning, QueueOrder
     from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.host import Committer, InstanceConfig, Timer
     from flux.scheduler.passes import Passes
     from flux.scheduler.pools import RequestFacts
-    from flux.scheduler.queue import QueueOrder
     from flux.scheduler.requests import PendingJob, Requests, RunningJob
     from flux.scheduler.site_policy.holdings import Holdings
     from flux.scheduler.site_policy.queue_names import QueueNames

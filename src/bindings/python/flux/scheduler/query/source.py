@@ -13,11 +13,10 @@ from flux.scheduler.decision import PolicyView
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.decision import Planning
+    from flux.scheduler.decision import Planning, QueueOrder
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
     from flux.scheduler.pools import RequestFacts
-    from flux.scheduler.queue import QueueOrder
     from flux.scheduler.requests import PendingJob
 
 
