@@ -237,13 +237,6 @@ def test_feasibility_follows_from_the_view():
         )
 
 
-def test_the_pool_and_the_embedded_instance_know_the_same_property_names():
-    from flux.resource.pool.constraint import ILLEGAL_IN_PROPERTIES
-    from flux_engine.formats import constraint
-
-    assert ILLEGAL_IN_PROPERTIES == constraint.ILLEGAL
-
-
 def test_the_pool_and_the_embedded_instance_write_job_ids_alike():
     from flux.resource.pool.jobid import job_text
     from flux_engine.formats import jobid

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The machine jobs run on: an R, and how the sizes of a trace map to it."""
 
+from flux.resource.pool.explain import counted
 from flux_engine.formats import idset, rset
 from flux_engine.resource.inventory import Inventory
 
@@ -41,10 +42,8 @@ class Machine:
         return self.nodes if unit == "node" else self.cores
 
     def __str__(self):
-        text = f"{self.nodes} node{'s' * (self.nodes != 1)}, {self.cores} core{'s' * (self.cores != 1)}"
-        if self.gpus:
-            text += f", {self.gpus} GPU{'s' * (self.gpus != 1)}"
-        return text
+        units = [(self.nodes, "node"), (self.cores, "core"), (self.gpus, "GPU")]
+        return ", ".join(counted(*unit) for unit in units[: 3 if self.gpus else 2])
 
 
 def uniform(nodes, cores_per_node=1, gpus_per_node=0, source=""):

@@ -1,20 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Constraints as objects (RFC 31): checks of their form."""
-
-#: Characters a property name must not contain (RFC 20).
-ILLEGAL = frozenset("!&'\"^`|()")
-
-
-def validate(constraint):
-    """Check the form of a constraint, as the pools do.
-
-    Raises:
-        ValueError: the constraint is malformed; the text says how.
-    """
-    # Imported at the first job only: it imports the bindings, which are built on this package.
-    from flux.resource.pool.constraint import parse_constraint
-
-    parse_constraint(constraint)
+"""Names of properties (RFC 20)."""
 
 
 def check_property(name):
@@ -23,8 +8,11 @@ def check_property(name):
     Raises:
         ValueError: not a valid property name
     """
+    # Imported here: `rset` serves tests of schedulers, which do without the bindings.
+    from flux.resource.pool.constraint import ILLEGAL_IN_PROPERTIES
+
     if not isinstance(name, str) or not name:
         raise ValueError(f"property {name!r}: a name may not be empty")
     for char in name:
-        if char in ILLEGAL:
+        if char in ILLEGAL_IN_PROPERTIES:
             raise ValueError(f"invalid character '{char}' in property \"{name}\"")

@@ -9,7 +9,8 @@ knows them (a real instance accepts those too).
 import json
 from collections import Counter
 
-from flux_engine.formats import constraint, form
+from flux.resource.pool.constraint import parse_constraint
+from flux_engine.formats import form
 from flux_engine.formats.quote import quote
 
 _VERTEX_KEYS = frozenset(("type", "count", "unit", "exclusive", "with", "label", "id"))
@@ -49,7 +50,7 @@ _SYSTEM = {
     "preemptible-after?": _seconds,
     **dict.fromkeys(("queue?", "bank?", "project?", "cwd?"), str),
     **dict.fromkeys(("environment?", "job?", "files?"), dict),
-    "constraints?": constraint.validate,
+    "constraints?": parse_constraint,
     "dependencies?": [{"scheme": str, "value": str}],
 }
 _JOBSPEC = form.Table(

@@ -23,7 +23,7 @@ file with a class derived from one of them, and ``mod_main``::
 Read ``fifo`` first: it is one method. ``backfill`` has the options. Its
 `flux.scheduler.decision.Decision` is one of three, each in a file of its own: ``in_order``, one
 pass, job by job; ``by_rank``, with promises to heads; ``by_latest_start``, with a latest start for
-every job. Their common base is in ``backfilling``, with the record of promises.
+every job, kept in ``latest_starts``. Their common base is in ``backfilling``, with the record of promises.
 `flux.scheduler.walk` finds the jobs that need no examination, `flux.resource.plan` the times at
 which promises fit. The formulas of ranks are in ``ranks``.
 
