@@ -129,7 +129,7 @@ FEATURES = (
 
 #: By policy, with what jobs without a limit are not compared.
 LEFT_OUT = {
-    "unlimited": {"limits", "licenses", "planned"},
+    "unlimited": {"limits", "planned"},
     "none": {"racks"},
 }
 
@@ -256,6 +256,10 @@ FOUND = (
     (Case("all", False, ("limits", "sharing"), tree=True), 12),
     # In the definition, nobody waited for a candidate of which a licence had come free meanwhile.
     (Case("candidates", False, ("licenses", "constraints")), 6),
+    # In the definition, an open promise behind a job whose promise could not be kept stayed, and a job kept its
+    # open promise after those behind it were made anew.
+    (Case("unlimited", True, ("no-limit", "licenses")), 32),
+    (Case("unlimited", False, ("no-limit", "limits")), 8),
 )
 
 

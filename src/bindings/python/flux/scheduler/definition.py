@@ -451,7 +451,7 @@ class Pass:
         unknown = self.take_out_open(job)
         if job not in state.open:
             if not self.is_kept(job):
-                self.promise_first(job)
+                self.promise_first(job, unknown)
             elif use.start > now and (state.lines or self.place(job, now + job.limit) is not None):
                 when = self.earliest(job, now) if state.lines else now
                 if when < use.start:
@@ -462,13 +462,15 @@ class Pass:
         self.assure(job)
         return False
 
-    def promise_first(self, job: Job) -> None:
-        """Promise a job another time, if need be at the expense of jobs behind it."""
+    def promise_first(self, job: Job, unknown: list[Job]) -> None:
+        """Promise a job another time, if need be at the expense of jobs behind it, also of those
+        whose open promises were taken out."""
         self.drop(job)
         when = self.earliest(job, self.now)
-        behind = self.behind(job)
+        behind = [*self.behind(job), *unknown]
         if when > nextafter(self.now, inf) and behind:
             self.revoke(behind)
+            unknown.clear()
             when = self.earliest(job, self.now)
         self.promise(job, when)
 
@@ -558,8 +560,11 @@ class Pass:
         if started or self.is_set_aside(job):
             pass
         elif job in state.open or (job not in state.promises and self.is_in_turn(job)):
-            self.drop(job)
-            self.promise(job, self.earliest(job, self.now))
+            was_open = self.drop(job) is not None
+            when = self.earliest(job, self.now)
+            self.promise(job, when)
+            if was_open and when < inf:
+                self.freed = self.has_given_up = True  # what was kept from now on
         self.put_back(unknown)
 
     def by_latest_starts(self) -> None:
