@@ -54,6 +54,10 @@ MOST_TRIED = 8
 #: that it was ended for waits for others that have outlived their limits.
 KEPT_S = 60.0
 
+#: Seconds after the promised time within which the job does not start elsewhere: of several jobs
+#: that end at that time, the one whose message comes first may leave room on other ranks.
+ELSEWHERE_AFTER_S = 0.5
+
 
 class BorrowedTime:
     """The jobs that run in time promised to others.
@@ -442,14 +446,23 @@ class BorrowedTime:
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Start a job on the resources of the borrowers that were ended for it: otherwise they
-        would have been ended for nothing. None: it is to start as others do."""
+        would have been ended for nothing. None: it is to start as others do.
+
+        Raises:
+            InsufficientResources: it is to wait for the jobs that end now on the same ranks
+        """
         gone = self._gone.get(job.jobid)
         if gone is None:
             return None
+        is_kept = any(one.kept is not None for one in gone)
         keep_again = self._let_go(gone)
         alloc = self._start_where(gone, job, plan)
         if alloc is None:
             keep_again()
+            until = max(one.until for one in gone)
+            if is_kept and until <= self._host.now() < until + ELSEWHERE_AFTER_S:
+                self._host.call_at(until + ELSEWHERE_AFTER_S, self._host.look_again)
+                raise InsufficientResources("the jobs on the nodes kept for it end now")
         return alloc
 
     def _start_where(
