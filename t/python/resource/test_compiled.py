@@ -53,10 +53,8 @@ def test_a_timeline_gives_the_same_answers(built, seed):
         start, end = a_span(rng, lines[0].begin)
         value, length = rng.randrange(-8, 14), rng.choice([0.5, 3.0, 20.0, math.inf])
         for time in (start, start - 0.25, lines[0].begin - 10):
-            ask("at", time)
             ask("after", time)
             ask("since", value, time)
-        ask("before", start + 0.25)
         ask("least", start, end)
         ask("least", -math.inf, math.inf)
         ask("extremes", start, end)
@@ -77,8 +75,6 @@ def a_timeline(kind):
     "method, args, answer",
     [
         ("steps", (), [(10, 4), (20, 2), (30, 4), (40, 5)]),
-        ("at", (5,), 4), ("at", (20,), 2), ("at", (29,), 2), ("at", (30,), 4),
-        ("before", (20,), 4), ("before", (30,), 2), ("before", (25,), 2),
         ("after", (5,), 10), ("after", (20,), 30), ("after", (40,), math.inf),
         ("least", (10, 20), 4), ("least", (10, 20.5), 2), ("least", (30, 40), 4), ("least", (-math.inf, math.inf), 2),
         ("extremes", (20, 40), (2, 4)), ("extremes", (35, math.inf), (4, 5)), ("extremes", (20, 30), (2, 2)),

@@ -144,8 +144,6 @@ def test_timeline_of_counts():
 
     moments = [number / 2 for number in range(40)]
     for low in moments:
-        if low:
-            assert line.before(low) == at(low - 0.25)
         for value in range(7) if low else ():
             since = low
             while since > 0 and at(since - 0.25) >= value:

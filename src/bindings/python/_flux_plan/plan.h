@@ -29,8 +29,6 @@ double timeline_begin (const struct timeline *line);
 int timeline_add (struct timeline *line, double start, double end, int64_t delta);
 void timeline_forget (struct timeline *line, double time);
 
-int64_t timeline_at (const struct timeline *line, double time);
-int64_t timeline_before (const struct timeline *line, double time);
 double timeline_after (const struct timeline *line, double time);
 int64_t timeline_least (const struct timeline *line, double start, double end);
 void timeline_extremes (const struct timeline *line,

@@ -410,21 +410,6 @@ void timeline_forget (struct timeline *line, double time)
     }
 }
 
-int64_t timeline_at (const struct timeline *line, double time)
-{
-    const struct block *block = line->entries[block_of (line, time)].block;
-
-    return block->values[step_of (block, time)] + block->plus;
-}
-
-int64_t timeline_before (const struct timeline *line, double time)
-{
-    const struct block *block = line->entries[before_time (line->heads, line->count, time) - 1].block;
-    size_t place = before_time (block->starts, block->count, time);
-
-    return block->values[place - 1] + block->plus;
-}
-
 double timeline_after (const struct timeline *line, double time)
 {
     size_t at = until_time (line->heads, line->count, time);

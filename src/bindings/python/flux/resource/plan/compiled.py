@@ -87,12 +87,6 @@ class CompiledTimeline:
     def forget(self, time: float) -> None:
         lib.timeline_forget(self.cdata, time)
 
-    def at(self, time: float) -> int:
-        return lib.timeline_at(self.cdata, time)  # type: ignore[no-any-return]
-
-    def before(self, time: float) -> int:
-        return lib.timeline_before(self.cdata, time)  # type: ignore[no-any-return]
-
     def after(self, time: float) -> float:
         return lib.timeline_after(self.cdata, time)  # type: ignore[no-any-return]
 

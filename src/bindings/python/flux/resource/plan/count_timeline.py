@@ -114,14 +114,6 @@ class CountTimeline:
 
     # -- questions ----------------------------------------------------------
 
-    def at(self, time: float) -> int:
-        """The value at a moment; before the first, that of the first."""
-        return self.values[self._place(time)]
-
-    def before(self, time: float) -> int:
-        """The value just before a moment, which is after the first."""
-        return self.values[bisect_left(self.starts, time) - 1]
-
     def after(self, time: float) -> float:
         """The first moment after a time at which a step begins; infinity if there is none."""
         place = bisect_right(self.starts, time)
