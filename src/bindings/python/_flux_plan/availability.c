@@ -890,44 +890,6 @@ static struct item heap_pop (struct heap *heap)
 
 /* -- searching -- */
 
-/* The bound of a search: the first rises on ranks where nothing falls later, in order, until they
- * are enough.  Later times need not be examined.
- */
-#define MAX_RISES 64
-struct rises {
-    double times[MAX_RISES];
-    int64_t units[MAX_RISES];
-    size_t count;
-    int64_t wanted;
-    double until;
-};
-
-static void rises_add (struct rises *rises, double time, int64_t units)
-{
-    int64_t sum = 0;
-    size_t at = rises->count;
-
-    if (time >= rises->until || (at == MAX_RISES && time >= rises->times[at - 1]))
-        return;
-    if (at == MAX_RISES)
-        at--;
-    for (; at && rises->times[at - 1] > time; at--) {
-        rises->times[at] = rises->times[at - 1];
-        rises->units[at] = rises->units[at - 1];
-    }
-    rises->times[at] = time;
-    rises->units[at] = units;
-    if (rises->count < MAX_RISES)
-        rises->count++;
-    for (at = 0; at < rises->count; at++) {
-        sum += rises->units[at];
-        if (sum >= rises->wanted) {
-            rises->count = at + 1;
-            rises->until = rises->times[at];
-        }
-    }
-}
-
 /* Append the changes of the units that a rank can hold for a length of time, by their start, from a
  * time on: the start, and the units more or less from there on.  Since differences of times are
  * rounded, a fall may be entered a little late: a caller that finds room checks it again.
@@ -938,14 +900,12 @@ static int append_changes (struct availability *all,
                            double length,
                            double after,
                            struct order order,
-                           struct rises *rises,
                            struct heap *heap)
 {
     const struct line *line = all->lines[rank];
     const int64_t *each = unit_on (all, demand, rank);
     int64_t *units, left[MAX_KINDS], now = 0;
     size_t first = step_at (line, after), low, high, step;
-    bool falls = false;
 
     if (!each)
         return 0;
@@ -957,18 +917,7 @@ static int append_changes (struct availability *all,
     for (step = first; step < line->count; step++) {
         free_at (all, rank, step, line->times[step] > after ? line->times[step] : after, order, left);
         units[step] = units_in (all, each, left, most_units (demand));
-        if (step == first) {
-            if (!units[step] && (step + 1 == line->count || line->times[step + 1] > rises->until))
-                return 0;
-        } else if (units[step] < units[step - 1]) {
-            falls = true;
-        }
     }
-    for (step = first; !falls && step < line->count; step++)
-        if (units[step] > (step == first ? 0 : units[step - 1]))
-            rises_add (rises,
-                       step == first ? after : line->times[step],
-                       units[step] - (step == first ? 0 : units[step - 1]));
     /* The span covers the steps from low to high, not included. */
     low = first;
     for (high = first + 1; high < line->count && line->times[high] < after + length;)
@@ -984,8 +933,6 @@ static int append_changes (struct availability *all,
         if (least != now) {
             if (least < now) /* a span may still begin then, but no later */
                 rise = nextafter (line->times[high - 1] - length, INFINITY);
-            if (rise > rises->until)
-                return 0;
             if (heap_append (heap, rise, least - now) < 0)
                 return -1;
             now = least;
@@ -1014,7 +961,6 @@ static double search (struct availability *all,
                       struct order order)
 {
     struct heap heap = {0};
-    struct rises rises = {.wanted = demand->count, .until = INFINITY};
     double found = INFINITY;
     int64_t sum = 0;
     size_t rank;
@@ -1023,7 +969,7 @@ static double search (struct availability *all,
         return after;
     for (rank = next_rank (all, demand, 0); rank < all->ranks;
          rank = next_rank (all, demand, rank + 1))
-        if (append_changes (all, rank, demand, length, after, order, &rises, &heap) < 0) {
+        if (append_changes (all, rank, demand, length, after, order, &heap) < 0) {
             found = -INFINITY;
             goto done;
         }
