@@ -5,6 +5,7 @@ That answers are exact is shown by ``test_when.py`` and ``t/bench/answers``; her
 may do in them.
 """
 
+import math
 import os
 import signal
 import time
@@ -253,6 +254,28 @@ def test_of_many_questions_of_a_guest_some_have_odds(monkeypatch):
     # The first is being answered.
     assert [one.odds for one in projections._waiting] == [True, False, True, True]
     assert ["plays" in finish(steps) for steps in asked] == [True, True, False, True, True]
+
+
+def test_many_questions_that_wait_for_a_child_look_as_often_as_few():
+    projections = Projections(full().sched, waits=False)
+
+    def asked_by(user):
+        caller = Owner()
+        caller.userid = user
+        return projections.ask("newcomer", jobspec=small(), caller=caller, priority=None)
+
+    projections._next_fork = math.inf  # no child yet
+    guests = [asked_by(1 + number) for number in range(400)]
+    for steps in guests:
+        next(steps)
+    pauses = [next(steps) for steps in guests]
+    assert sum(1 / pause for pause in pauses) <= 1.001 * fork.LOOKERS / fork.LOOK_S
+    assert next(asked_by(0)) == fork.LOOK_S
+    projections._next_fork = 0.0
+    # The first that looks has a child made for itself and others, which look for the answers.
+    next(guests[0])
+    assert next(guests[1]) == fork.LOOK_S and next(guests[-1]) == pytest.approx(pauses[-1], rel=0.1)
+    projections.stop()
 
 
 def test_an_answer_waits_for_no_other_of_its_child():
