@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from flux.resource.pool.constraint import parse_constraint
+from flux.resource.pool.constraint import also_on, parse_constraint
 from flux.resource.pool.masks import quote
 from flux.resource.pool.remembered import count_kept, make_room
 from flux.resource.pool.rv1 import load_json
@@ -25,6 +25,7 @@ from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCo
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.resource.pool.constraint import Terms
     from flux.resource.pool.groups import Within
 
 #: Vertices of a resource graph, on however many levels; more is an error. The graphs of sites have
@@ -249,7 +250,7 @@ class Shape:
         slot_amounts (tuple): steps that a slot takes of each amount that the pool counts
             (`pool.amounts`); empty if the request asks for none.
         node_amounts (tuple): the same for each node, beside those of its slots.
-        match: the parsed constraint, or None.
+        match (Terms or None): the parsed constraint, and the ranks it is limited to (`on_ranks`).
         node_cores, node_gpus (int): the least that each node has to have.
         need (tuple): how many cores, GPUs and steps of each amount a node has to have at least; of a
             request for slots anywhere, the needs of a slot. Amounts are left out if it asks for none.
@@ -294,6 +295,18 @@ class Shape:
     ) -> Shape:
         """``of()`` with all fields, in their order."""
         match = parse_constraint(constraint, added=True)
+        return cls._shared(match, nodes, slots, inside, constraint, *rest)
+
+    @classmethod
+    def _shared(
+        cls,
+        match: Terms | None,
+        nodes: ResourceCount | None,
+        slots: ResourceCount,
+        inside: ResourceCount | None,
+        constraint: Any,
+        *rest: Any,
+    ) -> Shape:
         asked: Any = (
             nodes and nodes.canonical(),
             slots.canonical(),
@@ -321,7 +334,15 @@ class Shape:
 
     def replace(self, **changes: Any) -> Shape:
         """The shape with some fields changed."""
-        return Shape.of(**{**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes})
+        values = {**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes}
+        if "constraint" in changes:
+            return Shape.of_values(*values.values())
+        return Shape._shared(self.match, *values.values())
+
+    def on_ranks(self, ranks: int) -> Shape:
+        """The shape on only some (a mask) of the ranks that it could use; its constraint is still
+        that of the user."""
+        return Shape._shared(also_on(self.match, ranks), *_VALUES(self))
 
     def slots_given(self, nodes: int, slots_on_node: int) -> int:
         """``nslots`` of an allocation of ``nodes`` nodes."""
@@ -476,6 +497,10 @@ class ResourceRequest:
         new = self.with_jobspec(self._jobspec)
         new.shape = shape
         return new
+
+    def on_ranks(self, ranks: int) -> Self:
+        """The same request, for only some (a mask) of the ranks that it could use."""
+        return self.with_shape(self.shape.on_ranks(ranks))
 
     def with_tokens(self, tokens: dict[str, int] | None) -> Self:
         """The same request, with tokens that a plan has to find beside resources."""

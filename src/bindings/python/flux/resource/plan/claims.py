@@ -18,7 +18,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Callable
 
 from flux.resource.plan.promise import length_of
-from flux.resource.pool.masks import idset_text
 from flux.resource.pool.rank_counts import RankCounts
 from flux.resource.pool.remembered import Remembered
 
@@ -323,7 +322,7 @@ class ClaimPlan:
         matching = self._pool.match_mask(request)
         if not matching & closed:
             return request
-        return only_on(request, matching & ~closed) if matching & ~closed else None
+        return request.on_ranks(matching & ~closed) if matching & ~closed else None
 
     def earliest(
         self,
@@ -365,11 +364,3 @@ class ClaimPlan:
                 return time
             time = min(found, opens)
         return inf
-
-
-def only_on(request: ResourceRequest, ranks: int) -> ResourceRequest:
-    """Copy of the request, for only some (a mask) of the ranks that it could use."""
-    shape = request.shape
-    only = {"ranks": [idset_text(ranks)]}
-    constraint = {"and": [shape.constraint, only]} if shape.constraint else only
-    return request.with_shape(shape.replace(constraint=constraint))

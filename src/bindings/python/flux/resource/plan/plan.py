@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.bound_strategy import BoundStrategy
-from flux.resource.plan.claims import LAST, only_on
+from flux.resource.plan.claims import LAST
 from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.plan.promise import length_of
 from flux.resource.pool.jobid import job_text
@@ -622,7 +622,7 @@ class Plan:
             matching = self._pool.match_mask(request) & promise.ranks
             if not matching or (self.claims is not None and taker in self.claims.promised):
                 self._refuse(request)
-            limited = only_on(request, matching)
+            limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
         placed = None
         if strategy.may_start(limited):

@@ -7,7 +7,7 @@ demands, and ranks placements of the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ class RoomOnRanks:
             amounts = inventory.counts_of(units)
             totals.update(dict.fromkeys(members(mask), amounts))
         self.room = _availability(totals, self.up)
-        self._demands: Remembered[Shape, Demand] = Remembered()
+        self._areas: Remembered[Shape, list[Demand]] = Remembered()
         self._leasts: Remembered[Shape, Amounts | None] = Remembered()
         # By shape, what `free_areas` found, and in which generation of the pool. Many promised jobs
         # of a shape are looked at in a pass.
@@ -122,10 +122,7 @@ class RoomOnRanks:
 
     def demand(self, shape: Shape) -> Demand:
         """The least demand of a shape, on the ranks that are up."""
-        demand = self._demands.get(shape)
-        if demand is None:
-            demand = self._demands[shape] = self.demand_on(shape, self._pool.eligible(shape.match))
-        return demand
+        return self.demand_on(shape, self._pool.eligible(shape.match))
 
     def demand_on(self, shape: Shape, ranks: int) -> Demand:
         """The least demand of a shape, on some ranks (a mask)."""
@@ -134,19 +131,18 @@ class RoomOnRanks:
             return Demand(shape.node_count.min, each, True, shape.exclusive, ranks)
         return Demand(shape.slot_count.min, each, not any(each), False, ranks)
 
-    def areas(self, shape: Shape) -> Iterator[Demand]:
+    def areas(self, shape: Shape) -> list[Demand]:
         """The alternative demands, of which one has to be met; none, if only the pool can find a
-        place."""
-        if self._pool.countable(shape):
-            yield self.demand(shape)
-        else:
-            eligible = self._pool.eligible(shape.match)
-            for mask in self._groups(shape):
-                yield self.demand_on(shape, mask & eligible)
-
-    def has_areas(self, shape: Shape) -> bool:
-        """Whether `areas` has any, without making them."""
-        return self._pool.countable(shape) or bool(self._groups(shape))
+        place. Not to be changed."""
+        areas = self._areas.get(shape)
+        if areas is None:
+            if self._pool.countable(shape):
+                areas = [self.demand(shape)]
+            else:
+                eligible = self._pool.eligible(shape.match)
+                areas = [self.demand_on(shape, mask & eligible) for mask in self._groups(shape)]
+            self._areas[shape] = areas
+        return areas
 
     def _groups(self, shape: Shape) -> Sequence[int]:
         """Masks of the groups of which one has to hold all of a shape, if counts decide in each."""

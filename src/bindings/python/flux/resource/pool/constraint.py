@@ -8,17 +8,15 @@ it is evaluated once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.pool.hosts import look_ups
 from flux.resource.pool.masks import intervals, quote
 
-if TYPE_CHECKING:
-    pass
 
-
-class Terms(tuple[str, tuple[Any, ...]]):
-    """``(operator, values)``; the values of and/or/not are such tuples, those of the others text.
+class Terms(tuple[str, Any]):
+    """``(operator, values)``; the values of and/or/not are such tuples, those of the others text; of
+    ``mask`` (`also_on`) it is a mask of ranks.
 
     A whole constraint caches its last match for as long as it lives: with a pending job, even when tables
     have evicted it.
@@ -59,6 +57,12 @@ def parse_constraint(constraint: Any, added: bool = False) -> Terms | None:
         return None
     terms = Terms(_Reader(2 if added else 1).read(constraint, 0))
     return terms if terms != ("and", ()) else None
+
+
+def also_on(terms: Terms | None, ranks: int) -> Terms:
+    """The constraint that is met by only some (a mask) of the ranks that meet another."""
+    only = ("mask", ranks)
+    return Terms(only if terms is None else ("and", (terms[:], only)))
 
 
 class _Reader:

@@ -409,7 +409,7 @@ def _present(properties: dict[str, int]) -> dict[str, int]:
     return {name: mask for name, mask in properties.items() if mask}
 
 
-def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> int:
+def matching_ranks(terms: tuple[str, Any], inventory: Inventory) -> int:
     """Mask of the ranks of an inventory that meet a constraint.
 
     ``or`` of nothing is false, as it is in the schedulers of flux-core, although RFC 31 leaves room
@@ -426,6 +426,8 @@ def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> 
             else:
                 mask &= properties.get(value, 0)
         return mask
+    if name == "mask":
+        return values & everything  # type: ignore[no-any-return]
     mask = 0
     if name == "hostlist":
         for value in values:

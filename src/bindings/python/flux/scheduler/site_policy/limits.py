@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
@@ -326,9 +326,7 @@ class LimitRule(TableRule):
         if fewer is not None:
             yield fewer
         if own > 0 and not shape.exclusive and left[0] is not None:
-            on_own = {"ranks": [idset_text(own)]}
-            constraint = {"and": [shape.constraint, on_own]} if shape.constraint else on_own
-            yield request.with_shape(shape.replace(constraint=constraint))
+            yield request.on_ranks(own)
 
     def keeps_promise(self, job: PendingJob) -> bool:
         known = self._jobs.get(job.jobid)
