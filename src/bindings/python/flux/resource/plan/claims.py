@@ -23,6 +23,7 @@ from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.strategy import Strategy
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
 
@@ -364,3 +365,17 @@ class ClaimPlan:
                 return time
             time = min(found, opens)
         return inf
+
+    def reserve(
+        self, strategy: Strategy, jobid: int, request: ResourceRequest, start: float, end: float
+    ) -> bool:
+        """Make a promise that is pinned to ranks where its job may be; False: there are none."""
+        claimant = request.claimant
+        assert claimant is not None, "asked for such requests alone"
+        closed = self.closed(claimant, start, end, strategy.promises, jobid)
+        limited = self.beside(request, closed)
+        if limited is None or not strategy.reserve(jobid, limited, start, end):
+            return False
+        strategy.pin(jobid)
+        self.promised[jobid] = request
+        return True

@@ -2,7 +2,7 @@
 """The common interface of the two ways to keep promises, by which a Plan works with either.
 
 ``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; the theory is in
-``plan.py``, and so is the only switch between them.
+``plan.py``, the switch between them in ``strategies.py``.
 """
 
 from __future__ import annotations
