@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
     from flux.scheduler.requests import PendingJob
 
-    #: A job after its place: (`PendingJob.order`, job id, job).
+    #: A job after its place, (`PendingJob.order`, job id, job).
     Entry = tuple[Any, int, PendingJob]
 
     # A place in the queue: behind all jobs before ``(order, job id)``. None: its head.
