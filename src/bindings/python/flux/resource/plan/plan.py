@@ -75,7 +75,7 @@ class Plan:
         self._bound: BoundStrategy | None = None
         self._strategy: Strategy = self._counted
         self._frozen = False  # promises stay on the ranks that they are bound to
-        self._original: BoundStrategy | None = None  # a copy's source of bindings, until it makes its own
+        self._original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
         #: tokens that requests may need beside resources; None: no such tokens
         self.tokens: TokenPlan | None = None
         #: claims on ranks that some jobs may not share; None: all jobs may share all ranks
