@@ -363,9 +363,7 @@ class PluginHost:
         ffi.errno = 0
         answer = lib.flux_jobtap_job_event_posted(self.p, id, name.encode())
         if answer < 0:
-            self._lookup(
-                id, "state"
-            )  # ENOENT; otherwise no job ever had an event of that name
+            self._lookup(id, "state")  # ENOENT; otherwise no job ever had an event of that name
         return answer == 1
 
     def job_set_flag(self, plugin: Plugin, id: int, flag: str) -> None:

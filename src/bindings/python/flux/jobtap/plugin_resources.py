@@ -43,9 +43,7 @@ class PostCounts:
 
     def __init__(self) -> None:
         self._turn: Any = None
-        self._counts: dict[
-            int, list[int]
-        ] = {}  # job -> [events, rare events] in this turn
+        self._counts: dict[int, list[int]] = {}  # job -> [events, rare events] in this turn
 
     def count(self, turn: Any, name: str, event: str, id: int) -> None:
         """Count an event.

@@ -287,8 +287,8 @@ class Scheduler(BrokerModule):
         t_submit: float,
         jobspec: Any,
     ) -> None:
-        """Called when the job manager requests a job's resources; adds the job to ``_queue``.
-Add a job to ``_queue``; called when the job manager requests its resources.
+        """Add a job to ``_queue``; called when the job manager requests its resources.
+
         Args:
             request (AllocRequest): the request to answer
             jobid (int): the job id
@@ -498,9 +498,7 @@ Add a job to ``_queue``; called when the job manager requests its resources.
             msg (Message): the sched.alloc request
         """
         answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
-        if (
-            not self._host.takes_objects
-        ):  # as text, which is faster: there may be many at once
+        if not self._host.takes_objects:  # as text, which is faster: there may be many at once
             answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'
         self.handle.respond(msg, answer)
 

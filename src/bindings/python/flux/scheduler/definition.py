@@ -309,7 +309,7 @@ class Pass:
             if found is None:
                 continue
             where, moves = found
-            for use, elsewhere in moves:  # also a proof of the promises, even if the job does not start
+            for use, elsewhere in moves:  # a valid proof even if the job does not start
                 use.where = elsewhere
             job.is_aside = job.is_refused = self.is_over(job, where)
             if not job.is_aside:

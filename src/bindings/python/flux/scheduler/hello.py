@@ -209,8 +209,8 @@ def _R_from_kvs(handle: Any, jobid: int) -> dict[str, Any]:
 
 
 class Lost(NamedTuple):
-    """Holdings of a job that was found running on ranks that left the pool.
-A running job's resources on ranks that have left the pool.
+    """A running job's resources on ranks that have left the pool.
+
     Attributes:
         ranks (str): the ranks, as an idset
         R (dict): its resources there

@@ -219,7 +219,7 @@ class PassRunner:
             if wanted is not None and not _is_pause(wanted):
                 text = f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
                 wanted = None
-                generator.throw(TypeError(text))  # raised inside, so that the traceback ends in that line
+                generator.throw(TypeError(text))  # the traceback then ends in that line
         except StopIteration:
             self._generator = None
         except Exception as exc:

@@ -118,8 +118,7 @@ class PoolState:
     # -- jobs ---------------------------------------------------------------
 
     def enter(self, jobid: int, end: float, selection: Selection) -> None:
-        """Give a free selection to a job, until `end` (seconds since the epoch, 0: unknown).
-        """
+        """Give a free selection to a job, until `end` (seconds since the epoch, 0: unknown)."""
         self.index.take(selection)
         self.jobs[jobid] = (end, *selection)
         self._reorder(jobid, 0.0, end)

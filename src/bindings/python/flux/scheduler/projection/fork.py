@@ -167,7 +167,7 @@ class Projections:
 
     def _take_questions(self) -> list[Question]:
         """Remove the next child's queries from the waiting ones: guests come last, and take turns."""
-        before: dict[int | None, int] = {None: -len(self._waiting)}  # number of a user's queries so far
+        before: dict[int | None, int] = {None: -len(self._waiting)}  # queries so far, by user
         turns = []
         for number, question in enumerate(self._waiting):
             user = question.turn_of
@@ -185,9 +185,7 @@ class Projections:
         began = time.monotonic()
         read_end, write_end = os.pipe()
         try:
-            with (
-                warnings.catch_warnings()
-            ):  # a host's thread would not be copied, and is not used
+            with warnings.catch_warnings():  # a host's thread would not be copied, and is not used
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
         except OSError as exc:
@@ -277,9 +275,7 @@ def _play(policy: ProjectedPolicy, questions: list[Question], pipe: int, nicenes
             if pid:
                 os.waitpid(pid, 0)
                 continue
-            signal.setitimer(
-                signal.ITIMER_REAL, _killed_after(policy)
-            )  # not inherited by a child
+            signal.setitimer(signal.ITIMER_REAL, _killed_after(policy))  # not inherited by a child
             _answer(policy, number, question, pipe)
             break
     finally:
