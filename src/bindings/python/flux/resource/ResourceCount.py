@@ -23,7 +23,8 @@ class ResourceCount:
 
     Attributes:
         min (int): the smallest accepted value.
-        max (int or None): the largest value named, None if unbounded. It may not itself be accepted (``1-8:3`` accepts 1, 4, 7).
+        max (int or None): the largest value named, None if unbounded. It may not itself be accepted
+            (``1-8:3`` accepts 1, 4, 7).
         operator (str): ``+``, ``*`` or ``^``: yields the next value.
         operand (int): the operator's second operand.
         values: ascending ``(low, high)`` intervals of an idset, else None.

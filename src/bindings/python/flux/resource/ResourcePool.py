@@ -22,11 +22,12 @@ __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 class ResourcePool(ResourcePoolImplementation):
     """A pool of resources to allocate to jobs, independent of the version of R.
 
-    A pool is a single object, of its own class and the implementation's: attributes of the class override those of the implementation, and
-    ``super()`` calls the latter.
+    A pool is a single object, of its own class and the implementation's: attributes of the class
+    override those of the implementation, and ``super()`` calls the latter.
 
     Args:
-        arg: an R object (dict) or its JSON text, an implementation to take over (both then are one pool), or None for an empty pool.
+        arg: an R object (dict) or its JSON text, an implementation to take over (both then are one
+            pool), or None for an empty pool.
         version (int): version of R of an empty pool.
         log: logger for the implementation; default: no logging.
         kwargs: options for the implementation (its ``known_options``).
@@ -35,8 +36,9 @@ class ResourcePool(ResourcePoolImplementation):
         ValueError: R is malformed or of an unknown version; the text says where.
         TypeError: ``arg`` is of another type.
 
-    A subclass lists its implementations in ``_impl_map``, by version of R. ``alloc()``, ``alloc_on()`` and ``copy()`` return an object of
-    the same class with the same attributes, without calling its ``__init__``.
+    A subclass lists its implementations in ``_impl_map``, by version of R. ``alloc()``,
+    ``alloc_on()`` and ``copy()`` return an object of the same class with the same attributes,
+    without calling its ``__init__``.
     """
 
     _impl_map: dict[Any, type[ResourcePoolImplementation]] = {1: Rv1Pool}
@@ -94,7 +96,8 @@ class _Adopting(ResourcePoolImplementation):
         return self._adopted(super().copy())
 
     def _adopted(self, impl: Any) -> Self:
-        """Return a pool made by an implementation as an object of this class, with its attributes."""
+        """Return a pool made by an implementation as an object of this class, with its
+        attributes."""
         if isinstance(impl, ResourcePool):
             return impl  # type: ignore[return-value]
         new = object.__new__(type(self))

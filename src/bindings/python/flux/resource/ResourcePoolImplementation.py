@@ -27,14 +27,15 @@ __all__ = ("JobRecord", "ResourcePoolImplementation")
 
 
 class ResourcePoolImplementation(PoolContract):
-    """Base class of pools. A pool with a view inherits all operations that are based on the view: on ranks and jobs, allocations on given
-    ranks, plans, estimates and explanations.
+    """Base class of pools. A pool with a view inherits all operations that are based on the view:
+    on ranks and jobs, allocations on given ranks, plans, estimates and explanations.
 
-    A pool overrides operations for which its policy has other results. Derive from :class:`~flux.resource.Rv1Pool.Rv1Pool`, unless the
-    state is to be kept in another way. `ResourcePool` makes pools of R.
+    A pool overrides operations for which its policy has other results. Derive from
+    :class:`~flux.resource.Rv1Pool.Rv1Pool`, unless the state is to be kept in another way.
+    `ResourcePool` makes pools of R.
 
-    Costs are those of ``Rv1Pool`` and ``TreePool``. An operation on sets of ranks counts as O(1): a set is an integer, and takes a few
-    microseconds at most with 16,384 nodes.
+    Costs are those of ``Rv1Pool`` and ``TreePool``. An operation on sets of ranks counts as O(1): a
+    set is an integer, and takes a few microseconds at most with 16,384 nodes.
 
     Attributes:
         packing (tuple): levels of groups by which requests are packed; see `pack_by()`
@@ -49,7 +50,8 @@ class ResourcePoolImplementation(PoolContract):
     def can(self, operation: str) -> bool:
         """Return whether the pool has an optional operation. O(1).
 
-        A pool with a view (see ``PoolContract``) has all operations of this class; one without has those that need none, and its own.
+        A pool with a view (see ``PoolContract``) has all operations of this class; one without has
+        those that need none, and its own.
 
         Args:
             operation (str): name of a method or property of this class, such as ``"plan"``.
@@ -171,7 +173,8 @@ class ResourcePoolImplementation(PoolContract):
         return [jobid for jobid, end in self.ends_by_job().items() if not end]
 
     def jobs_by_end(self) -> list[tuple[float, int]]:
-        """Return the ascending list of ``(end, jobid)`` of the jobs with an end (seconds since the epoch).
+        """Return the ascending list of ``(end, jobid)`` of the jobs with an end (seconds since the
+        epoch).
 
         O(jobs): a copy of a sorted list.
         """
@@ -185,7 +188,8 @@ class ResourcePoolImplementation(PoolContract):
         Args:
             jobid (int): the job; it must not have an allocation.
             request: from ``parse_resource_request()``.
-            ranks (int): mask of usable ranks. Those that are up and meet the request's constraint are used.
+            ranks (int): mask of usable ranks. Those that are up and meet the request's constraint
+                are used.
 
         Returns:
             As ``alloc()``, with the same end.
@@ -193,7 +197,8 @@ class ResourcePoolImplementation(PoolContract):
         Raises:
             InsufficientResources: it does not fit on these ranks now.
             InfeasibleRequest: it can never fit in the pool, on any ranks.
-            ValueError: the job has an allocation, or a hook of the pool chose resources that are not free.
+            ValueError: the job has an allocation, or a hook of the pool chose resources that are
+                not free.
             NotImplementedError: the pool has no view (see ``can()``).
         """
         _expect_new(self, jobid)
@@ -212,7 +217,8 @@ class ResourcePoolImplementation(PoolContract):
         Args:
             request: from ``parse_resource_request()``.
             ranks (int): mask of usable ranks.
-            ignoring (int): id of a job, or of a placeholder of ``hold_free()``, whose resources count as free; default: none.
+            ignoring (int): id of a job, or of a placeholder of ``hold_free()``, whose resources
+                count as free; default: none.
 
         Raises:
             KeyError: ``ignoring`` has no allocation.
@@ -227,16 +233,16 @@ class ResourcePoolImplementation(PoolContract):
     def hold_free(self, jobid: int, ranks: int, until: float) -> int:
         """Allocate all free resources on given ranks to a placeholder.
 
-        A placeholder is an allocation that belongs to no job. ``job_end_times()``, ``held_ranks()`` and plans include it; ``free()`` frees
-        it.
+        A placeholder is an allocation that belongs to no job. ``job_end_times()``, ``held_ranks()``
+        and plans include it; ``free()`` frees it.
 
         O(kinds of rank), and O(1) per partly used rank.
 
         Args:
             jobid (int): an id that no job has and without allocation, negative by convention.
             ranks (int): mask of ranks; all free units of those that are up are allocated.
-            until (float): end of the placeholder, seconds since the epoch. Plans expect its resources back then; it stays until ``free()``
-                is called.
+            until (float): end of the placeholder, seconds since the epoch. Plans expect its
+                resources back then; it stays until ``free()`` is called.
 
         Returns:
             int: mask of the placeholder's ranks. 0: nothing was free, and there is no placeholder.
@@ -284,8 +290,9 @@ class ResourcePoolImplementation(PoolContract):
     ) -> tuple[Selection, int] | None:
         """Find resources for a shape on an index; see ``Placement.place()``.
 
-        The index may be the pool's own, that of an empty pool (to check feasibility) or of a future time (to plan). The result must
-        therefore depend on the arguments only, and nothing may be changed.
+        The index may be the pool's own, that of an empty pool (to check feasibility) or of a future
+        time (to plan). The result must therefore depend on the arguments only, and nothing may be
+        changed.
 
         Returns:
             ``(selection, nslots)``, or None if it does not fit.
@@ -298,11 +305,12 @@ class ResourcePoolImplementation(PoolContract):
     def count_amounts(self, table: Any) -> None:
         """Count amounts on nodes other than cores and GPUs, such as memory, from now on.
 
-        A job takes the amounts in ``attributes.system.memory`` and ``attributes.system.amounts``; a request parsed before takes none. R of
-        an allocation lists them in ``scheduling.amounts``.
+        A job takes the amounts in ``attributes.system.memory`` and ``attributes.system.amounts``; a
+        request parsed before takes none. R of an allocation lists them in ``scheduling.amounts``.
 
         Args:
-            table (dict or str): ``[amounts]`` of the configuration (`flux.resource.pool.amounts.read_table()`); empty: count none
+            table (dict or str): ``[amounts]`` of the configuration
+                (`flux.resource.pool.amounts.read_table()`); empty: count none
 
         Raises:
             ValueError: it is malformed, or jobs hold resources
@@ -310,10 +318,12 @@ class ResourcePoolImplementation(PoolContract):
         raise self._missing("count_amounts")
 
     def amounts_in_use(self) -> list[dict[str, Any]]:
-        """Return the total and the used part of each counted amount. O(kinds of rank + different counts of free units).
+        """Return the total and the used part of each counted amount. O(kinds of rank + different
+        counts of free units).
 
         Returns:
-            list of dict: ``amount`` (name), ``in_use``, ``total`` and ``largest`` (of a single node); bytes as text with a unit (``"64G"``)
+            list of dict: ``amount`` (name), ``in_use``, ``total`` and ``largest`` (of a single
+            node); bytes as text with a unit (``"64G"``)
         """
         inventory, index = self.inventory, self.index
         found = []
@@ -334,8 +344,8 @@ class ResourcePoolImplementation(PoolContract):
         return found
 
     def pack_by(self, levels: Iterable[Groups]) -> None:
-        """Place requests from now on in the minimum number of groups of ranks, the fullest first, so that whole groups stay free. No
-        request is refused for that.
+        """Place requests from now on in the minimum number of groups of ranks, the fullest first,
+        so that whole groups stay free. No request is refused for that.
 
         A placement costs a mask and a count per group.
 
@@ -345,8 +355,8 @@ class ResourcePoolImplementation(PoolContract):
         self.packing = tuple(levels)
 
     def choose_nodes(self, ranks: int, count: int, idle: int, beside: int = 0) -> int:
-        """Choose `count` nodes by the rule of `pack_by()`: in the minimum number of groups, of these in the fullest; the lowest ranks if
-        that is equal.
+        """Choose `count` nodes by the rule of `pack_by()`: in the minimum number of groups, of
+        these in the fullest; the lowest ranks if that is equal.
 
         O(groups). Nothing is allocated.
 
@@ -362,7 +372,8 @@ class ResourcePoolImplementation(PoolContract):
         return choose_nodes(self.packing, idle, ranks, count, beside)
 
     def rooms(self, index: RankIndex, shape: Shape, eligible: int) -> Rooms:
-        """Return the ranks by the number of slots of a shape that fit; for a shape in nodes, the ranks with room for a node's share, as 1.
+        """Return the ranks by the number of slots of a shape that fit; for a shape in nodes, the
+        ranks with room for a node's share, as 1.
 
         O(different counts of free cores and GPUs).
         """
@@ -375,7 +386,8 @@ class ResourcePoolImplementation(PoolContract):
         return [(1, ranks)] if ranks else []
 
     def in_groups(self, index: RankIndex, shape: Shape, eligible: int) -> int:
-        """Return the eligible ranks on which a shape is to be placed, to be in groups or to keep whole groups free; 0: none.  O(groups)."""
+        """Return the eligible ranks on which a shape is to be placed, to be in groups or to keep
+        whole groups free; 0: none.  O(groups)."""
         rooms = self.rooms(index, shape, eligible)
         count = shape.node_count or shape.slot_count
         if shape.within is None:
@@ -389,19 +401,22 @@ class ResourcePoolImplementation(PoolContract):
     ) -> tuple[Selection, int] | None:
         """Find resources for a request, as ``place_shape()`` does for its shape.
 
-        Override this if the result depends on more than the shape, such as attributes of the jobspec.
+        Override this if the result depends on more than the shape, such as attributes of the
+        jobspec.
         """
         return self.place_shape(index, request.shape, eligible)
 
     def countable(self, shape: Shape) -> bool:
         """Return whether a shape fits wherever the counts of free cores and GPUs suffice.
 
-        If so, plans work with counts; otherwise they call ``place_shape()`` for each time, which is slower.
+        If so, plans work with counts; otherwise they call ``place_shape()`` for each time, which is
+        slower.
         """
         return shape.within is None and not self.hooked
 
     def check_shape(self, shape: Shape) -> str | None:
-        """Return a sentence if a shape could not be placed with all ranks up and free, else None."""
+        """Return a sentence if a shape could not be placed with all ranks up and free, else
+        None."""
         inventory = self.inventory
         if self.place_shape(unused(inventory), shape, inventory.matching(shape.match)) is None:
             return explain.infeasible_in_groups(self, shape) or explain.infeasible(inventory, shape)
@@ -424,7 +439,8 @@ class ResourcePoolImplementation(PoolContract):
         """Return the ranks that a request could use, up or down, in use or not. O(kinds of rank).
 
         Returns:
-            int: mask of the ranks that meet the constraint and, when idle, hold a slot (or a node's share) of the request.
+            int: mask of the ranks that meet the constraint and, when idle, hold a slot (or a node's
+                share) of the request.
         """
         shape = request.shape
         inventory = self.inventory
@@ -456,16 +472,19 @@ class ResourcePoolImplementation(PoolContract):
         O(kinds of rank + different counts of free cores and GPUs).
 
         Returns:
-            dict: numbers of ranks: ``total`` in the pool, ``matching`` the constraint; of these ``large_enough`` for a slot (or a node's
-                share) when idle, ``up``, and up and ``free`` for one; then ``available`` and the minimum ``needed`` in ``unit`` (``nodes``
-                or ``slots``), and ``reason``, a sentence for the user, empty if enough is free.
+            dict: numbers of ranks: ``total`` in the pool, ``matching`` the constraint; of these
+                ``large_enough`` for a slot (or a node's share) when idle, ``up``, and up and
+                ``free`` for one; then ``available`` and the minimum ``needed`` in ``unit``
+                (``nodes`` or ``slots``), and ``reason``, a sentence for the user, empty if enough
+                is free.
         """
         return explain.explain(self, request.shape)
 
     def why_not(self, request: Any) -> str:
         """Return why a request does not fit now, in a sentence.
 
-        It is the ``reason`` of ``explain()`` or, if enough is free, that the pool's own placement refuses. Costs as ``explain()``.
+        It is the ``reason`` of ``explain()`` or, if enough is free, that the pool's own placement
+        refuses. Costs as ``explain()``.
         """
         # Enough is free, so the numbers give no reason: the pool's own placement refuses.
         return (
@@ -477,9 +496,10 @@ class ResourcePoolImplementation(PoolContract):
         """Return a new :class:`~flux.resource.plan.plan.Plan` of the pool, without promises. O(1).
 
         Args:
-            ends: maps the id of a running job to its believed end (seconds since the epoch; None: the pool's end). The plan calls it for
-                all running jobs at its first use after each change of the pool. Its promises only hold if the beliefs do. Default: the
-                pool's ends, which are limits.
+            ends: maps the id of a running job to its believed end (seconds since the epoch; None:
+                the pool's end). The plan calls it for all running jobs at its first use after each
+                change of the pool. Its promises only hold if the beliefs do. Default: the pool's
+                ends, which are limits.
 
         Raises:
             NotImplementedError: the pool has no view.
@@ -499,12 +519,14 @@ class ResourcePoolImplementation(PoolContract):
             after (float): earliest time; default: now.
 
         Returns:
-            Seconds since the epoch, or None if it does not fit even after the end of all jobs that have one.
+            Seconds since the epoch, or None if it does not fit even after the end of all jobs that
+            have one.
         """
         return self._own_plan().earliest(request, after)
 
     def windows(self, requests: Iterable[Any], horizon: float) -> list[dict[str, Any]]:
-        """Return backfill windows: the requests that could start now, and for how long; see ``Plan.windows()``."""
+        """Return backfill windows: the requests that could start now, and for how long; see
+        ``Plan.windows()``."""
         return self._own_plan().windows(requests, horizon)
 
     def _own_plan(self) -> Plan:
@@ -517,11 +539,13 @@ class ResourcePoolImplementation(PoolContract):
     # -- tests --------------------------------------------------------------
 
     def check(self) -> None:
-        """Check the pool's invariants. Raises AssertionError, with its state, if one is violated."""
+        """Check the pool's invariants. Raises AssertionError, with its state, if one is
+        violated."""
 
 
 def _no_room_on(ranks: int) -> str:
-    """Return the sentence for a request that does not fit on given ranks, of which these are eligible."""
+    """Return the sentence for a request that does not fit on given ranks, of which these are
+    eligible."""
     if not ranks:
         return "insufficient resources: none of the given ranks is up and matches the constraint"
     return f"insufficient resources: too little is free on ranks {idset_text(ranks)}"

@@ -3,21 +3,25 @@
 
 Structure, for authors of other pools:
 
-- ``pool/inventory.py``: the ranks with their resources, immutable and shared; explains *units* (cores and GPUs of a rank, as one mask) and
-  *selections* (units of ranks);
+- ``pool/inventory.py``: the ranks with their resources, immutable and shared; explains *units*
+  (cores and GPUs of a rank, as one mask) and *selections* (units of ranks);
 - ``pool/rank_index.py``: free units, indexed by their numbers;
-- ``pool/state.py``: the mutable state: free units, jobs with their units and ends, ranks that are up;
-- ``pool/placement.py``: the policy. The arguments of ``place(index, shape, eligible)`` are an index, a ``request.Shape``, and the mask of
-  ranks that are up and meet the constraint. It returns a selection and the number of slots, or None, without side effects. ``pick()``
-  chooses the units on a rank, ``best_fit`` the order of ranks;
-- ``pool/rv1.py`` reads R, ``pool/explain.py`` explains why a request does not fit, ``pool/hooks.py`` has methods for a site to override,
-  and ``plan/`` looks ahead;
-- ``pool/contract.py``: the contract; ``ResourcePoolImplementation.py``: the methods derived from it for any pool;
+- ``pool/state.py``: the mutable state: free units, jobs with their units and ends, ranks that are
+  up;
+- ``pool/placement.py``: the policy. The arguments of ``place(index, shape, eligible)`` are an
+  index, a ``request.Shape``, and the mask of ranks that are up and meet the constraint. It returns
+  a selection and the number of slots, or None, without side effects. ``pick()`` chooses the units
+  on a rank, ``best_fit`` the order of ranks;
+- ``pool/rv1.py`` reads R, ``pool/explain.py`` explains why a request does not fit,
+  ``pool/hooks.py`` has methods for a site to override, and ``plan/`` looks ahead;
+- ``pool/contract.py``: the contract; ``ResourcePoolImplementation.py``: the methods derived from it
+  for any pool;
 - this module: the implementation of the contract from these parts.
 
-A pool with another policy has another ``placement``. If its decision needs more than a placement's arguments, it overrides
-``place_shape()``; if it may refuse a request that fits by count, also ``check_shape()`` and ``countable()``. A site that wants to reorder
-or choose among candidates overrides the hooks.
+A pool with another policy has another ``placement``. If its decision needs more than a placement's
+arguments, it overrides ``place_shape()``; if it may refuse a request that fits by count, also
+``check_shape()`` and ``countable()``. A site that wants to reorder or choose among candidates
+overrides the hooks.
 """
 
 from __future__ import annotations
@@ -59,15 +63,18 @@ class Rv1Pool(Hooks):
     Args:
         R (dict, str): R object or its JSON text; None for an empty pool.
         log: logger; default: no logging.
-        system_cores: core ids (an idset), on each rank, that no job gets; ignored in the R of a running job.
-        cores_per_gpu: minimum number of cores per GPU of a job without whole nodes: a number, or ``"share"``, the cores of a node divided
-            by its GPUs.
-        amounts (dict): counted amounts on nodes other than cores and GPUs, such as memory (`flux.resource.pool.amounts.read_table()`);
+        system_cores: core ids (an idset), on each rank, that no job gets; ignored in the R of a
+            running job.
+        cores_per_gpu: minimum number of cores per GPU of a job without whole nodes: a number, or
+            ``"share"``, the cores of a node divided by its GPUs.
+        amounts (dict): counted amounts on nodes other than cores and GPUs, such as memory
+            (`flux.resource.pool.amounts.read_table()`);
             None: none.
         kwargs: further options of ``known_options``.
 
     Raises:
-        ValueError: R is malformed or not of version 1, or an option is invalid; the text says where.
+        ValueError: R is malformed or not of version 1, or an option is invalid; the text says
+            where.
     """
 
     known_options = frozenset(("system_cores", "cores_per_gpu", "amounts"))
@@ -117,8 +124,8 @@ class Rv1Pool(Hooks):
             self.count_amounts(amounts)
 
     def __getattr__(self, name: str) -> Any:
-        # Inventory and state are made on demand: the pool of an allocation is usually written as R and dropped, and a pool made of a job's
-        # R is read once.
+        # Inventory and state are made on demand: the pool of an allocation is usually written as R
+        # and dropped, and a pool made of a job's R is read once.
         attributes = self.__dict__
         if name == "_base" and "_read_from" in attributes:
             base = self._base = make_inventory(*self._read_from)
@@ -132,7 +139,8 @@ class Rv1Pool(Hooks):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def _sibling(self, **own: Any) -> Any:
-        """Return a pool of the same class and attributes, with some of its own, without the state."""
+        """Return a pool of the same class and attributes, with some of its own, without the
+        state."""
         new = object.__new__(type(self))
         attributes = new.__dict__
         attributes.update(self.__dict__)
@@ -233,8 +241,9 @@ class Rv1Pool(Hooks):
     def alloc(self, jobid: int, request: ResourceRequest) -> Rv1Pool:
         """See ``ResourcePoolImplementation.alloc()``.
 
-        O(different counts of free cores and GPUs) for a request that one rank satisfies, independent of the number of ranks; O(1) for a
-        shape that has failed since resources were last freed. With a hook that chooses, O(ranks).
+        O(different counts of free cores and GPUs) for a request that one rank satisfies,
+        independent of the number of ranks; O(1) for a shape that has failed since resources were
+        last freed. With a hook that chooses, O(ranks).
 
         Raises:
             ValueError: also if a hook chose resources that are not free.
@@ -414,7 +423,8 @@ class Rv1Pool(Hooks):
     # -- tests --------------------------------------------------------------
 
     def check(self) -> None:
-        """Check all invariants. Raises AssertionError, with the pool's state, if one is violated."""
+        """Check all invariants. Raises AssertionError, with the pool's state, if one is
+        violated."""
         try:
             self._pool_state.check()
         except AssertionError as exc:

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """TreePool: a pool that knows the position of cores and GPUs in a node.
 
-It reads the topology in ``R.scheduling.children`` (RFC 49) and places slots with GPUs and cores in the smallest domain that holds them. A
-scheduler uses it if loaded with ``pool-class=TreePool``, if its ``pool_class`` is set so, or if ``scheduling.writer`` of R is ``TreePool``.
+It reads the topology in ``R.scheduling.children`` (RFC 49) and places slots with GPUs and cores in
+the smallest domain that holds them. A scheduler uses it if loaded with ``pool-class=TreePool``, if
+its ``pool_class`` is set so, or if ``scheduling.writer`` of R is ``TreePool``.
 
 Where to look for the cause of a mistake:
 
-- wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/tree_placement.py``) asks the ``NodeType`` (``tree/node.py``, the
-  rules), which uses its ``Layout`` (``tree/topology.py``);
-- wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, on the ``RankIndex`` (``pool/rank_index.py``);
-- wrong node for containers: ``TreePlacement.container_candidates()`` on the ``ContainerIndex`` (``tree/container_index.py``);
+- wrong cores or GPUs on the right node: ``TreePlacement.pick()`` (``tree/tree_placement.py``) asks
+  the ``NodeType`` (``tree/node.py``, the rules), which uses its ``Layout`` (``tree/topology.py``);
+- wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, on the ``RankIndex``
+  (``pool/rank_index.py``);
+- wrong node for containers: ``TreePlacement.container_candidates()`` on the ``ContainerIndex``
+  (``tree/container_index.py``);
 - wrong reason: ``tree/explain_containers.py``, and ``pool/explain.py``, which writes the sentence;
 - resources not freed, or allocated twice: ``PoolState`` (``pool/state.py``), held by ``Rv1Pool``;
-- the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and ``hwloc/amend.py`` for hwloc XML.
+- the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and
+  ``hwloc/amend.py`` for hwloc XML.
 """
 
 from __future__ import annotations
@@ -46,9 +50,10 @@ __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
 class TreeResourceRequest(ResourceRequest):
     """A job's request, with containers and whole nodes (RFC 14 canonical jobspec).
 
-    An exclusive vertex without children that is not node, slot, core or gpu requests whole containers of that name in each slot
-    (``slot/socket{x}``): ``container_level`` is its type and ``slot_size`` 0, unless cores stand beside it: the minimum for the container.
-    ``slot=N/node{x}`` is N whole nodes; a core or GPU count is their minimum.
+    An exclusive vertex without children that is not node, slot, core or gpu requests whole
+    containers of that name in each slot (``slot/socket{x}``): ``container_level`` is its type and
+    ``slot_size`` 0, unless cores stand beside it: the minimum for the container. ``slot=N/node{x}``
+    is N whole nodes; a core or GPU count is their minimum.
 
     Args:
         args, kwargs: those of ResourceRequest.
@@ -76,8 +81,8 @@ class _TreePoolV1(TreeHooks, Rv1Pool):
         log: logger; default: no logging.
 
     Raises:
-        ValueError: R is malformed, has no topology, or one that does not name its ranks or names other ranks than 0 to n-1; the text names
-            the entry.
+        ValueError: R is malformed, has no topology, or one that does not name its ranks or names
+            other ranks than 0 to n-1; the text names the entry.
     """
 
     name = "TreePool"

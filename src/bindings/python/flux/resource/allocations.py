@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The resources of each job, to check every R allocated by a scheduler, for a job manager that does not trust it.
+"""The resources of each job, to check every R allocated by a scheduler, for a job manager that does
+not trust it.
 
-Used by the job managers of `flux.scheduler.testing`, `flux simulate` and the embedded instance. It shares no code with pools except masks,
-since its purpose is to find their mistakes.
+Used by the job managers of `flux.scheduler.testing`, `flux simulate` and the embedded instance. It
+shares no code with pools except masks, since its purpose is to find their mistakes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Allocations:
     Raises:
         ValueError: it is not an R
 
-    A check and a free cost a few operations on masks per entry of R_lite; on shared nodes, per different set of cores in use there.
+    A check and a free cost a few operations on masks per entry of R_lite; on shared nodes, per
+    different set of cores in use there.
     """
 
     def __init__(self, R: dict[str, Any] | None = None) -> None:
@@ -53,7 +55,8 @@ class Allocations:
             self.define(R)
 
     def define(self, R: dict[str, Any]) -> None:
-        """Set the instance's resources (RFC 20); allocations stay. Raises ValueError if it is not an R."""
+        """Set the instance's resources (RFC 20); allocations stay. Raises ValueError if it is not
+        an R."""
         self._there = _entries(R)
         self._have.clear()
 
@@ -61,7 +64,8 @@ class Allocations:
         """Set the ranks (an idset) that are up.
 
         Args:
-            since (float): seconds since the epoch; until then the scheduler may not know of those that went down
+            since (float): seconds since the epoch; until then the scheduler may not know of those
+                that went down
         """
         everything = 0
         for there, _ in self._there:

@@ -18,8 +18,8 @@ class _ResourceError(OSError):
         """Fail for a reason.
 
         Args:
-            reason: text, or a function that returns it, called at the first access: most failed allocations are retried, and their text is
-                never read.
+            reason: text, or a function that returns it, called at the first access: most failed
+                allocations are retried, and their text is never read.
         """
         super().__init__(self.code, self.default)
         self._reason = reason
@@ -41,7 +41,8 @@ class _ResourceError(OSError):
 class InsufficientResources(_ResourceError):
     """Not enough resources now: try again after some were freed or came up.
 
-    ``errno`` is ``ENOSPC``. The sentence describes the pool when the text is first read, not when the exception was raised.
+    ``errno`` is ``ENOSPC``. The sentence describes the pool when the text is first read, not when
+    the exception was raised.
     """
 
     code = errno.ENOSPC

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Schedulers for Flux in Python: override `Scheduler.schedule`; the library implements the protocols.
+"""Schedulers for Flux in Python: override `Scheduler.schedule`; the library implements the
+protocols.
 
-`Scheduler` is the base class of a scheduler module (RFC 27, RFC 28). An `AllocRequest` is one request for resources, answered exactly once;
-until then its `PendingJob` is in ``Scheduler._queue``.
+`Scheduler` is the base class of a scheduler module (RFC 27, RFC 28). An `AllocRequest` is one
+request for resources, answered exactly once; until then its `PendingJob` is in
+``Scheduler._queue``.
 
 **Files**, along the path of a start from the message to the answer:
 
@@ -24,7 +26,8 @@ until then its `PendingJob` is in ``Scheduler._queue``.
     the start of the scheduler: resources and running jobs
 
 ``definition``, with ``flux.resource.plan.availability``
-    the definition of which job starts, in plain Python that only tests run: everything here has to agree with it
+    the definition of which job starts, in plain Python that only tests run: everything here has to
+    agree with it
 
 Others:
 
@@ -37,11 +40,13 @@ Others:
 ``states``
     the states of requests, jobs and windows, as tables
 ``walk``
-    the order in which a pass examines a backlog; jobs in queue order, at any length, and the groups of them for which there is room
+    the order in which a pass examines a backlog; jobs in queue order, at any length, and the groups
+    of them for which there is room
 ``checkpoint``, ``history``, ``run_time_service``
     state kept across reloads; run times of jobs and their sources
 ``messages``, ``options``, ``pools``
-    reading of messages, module arguments, selection of the pool's class, and the pool's answers on requests
+    reading of messages, module arguments, selection of the pool's class, and the pool's answers on
+    requests
 ``odds_service``
     likely starts of pending jobs: their calibration and their answers
 ``misspelled``
@@ -59,10 +64,11 @@ Others:
 ``testing``
     for tests of a site's policy (a package)
 
-**Extension.** A new reason not to start a job is an admission rule in its own file; a new choice of jobs is a policy. Neither changes files
-here. ``requests``, ``queue``, ``passes`` and ``host`` depend on no policy, rule or reservation; ``policy`` knows only the rules that it
-creates. Messages are checked in ``messages``, and an exception of an override ends in `host.ErrorReporter`: on a real broker a module that
-fails takes the instance down.
+**Extension.** A new reason not to start a job is an admission rule in its own file; a new choice of
+jobs is a policy. Neither changes files here. ``requests``, ``queue``, ``passes`` and ``host``
+depend on no policy, rule or reservation; ``policy`` knows only the rules that it creates. Messages
+are checked in ``messages``, and an exception of an override ends in `host.ErrorReporter`: on a real
+broker a module that fails takes the instance down.
 """
 
 from flux.scheduler.base import Scheduler

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Admission rules: checks that may keep a fitting job from starting.
 
-The pool decides whether there are resources for a job. A site has other reasons to keep a job from starting: its licences are in use, its
-user is over a limit, the window of its reservation has not begun. Each is an `AdmissionRule`. A scheduler has a list of rules
-(`PolicyScheduler.add_rule`), and treats all alike. A rule is called when:
+The pool decides whether there are resources for a job. A site has other reasons to keep a job from
+starting: its licences are in use, its user is over a limit, the window of its reservation has not
+begun. Each is an `AdmissionRule`. A scheduler has a list of rules (`PolicyScheduler.add_rule`), and
+treats all alike. A rule is called when:
 
 - a request arrives (`~AdmissionRule.alloc`), or is denied or withdrawn (`~AdmissionRule.cancel`);
 - a job is examined: may it start now, and if not, why and until when (`~AdmissionRule.check`)?
-- a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), has its end changed (`~AdmissionRule.extended`), or was
-  already running when the scheduler was loaded (`~AdmissionRule.hello`);
+- a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), has its end
+  changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
+  (`~AdmissionRule.hello`);
 - a plan is made, into which the rule enters resources that it keeps (`~AdmissionRule.enter_plan`).
 
-A job kept from starting by a rule is *deferred*: it leaves the queue, has no promise, and no job waits behind it. It returns when the rule
-readmits it (`AdmissionHost.readmit`).
+A job kept from starting by a rule is *deferred*: it leaves the queue, has no promise, and no job
+waits behind it. It returns when the rule readmits it (`AdmissionHost.readmit`).
 
 Jobs with equal resource requests are refused together: when one does not fit, the others are not
 examined. A rule that distinguishes between such jobs overrides `~AdmissionRule.signature`.
@@ -40,8 +42,10 @@ class Deferral(NamedTuple):
     Attributes:
         reason: for the job's user, in a sentence
         until: when the rule expects to let it start, seconds since the epoch; None: unknown
-        key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause by it
-        instead: from `AdmissionRule.second_look`: alternative requests to try, for less or for other ranks
+        key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause
+            by it
+        instead: from `AdmissionRule.second_look`: alternative requests to try, for less or for
+            other ranks
     """
 
     reason: str
@@ -119,8 +123,9 @@ class AdmissionHost(Protocol):
 class AdmissionRule:
     """Base class of admission rules. Methods have no effect unless overridden.
 
-    If a method that decides on a job's start raises an unexpected exception, the job is denied; exceptions of other methods are logged.
-    Answers of a site's rules are checked (`flux.scheduler.rule_answers`).
+    If a method that decides on a job's start raises an unexpected exception, the job is denied;
+    exceptions of other methods are logged. Answers of a site's rules are checked
+    (`flux.scheduler.rule_answers`).
 
     Args:
         host (AdmissionHost): the scheduler
@@ -132,21 +137,24 @@ class AdmissionRule:
     #: ``FILE:CLASS`` of a site's rule, as configured or given as an argument; None for other rules.
     source: str | None = None
 
-    #: Whether this rule may have an effect at present. While false, `check`, `allocate`, `second_look`, `end_of`, `why`, `start` and `free`
-    #: are not called; while no rule is engaged, no rule's `extended` is called. So an unused rule costs nothing; a rule that counts jobs is
-    #: engaged while it has any. After a change the rule calls ``host.admission.update()``, or uses ``engage()``.
+    #: Whether this rule may have an effect at present. While false, `check`, `allocate`,
+    #: `second_look`, `end_of`, `why`, `start` and `free` are not called; while no rule is engaged,
+    #: no rule's `extended` is called. So an unused rule costs nothing; a rule that counts jobs is
+    #: engaged while it has any. After a change the rule calls ``host.admission.update()``, or uses
+    #: ``engage()``.
     engaged = True
 
-    #: System attributes of a jobspec for which `alloc` and `signature` are called; jobs without any of them cost nothing. If None, they
-    #: are called for every job.
+    #: System attributes of a jobspec for which `alloc` and `signature` are called; jobs without any
+    #: of them cost nothing. If None, they are called for every job.
     attributes: tuple[str, ...] | None = None
 
-    #: Whether this rule only restricts jobs, and never gives a job resources that others of its shape cannot have. When the pool has no
-    #: room for a job, jobs of its shape are then refused with it regardless of `signature`. Not for a rule whose `check` must see every
-    #: job.
+    #: Whether this rule only restricts jobs, and never gives a job resources that others of its
+    #: shape cannot have. When the pool has no room for a job, jobs of its shape are then refused
+    #: with it regardless of `signature`. Not for a rule whose `check` must see every job.
     only_takes_away = False
 
-    #: Whether `allocate` may have resources to give at present. While false for all rules, jobs without room in the pool are not examined.
+    #: Whether `allocate` may have resources to give at present. While false for all rules, jobs
+    #: without room in the pool are not examined.
     adds = True
 
     #: Whether this rule may pin promises, and so needs `promise_stays`.
@@ -158,8 +166,8 @@ class AdmissionRule:
     # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        """Called when a request arrives. The rule stores the properties of the job that it needs, by job id, until `cancel` or, if the job
-        starts, its final `free`.
+        """Called when a request arrives. The rule stores the properties of the job that it needs,
+        by job id, until `cancel` or, if the job starts, its final `free`.
 
         Args:
             job (PendingJob): the job
@@ -178,20 +186,22 @@ class AdmissionRule:
         return request
 
     def signature(self, job: PendingJob) -> Hashable:
-        """Return the properties of `job` that this rule's answers depend on, or None if the rule ignores the job.
+        """Return the properties of `job` that this rule's answers depend on, or None if the rule
+        ignores the job.
 
-        Jobs with equal requests and signatures are refused together: when one cannot start, those behind it are not examined. Called once
-        per request, after `alloc`.
+        Jobs with equal requests and signatures are refused together: when one cannot start, those
+        behind it are not examined. Called once per request, after `alloc`.
         """
         return None
 
     def check(self, job: PendingJob) -> Deferral | None:
-        """Return None if `job` may start now, else the reason. Called before the pool is asked, each time the job is examined: it should
-        cost no more than a look-up.
+        """Return None if `job` may start now, else the reason. Called before the pool is asked,
+        each time the job is examined: it should cost no more than a look-up.
 
         Raises:
             InfeasibleRequest: the job may never start; it is denied
-            InsufficientResources: the job waits in the queue as for resources, since a plan knows when it can start
+            InsufficientResources: the job waits in the queue as for resources, since a plan knows
+                when it can start
         """
         return None
 
@@ -208,31 +218,37 @@ class AdmissionRule:
         return None
 
     def kept_jobs(self) -> Iterable[int]:
-        """Return the ids of jobs for which `allocate` may find resources that others cannot have. A kept job that may start but fits
-        nowhere is deferred with the reason `why`. Passes in order of job ranks, which examine only jobs that fit the generally free
-        resources, try these jobs last."""
+        """Return the ids of jobs for which `allocate` may find resources that others cannot have. A
+        kept job that may start but fits nowhere is deferred with the reason `why`. Passes in order
+        of job ranks, which examine only jobs that fit the generally free resources, try these jobs
+        last."""
         return ()
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> Deferral | None:
-        """Return None if `job` may start on this allocation, else the reason; the allocation is then freed.
+        """Return None if `job` may start on this allocation, else the reason; the allocation is
+        then freed.
 
         Args:
             job (PendingJob): the job
-            pool (ResourcePoolImplementation): the pool with the allocation: the scheduler's, or a copy for a trial
+            pool (ResourcePoolImplementation): the pool with the allocation: the scheduler's, or a
+                copy for a trial
             jobid (int): the id of the allocation in the pool
         """
         return None
 
     def taken_back(self, jobid: int) -> None:
-        """Called when this rule's allocation for a job (`allocate`) was freed, since another rule does not let the job start."""
+        """Called when this rule's allocation for a job (`allocate`) was freed, since another rule
+        does not let the job start."""
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        """Whether this rule is certain to let `job` start at its promised time. If not, the time is shown as planned."""
+        """Whether this rule is certain to let `job` start at its promised time. If not, the time is
+        shown as planned."""
         return True
 
     def promise_stays(self, job: PendingJob) -> bool:
-        """Whether a promise to `job` must keep its time even if an earlier one is possible, because this rule depends on it. While
-        `pins_promises` is true, called first for each job with a promise."""
+        """Whether a promise to `job` must keep its time even if an earlier one is possible, because
+        this rule depends on it. While `pins_promises` is true, called first for each job with a
+        promise."""
         return False
 
     def why(self, job: PendingJob) -> str | None:
@@ -245,7 +261,8 @@ class AdmissionRule:
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        """Called when `job` starts on `alloc`, before R is stored. Return annotations under ``sched``, or None."""
+        """Called when `job` starts on `alloc`, before R is stored. Return annotations under
+        ``sched``, or None."""
         return None
 
     def wants_attributes(self) -> bool:
@@ -253,10 +270,11 @@ class AdmissionRule:
         return False
 
     def hello(self, job: RunningJob) -> None:
-        """Called for each job that was running when the scheduler was loaded (RFC 27 hello), once all of them are in the pool, before the
-        first request.
+        """Called for each job that was running when the scheduler was loaded (RFC 27 hello), once
+        all of them are in the pool, before the first request.
 
-        A rule that comes into force when the configuration is reloaded is told of the jobs running then.
+        A rule that comes into force when the configuration is reloaded is told of the jobs running
+        then.
         """
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
@@ -269,18 +287,19 @@ class AdmissionRule:
         """
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """Called when the end of a running job changes (seconds since the epoch; 0: none). Return True if the rule has updated the pool;
-        otherwise the caller does."""
+        """Called when the end of a running job changes (seconds since the epoch; 0: none). Return
+        True if the rule has updated the pool; otherwise the caller does."""
         return False
 
     # -- the start, resources and plans ------------------------------------------------------------
 
     def pool_made(self) -> None:
-        """Called when the pool has been made, without jobs as yet. An exception ends the start of the scheduler."""
+        """Called when the pool has been made, without jobs as yet. An exception ends the start of
+        the scheduler."""
 
     def ready(self) -> None:
-        """Called when all running jobs are known, before the first request; and when the rule has come into force or its table has changed,
-        after it was told of all jobs."""
+        """Called when all running jobs are known, before the first request; and when the rule has
+        come into force or its table has changed, after it was told of all jobs."""
 
     def config_changed(self, config: dict[str, Any]) -> None:
         """Called when the instance's configuration was reloaded."""
@@ -289,14 +308,15 @@ class AdmissionRule:
         """Called when ranks came up or, if `lost`, went down, left or changed."""
 
     def enter_plan(self, plan: Plan | None) -> None:
-        """Enter the resources that this rule keeps from jobs in the future into a plan without promises, as promises with negative ids.
-        Keep them up to date until this is called with None: the plan is void."""
+        """Enter the resources that this rule keeps from jobs in the future into a plan without
+        promises, as promises with negative ids. Keep them up to date until this is called with
+        None: the plan is void."""
 
     # -- answers -----------------------------------------------------------------------------------
 
     def end_of(self, jobid: int, end: float) -> float:
-        """Return the end of a starting or running job; `end` (seconds since the epoch; 0: unknown) is its end in the pool. The value at its
-        start becomes the expiration of its R."""
+        """Return the end of a starting or running job; `end` (seconds since the epoch; 0: unknown)
+        is its end in the pool. The value at its start becomes the expiration of its R."""
         return end
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
@@ -309,5 +329,6 @@ class AdmissionRule:
         return {}
 
     def stats(self) -> dict[str, Iterable[Any]]:
-        """Return entries to add to the answer of ``sched.stats``: lists by name. A costly list may be a generator."""
+        """Return entries to add to the answer of ``sched.stats``: lists by name. A costly list may
+        be a generator."""
         return {}

@@ -65,7 +65,8 @@ class AdmissionControl:
         self.taking_away: set[str] = set()
         #: ids of the pending jobs that a rule was told of
         self._told: set[int] = set()
-        # Per method, the engaged rules that override it, as of the last `update`: a rule costs nothing where it overrides nothing.
+        # Per method, the engaged rules that override it, as of the last `update`: a rule costs
+        # nothing where it overrides nothing.
         self._checking: list[AdmissionRule] = []
         self._giving: list[AdmissionRule] = []
         self._looking: list[AdmissionRule] = []
@@ -74,7 +75,8 @@ class AdmissionControl:
         self._starting: list[AdmissionRule] = []
         self._doubting: list[AdmissionRule] = []
         self._pinning: list[AdmissionRule] = []
-        #: method of `AdmissionRule` -> overriding methods, each with the subject of its error reports
+        #: method of `AdmissionRule` -> overriding methods, each with the subject of its error
+        #: reports
         self._tellings: dict[Callable[..., Any], list[tuple[str, Callable[..., Any]]]] = {}
 
     def add(self, rule: AdmissionRule) -> None:
@@ -100,7 +102,8 @@ class AdmissionControl:
             self.update()
 
     def update(self) -> None:
-        """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged` or `AdmissionRule.attributes` changed."""
+        """Update the caches after a rule was added or removed, or its `AdmissionRule.engaged` or
+        `AdmissionRule.attributes` changed."""
         self.engaged = any(rule.engaged for rule in self.rules)
         self._asks_always = any(rule.attributes is None for rule in self.rules)
         self._names = {name for rule in self.rules for name in rule.attributes or ()}
@@ -164,7 +167,8 @@ class AdmissionControl:
     def tell_of_pending(
         self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
     ) -> Hashable:
-        """Tell some rules of a job that they have not deferred. Return the signatures of all rules; raises as `queued`."""
+        """Tell some rules of a job that they have not deferred. Return the signatures of all rules;
+        raises as `queued`."""
         self._told.add(job.jobid)
         marks: tuple[tuple[str, Hashable], ...] = ()
         for rule in self.rules:
@@ -200,7 +204,8 @@ class AdmissionControl:
 
     @property
     def asks_each(self) -> bool:
-        """Whether even a job without room in the pool must be examined: a rule may find room for it, defer it, or change its end."""
+        """Whether even a job without room in the pool must be examined: a rule may find room for
+        it, defer it, or change its end."""
         for rule in self._giving:
             if rule.adds and not rule.only_takes_away:
                 return True
@@ -248,7 +253,8 @@ class AdmissionControl:
     def _offered(
         self, job: PendingJob, plan: Plan | None, pool: ResourcePool
     ) -> tuple[AdmissionRule | None, ResourcePool]:
-        """Return a tentative allocation for a job, and the rule that made it (None: the pool). Raises as `allocate`."""
+        """Return a tentative allocation for a job, and the rule that made it (None: the pool).
+        Raises as `allocate`."""
         if plan is not None:
             for rule in self._giving:
                 alloc = rule.allocate(job, plan)
@@ -338,7 +344,8 @@ class AdmissionControl:
                 yield Cause(rule.name, deferral.reason)
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
-        """Call a method of every rule; `AdmissionRule.free` only of engaged rules: a rule that counts jobs is engaged.
+        """Call a method of every rule; `AdmissionRule.free` only of engaged rules: a rule that
+        counts jobs is engaged.
 
         Args:
             method: a method of `AdmissionRule`, such as ``AdmissionRule.free``

@@ -16,14 +16,16 @@ class _Job(Protocol):
 
 
 def printable(text: object) -> str:
-    """Replace the control characters of a foreign text, so that it cannot affect a terminal or the lines of a log."""
+    """Replace the control characters of a foreign text, so that it cannot affect a terminal or the
+    lines of a log."""
     return _CONTROL.sub("?", str(text))
 
 
 class SystemAttributes:
     """The system attributes of a jobspec, read only here.
 
-    They come from a user: a missing key or a value of the wrong type is None, and names are `printable`.
+    They come from a user: a missing key or a value of the wrong type is None, and names are
+    `printable`.
 
     Args:
         values: the object ``attributes.system``
@@ -45,7 +47,8 @@ class SystemAttributes:
 
     @classmethod
     def of_job(cls, job: _Job) -> SystemAttributes:
-        """Return those of a pending job. Parses its jobspec again, which a long queue keeps as text."""
+        """Return those of a pending job. Parses its jobspec again, which a long queue keeps as
+        text."""
         try:
             jobspec = job.resource_request.jobspec
         except (AttributeError, KeyError, TypeError):

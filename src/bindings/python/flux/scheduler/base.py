@@ -4,23 +4,29 @@
 How a scheduler works
 =====================
 
-`Scheduler` is a broker module between two services. From ``resource`` it receives the inventory, as a stream of changes (RFC 28), and keeps
-it in a pool. From ``job-manager`` it receives a request for each job that may run, and answers it when the policy has decided (RFC 27).
+`Scheduler` is a broker module between two services. From ``resource`` it receives the inventory, as
+a stream of changes (RFC 28), and keeps it in a pool. From ``job-manager`` it receives a request for
+each job that may run, and answers it when the policy has decided (RFC 27).
 
-The start (`Scheduler.run`): register ``sched`` and ``feasibility``, acquire the resources, make the pool, set the module's status to
-running, enter the running jobs (*hello*), announce the maximum number of open requests (*ready*).
+The start (`Scheduler.run`): register ``sched`` and ``feasibility``, acquire the resources, make the
+pool, set the module's status to running, enter the running jobs (*hello*), announce the maximum
+number of open requests (*ready*).
 
 Then every message is handled alike:
 
-1. its handler (``_handle_...``, at the end of the class) validates it and calls the override point of its name: `alloc`, `cancel`,
-   `prioritize`, `free`, `expiration`, `resource_update`. A malformed message or an exception of an override is reported and does not
-   propagate (`ErrorReporter`);
+1. its handler (``_handle_...``, at the end of the class) validates it and calls the override point
+   of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`, `resource_update`. A
+   malformed message or an exception of an override is reported and does not propagate
+   (`ErrorReporter`);
 2. the override point updates the pool and the queue of pending jobs;
-3. the handler requests a pass. `Passes` gathers a burst of events, calls `schedule`, the policy, and then `forecast`;
-4. the policy answers requests. `Requests` has their table and the states of jobs; R is stored before the answer is sent (`Committer`).
+3. the handler requests a pass. `Passes` gathers a burst of events, calls `schedule`, the policy,
+   and then `forecast`;
+4. the policy answers requests. `Requests` has their table and the states of jobs; R is stored
+   before the answer is sent (`Committer`).
 
-The collaborators are independent of policies: `requests.Requests` and `queue.PendingQueue` for jobs, `passes.Passes` and
-`passes.Quiescence` for passes, `host.Committer`, `host.Clock`, `host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool.
+The collaborators are independent of policies: `requests.Requests` and `queue.PendingQueue` for
+jobs, `passes.Passes` and `passes.Quiescence` for passes, `host.Committer`, `host.Clock`,
+`host.ErrorReporter` and `hello.Hello` for the host, `pools` for the pool.
 """
 
 from __future__ import annotations
@@ -53,19 +59,21 @@ from flux.scheduler.queue import ComparableOrder, PendingQueue
 from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJob
 from flux.scheduler.responder import Responder, served_by
 
-#: Collections of Python's middle generation between two full ones. A full one visits every pending job, 100 ms for about ten thousand, and
-#: frees nothing: jobs leave no cycles.
+#: Collections of Python's middle generation between two full ones. A full one visits every pending
+#: job, 100 ms for about ten thousand, and frees nothing: jobs leave no cycles.
 FULL_COLLECTIONS = 10000
 
 
 def _event(
     topic: str, read: Callable[[Any, Any], Sequence[Any] | None], method: str
 ) -> Callable[[Any, Any], None]:
-    """Return the handler of a message without an answer, which triggers a pass. A message that cannot be served is reported and dropped.
+    """Return the handler of a message without an answer, which triggers a pass. A message that
+    cannot be served is reported and dropped.
 
     Args:
         topic (str): topic of the message
-        read: ``read(scheduler, msg)`` returns the arguments of the method, or None to ignore the message
+        read: ``read(scheduler, msg)`` returns the arguments of the method, or None to ignore the
+            message
         method (str): name of a method of the scheduler
     """
     name = topic.rpartition(".")[2]
@@ -113,8 +121,8 @@ class Scheduler(BrokerModule):
     #: Maximum number of requests that the job manager sends at a time, an int > 0 or "unlimited".
     queue_depth: int | str = "unlimited"
 
-    #: Maximum size of a jobspec, in bytes and in values (elements of arrays and members of objects). A job with a larger one is denied, a
-    #: query refused.
+    #: Maximum size of a jobspec, in bytes and in values (elements of arrays and members of
+    #: objects). A job with a larger one is denied, a query refused.
     jobspec_bytes: int = 8 << 20
     jobspec_values: int = 50000
 
@@ -124,7 +132,8 @@ class Scheduler(BrokerModule):
     #: Weight of a new sample in the moving averages of the pace, 0 to 1.
     SCHED_EWMA_ALPHA = 0.25
 
-    #: Whether passes run while ``_queue`` is empty. None means yes if the class overrides `alloc`, since its queue may be elsewhere.
+    #: Whether passes run while ``_queue`` is empty. None means yes if the class overrides `alloc`,
+    #: since its queue may be elsewhere.
     schedule_when_empty: bool | None = None
 
     #: Whether hello may report jobs that have freed part of their resources.
@@ -139,8 +148,8 @@ class Scheduler(BrokerModule):
     #: The same from module arguments, ``pool-OPTION=VALUE``.
     pool_options: dict[str, str] = {}
 
-    #: Names of module arguments other than the built-in ones, for the error about an unknown argument; ``take_argument`` of
-    #: `PolicyScheduler` adds those that it takes.
+    #: Names of module arguments other than the built-in ones, for the error about an unknown
+    #: argument; ``take_argument`` of `PolicyScheduler` adds those that it takes.
     own_options: tuple[str, ...] = ()
 
     #: Class of the queue of pending jobs.
@@ -251,8 +260,9 @@ class Scheduler(BrokerModule):
     def order(self, job: PendingJob) -> Any:
         """Return the sort key of a job; the lowest is considered first.
 
-        The queue, passes, estimates and reasons follow it; among equals the lower job id goes first. The default order is by priority.
-        Called when a job arrives and when its priority changes; if the key depends on anything else, call `reorder` when that changes.
+        The queue, passes, estimates and reasons follow it; among equals the lower job id goes
+        first. The default order is by priority. Called when a job arrives and when its priority
+        changes; if the key depends on anything else, call `reorder` when that changes.
 
         Args:
             job (PendingJob): the job
@@ -263,7 +273,8 @@ class Scheduler(BrokerModule):
         return -job.priority
 
     def reorder(self) -> None:
-        """Sort the queue again by the current `order` of every job. Costs a sort of the queue. Does not request a pass."""
+        """Sort the queue again by the current `order` of every job. Costs a sort of the queue. Does
+        not request a pass."""
         self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
@@ -374,8 +385,9 @@ class Scheduler(BrokerModule):
         """Called after `resources` changed, before the next pass."""
 
     def released(self) -> None:
-        """Called after an event that may let a blocked job start: resources were freed or came up, the inventory or a job's end changed.
-        For policies that remember requests that did not fit."""
+        """Called after an event that may let a blocked job start: resources were freed or came up,
+        the inventory or a job's end changed. For policies that remember requests that did not
+        fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
         """Check whether a job could ever run, and respond to `msg` (RFC 27).
@@ -503,8 +515,8 @@ class Scheduler(BrokerModule):
         self.handle.respond(msg, answer)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
-        """Deny a job after an override of `alloc_success` raised, unless R was sent: otherwise it would get no answer and keep its
-        resources."""
+        """Deny a job after an override of `alloc_success` raised, unless R was sent: otherwise it
+        would get no answer and keep its resources."""
         name = host.name_of(request.jobid)
         self._errors.report(f"alloc_success: {name}", error)
         if self._requests.is_running(request.jobid):
@@ -527,9 +539,10 @@ class Scheduler(BrokerModule):
     def run(self) -> None:
         """Register the services, acquire the resources, and schedule until stopped.
 
-        The module's status is set to running once the pool is made, so that a failure to make it fails the load. If the resources are not
-        known yet, as at an instance's start, the status is set first; if the pool cannot be made then, the scheduler exits cleanly and the
-        instance goes on.
+        The module's status is set to running once the pool is made, so that a failure to make it
+        fails the load. If the resources are not known yet, as at an instance's start, the status is
+        set first; if the pool cannot be made then, the scheduler exits cleanly and the instance
+        goes on.
 
         Raises:
             OSError: a step of the start failed
@@ -557,15 +570,16 @@ class Scheduler(BrokerModule):
         load: Callable[[Any], Any],
         interval: float = 60.0,
     ) -> Checkpoint:
-        """Keep a value across reloads, and across restarts of the instance. Call this from ``__init__``, and ``changed()`` of the result
-        when the value has changed.
+        """Keep a value across reloads, and across restarts of the instance. Call this from
+        ``__init__``, and ``changed()`` of the result when the value has changed.
 
         Args:
             name (str): the value is stored as ``checkpoint.sched-NAME`` in the KVS
             dump: returns the value, of JSON types
-            load: called with the stored value, if any, after the pool is made and before hello. If it raises, the exception is logged and
-                the value is not loaded
-            interval (float): minimum time between writes, in seconds; later changes are lost if the scheduler dies
+            load: called with the stored value, if any, after the pool is made and before hello. If
+                it raises, the exception is logged and the value is not loaded
+            interval (float): minimum time between writes, in seconds; later changes are lost if the
+                scheduler dies
         """
         return self._checkpoints.make(
             f"checkpoint.sched-{name}", interval, lambda: iter([json.dumps(dump())]), load
@@ -615,7 +629,8 @@ class Scheduler(BrokerModule):
         )
 
     def _pool_made(self) -> None:
-        """Hook of the library: the pool was made, and has no jobs yet. An exception ends the start."""
+        """Hook of the library: the pool was made, and has no jobs yet. An exception ends the
+        start."""
 
     def _before_ready(self, jobs: list[RunningJob]) -> bool:
         """Hook of the library: the running jobs are in the pool, and no request has arrived yet.
@@ -626,7 +641,8 @@ class Scheduler(BrokerModule):
         return False
 
     def _make_pool(self, R: dict[str, Any]) -> ResourcePool:
-        """Make the pool from the instance's resources (an R dict): of the configured class, the one named by R's writer, or the default."""
+        """Make the pool from the instance's resources (an R dict): of the configured class, the one
+        named by R's writer, or the default."""
         return make_pool(self, R)
 
     def _resources_changed(self, update: dict[str, Any] | None, error: Exception | None) -> None:
@@ -654,8 +670,9 @@ class Scheduler(BrokerModule):
         self._request_schedule()
 
     def _instance_end_moved(self, before: float) -> None:
-        """Update the ends of jobs without a limit after the instance's end moved from `before` (seconds since the epoch; 0: none). The job
-        manager moves them without asking the scheduler, unlike those of jobs whose duration changes."""
+        """Update the ends of jobs without a limit after the instance's end moved from `before`
+        (seconds since the epoch; 0: none). The job manager moves them without asking the scheduler,
+        unlike those of jobs whose duration changes."""
         pool = self.resources
         for jobid, end in pool.job_end_times():
             without_limit = end == before or self._has_no_limit(jobid)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""State kept across reloads of the scheduler and restarts of the instance: a value in the KVS, written rarely.
+"""State kept across reloads of the scheduler and restarts of the instance: a value in the KVS,
+written rarely.
 
-A KVS keeps every version of a value. So a large value that changes all the time is written only once in a while, and when the scheduler is
-unloaded. The owner of a checkpoint documents the loss if the scheduler dies in between.
+A KVS keeps every version of a value. So a large value that changes all the time is written only
+once in a while, and when the scheduler is unloaded. The owner of a checkpoint documents the loss if
+the scheduler dies in between.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value |
 
 
 def in_parts(head: dict[str, Any], name: str, parts: Iterable[list[Any]]) -> Iterator[str]:
-    """Yield an object as JSON text, in parts: the items of `head`, and as item `name` the concatenation of the lists in `parts`."""
+    """Yield an object as JSON text, in parts: the items of `head`, and as item `name` the
+    concatenation of the lists in `parts`."""
     yield f'{json.dumps(head)[:-1]}, "{name}": ['
     comma = ""
     for part in parts:
@@ -72,7 +75,8 @@ class Checkpoint:
         handle: the Flux handle
         key (str): the key
         interval (float): minimum time between writes, in seconds
-        text: returns the value as JSON text, in parts; each is made in its own reactor turn, so that a large value delays no message
+        text: returns the value as JSON text, in parts; each is made in its own reactor turn, so
+            that a large value delays no message
         commits (Committer): writes to the KVS
         call_at: ``call_at(when, function)`` calls a function at a time
         now: returns the time, seconds since the epoch
@@ -108,7 +112,8 @@ class Checkpoint:
         return self._commits.stores
 
     def read(self, parse: Callable[[Any], Value]) -> Value | None:
-        """Return the stored value, converted as by `read_stored`; None if there is none, or it is unreadable, which is logged."""
+        """Return the stored value, converted as by `read_stored`; None if there is none, or it is
+        unreadable, which is logged."""
         if not self._commits.stores:
             return None
         try:
@@ -176,7 +181,8 @@ class Checkpoints:
 
         Args:
             key, interval, text: as for `Checkpoint`
-            load: called with the stored value once the scheduler has its pool; None: the caller reads it
+            load: called with the stored value once the scheduler has its pool; None: the caller
+                reads it
         """
         made = Checkpoint(self._handle, key, interval, text, *self._host)
         self._all.append((made, load))

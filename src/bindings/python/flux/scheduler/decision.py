@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The part of a policy that selects the pending jobs to start, and makes promises.
 
-A `PolicyScheduler` has three loosely coupled parts: `Scheduler` speaks the protocols, its `Decision` decides, and
-`flux.scheduler.forecasts` informs users. A scheduler passes each event to its decision, and queries it with the methods below. This base
-class is for a policy that starts jobs in its own ``schedule()``, as `Fifo` does: it makes no promises and keeps no state. `Planning` has
-the plan through which jobs start, made on demand.
+A `PolicyScheduler` has three loosely coupled parts: `Scheduler` speaks the protocols, its
+`Decision` decides, and `flux.scheduler.forecasts` informs users. A scheduler passes each event to
+its decision, and queries it with the methods below. This base class is for a policy that starts
+jobs in its own ``schedule()``, as `Fifo` does: it makes no promises and keeps no state. `Planning`
+has the plan through which jobs start, made on demand.
 
-`QueueOrder` determines which jobs wait for which. In strict order every job waits for all jobs ahead of it. By queue, a job waits only for
-those ahead of it that could use some of the same ranks, so queues with separate nodes never hold up each other.
+`QueueOrder` determines which jobs wait for which. In strict order every job waits for all jobs
+ahead of it. By queue, a job waits only for those ahead of it that could use some of the same ranks,
+so queues with separate nodes never hold up each other.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 #: Mask of all ranks.
 ALL = -1
 
-#: Jobs examined per reactor turn if each costs a comparison of masks: some tens of microseconds together.
+#: Jobs examined per reactor turn if each costs a comparison of masks: some tens of microseconds
+#: together.
 JOBS_PER_TURN = 64
 
 
@@ -96,7 +99,8 @@ class Decision:
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
         asks_in_order (bool): whether jobs are examined in order, beginning with the first
         lets_in (int): minimum number of jobs that return when a rule has room for one
-        keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts or leaves
+        keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
+            or leaves
     """
 
     looks_past_heads = False
@@ -152,8 +156,8 @@ class Decision:
             self.policy.admission.deferred.come_back(job)
 
     def deferred(self, job: PendingJob) -> bool:
-        """Called when a rule has deferred a job. If another rule had let it in, let in the next job of its group. Return whether there is
-        one."""
+        """Called when a rule has deferred a job. If another rule had let it in, let in the next job
+        of its group. Return whether there is one."""
         group = self._came_with.pop(job, None)
         if group is None or not group.lets_in:
             return False
@@ -181,8 +185,8 @@ class Decision:
         return None
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        """Return a job's additions to the answer of ``sched.explain``: ``rank``, ``expected_run`` (seconds), ``t_latest`` (seconds since
-        the epoch, or None)."""
+        """Return a job's additions to the answer of ``sched.explain``: ``rank``, ``expected_run``
+        (seconds), ``t_latest`` (seconds since the epoch, or None)."""
         return {}
 
     def stats(self) -> dict[str, Any]:
@@ -252,7 +256,8 @@ class Planning:
         return self._plan
 
     def require(self) -> Plan | None:
-        """Return the plan, for a policy that requires one. If the pool cannot plan, log that, end the scheduler and return None."""
+        """Return the plan, for a policy that requires one. If the pool cannot plan, log that, end
+        the scheduler and return None."""
         plan = self.current()
         if plan is None:
             scheduler = self._scheduler
@@ -264,17 +269,19 @@ class Planning:
         return plan
 
     def renew(self) -> None:
-        """Drop the plan with all its promises: ranks were lost, or the resources kept by an admission rule do not fit beside the promises.
-        The next pass makes a new plan."""
+        """Drop the plan with all its promises: ranks were lost, or the resources kept by an
+        admission rule do not fit beside the promises. The next pass makes a new plan."""
         self._plan, self._in_doubt = None, False
         self._void()
 
     def doubt(self) -> None:
-        """Note that a starting job may break promises; `started` checks that when all rules have been told."""
+        """Note that a starting job may break promises; `started` checks that when all rules have
+        been told."""
         self._in_doubt = True
 
     def started(self) -> None:
-        """Check promises in doubt: all rules have entered a starting job's use of the resources that they keep."""
+        """Check promises in doubt: all rules have entered a starting job's use of the resources
+        that they keep."""
         if self._in_doubt:
             self._in_doubt = False
             if self._plan is not None and self._plan.breaks_a_promise():
@@ -312,12 +319,14 @@ class QueueOrder:
         self._found_of: Any = None
 
     def turn_of(self, job: PendingJob) -> int:
-        """Return the mask of ranks for which `job` waits its turn: by queue, those that it could use; in strict order, all."""
+        """Return the mask of ranks for which `job` waits its turn: by queue, those that it could
+        use; in strict order, all."""
         source = self._source
         return source.facts.ranks_of(job.resource_request) if source.by_queue else ALL
 
     def share_ranks(self, one: PendingJob, other: PendingJob) -> bool:
-        """Whether one of two jobs may have to wait for the other: by queue, if both could use some same rank, up and free or not."""
+        """Whether one of two jobs may have to wait for the other: by queue, if both could use some
+        same rank, up and free or not."""
         return self.turn_of(one) & self.turn_of(other) != 0
 
     def all_blocked(self, blocked: int) -> bool:
@@ -325,8 +334,8 @@ class QueueOrder:
         return not self._source.by_queue or not self._source.resources.ranks & ~blocked
 
     def heads(self) -> list[tuple[PendingJob, int]]:
-        """Return the first pending jobs that could use a rank that no job ahead of them could, each with the mask of its ranks. A later job
-        that waits at all waits for one of these.
+        """Return the first pending jobs that could use a rank that no job ahead of them could, each
+        with the mask of its ranks. A later job that waits at all waits for one of these.
 
         By queue, costs a walk over the queue, once per event; in strict order almost nothing.
         """
@@ -335,8 +344,8 @@ class QueueOrder:
         return self._heads
 
     def find_heads(self) -> Iterator[None]:
-        """Compute `heads` if it is out of date. A generator that yields after every `JOBS_PER_TURN` jobs. No effect for a policy that looks
-        past the heads."""
+        """Compute `heads` if it is out of date. A generator that yields after every `JOBS_PER_TURN`
+        jobs. No effect for a policy that looks past the heads."""
         source = self._source
         seen = (self._events(), source.resources.generation, len(self._queue))
         if source.decision.looks_past_heads or (

@@ -81,7 +81,8 @@ class DeferredJobs:
         return self._waiting.get((rule, key), {}).values()
 
     def move(self, moves: dict[int, int]) -> None:
-        """Set the priorities of deferred jobs ({job id: priority}), and compute their sort keys again."""
+        """Set the priorities of deferred jobs ({job id: priority}), and compute their sort keys
+        again."""
         found = [self.by_id[jobid] for jobid in moves]
         for job, _, _, group in found:
             group.remove(job)
@@ -100,7 +101,8 @@ class DeferredJobs:
             most: maximum number, the first in queue order; None: all
 
         Returns:
-            the jobs, in queue order.  O(jobs deferred with `key`); with `most`, O(`most`) per signature
+            the jobs, in queue order.  O(jobs deferred with `key`); with `most`, O(`most`) per
+            signature
         """
         keys = (
             [(rule, key)] if key is not None else [one for one in self._waiting if one[0] is rule]

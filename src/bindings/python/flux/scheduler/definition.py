@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The definition of a scheduling decision: the jobs that start now, and the promises.
 
-`decide` is one pass over the queue, by brute force: plain data in, decisions out, and no memory but the state. The schedulers decide the
-same, only faster (``t/python/scheduler/test_definition.py``). To look ahead, remove the next job to end from ``running`` and decide again.
+`decide` is one pass over the queue, by brute force: plain data in, decisions out, and no memory but
+the state. The schedulers decide the same, only faster (``t/python/scheduler/test_definition.py``).
+To look ahead, remove the next job to end from ``running`` and decide again.
 
-A job *fits now* if ranks have room for all of its limit, beside running jobs, and all promises can still be kept (`Pass.place`). Room on
-ranks is defined in ``flux/resource/plan/availability.py``, the other half of this definition. Interchangeable units (whole nodes of one
-kind, single cores) are only counted: such a *line* is one rank with that number of units.
+A job *fits now* if ranks have room for all of its limit, beside running jobs, and all promises can
+still be kept (`Pass.place`). Room on ranks is defined in ``flux/resource/plan/availability.py``,
+the other half of this definition. Interchangeable units (whole nodes of one kind, single cores) are
+only counted: such a *line* is one rank with that number of units.
 
 - sched-fifo (`Pass.strictly`): no job starts behind a waiting one.
-- sched-backfill (`Pass.in_turns`): a job starts if it fits now; otherwise, if it is among the first N waiting jobs, it is *promised* the
-  first time at which it fits: EASY with N = 1 (Lifka 1995), conservative backfill with all (Mu'alem and Feitelson 2001). ``rank=`` and
-  ``candidates=`` are other orders.
+- sched-backfill (`Pass.in_turns`): a job starts if it fits now; otherwise, if it is among the first
+  N waiting jobs, it is *promised* the first time at which it fits: EASY with N = 1 (Lifka 1995),
+  conservative backfill with all (Mu'alem and Feitelson 2001). ``rank=`` and ``candidates=`` are
+  other orders.
 - ``promise=all`` (`Pass.by_latest_starts`): each job is promised a latest start on arrival.
 
-A site's rule is an entry in the data: a counter (limit, licence), a claim on ranks, demands within one rack each, a window, a level of
-preemption, a latest start.
+A site's rule is an entry in the data: a counter (limit, licence), a claim on ranks, demands within
+one rack each, a window, a level of preemption, a latest start.
 """
 
 from __future__ import annotations
@@ -36,14 +39,16 @@ from flux.resource.plan.availability import (
 from flux.resource.plan.claims import LAST
 from flux.resource.pool.masks import members
 
-#: Maximum delay of a start after its promised time, in seconds, at which the job is still expected to end as promised.
+#: Maximum delay of a start after its promised time, in seconds, at which the job is still expected
+#: to end as promised.
 LATE_START_S = 1.0
 #: `Counter.of` if different ranks are counted.
 RANKS = -1
 
 
 class Counter(NamedTuple):
-    """The maximum that jobs may hold together: a limit, or licences. A job that would exceed it is skipped."""
+    """The maximum that jobs may hold together: a limit, or licences. A job that would exceed it is
+    skipped."""
 
     most: float
     of: Optional[int] = None  # index in amounts; `RANKS`: different ranks; None: `Job.takes`
@@ -94,7 +99,8 @@ class State:
     is_kept: bool = True  # guarantee=kept; False with rank= and candidates=
     has_candidates: bool = False
     within: float = 86400.0  # of promise=all, in seconds
-    # Returns the amounts of a job on some ranks (a mask) with room beside all uses until a time; None: chosen as for promises
+    # Returns the amounts of a job on some ranks (a mask) with room beside all uses until a time;
+    # None: chosen as for promises
     choose: Optional[Callable[[Job, int, Availability, float], Optional[Where]]] = None
 
 
@@ -102,7 +108,8 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
     """Make a pass. Return the jobs that start, in order; they are in ``running`` then.
 
     Args:
-        freed (bool): whether resources were freed since the last pass. If not, only new jobs are examined.
+        freed (bool): whether resources were freed since the last pass. If not, only new jobs are
+            examined.
     """
     starts: list[Job] = []
     if any(job.id >= 0 and job not in state.running for job in state.ran):
@@ -124,9 +131,11 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
 
 
 def whom_to_end(state: State, job: Job, now: float) -> list[Job]:
-    """Return the victims of a preemption: running jobs of lower levels that have to end for a job to start; empty if that is impossible.
+    """Return the victims of a preemption: running jobs of lower levels that have to end for a job
+    to start; empty if that is impossible.
 
-    Victims are added one by one, the smallest loss first; then each one that is not needed is spared.
+    Victims are added one by one, the smallest loss first; then each one that is not needed is
+    spared.
     """
 
     def fits(ended: list[Job]) -> bool:
@@ -163,8 +172,8 @@ class Pass:
     # -- does it fit -------------------------------------------------------------------------------
 
     def others(self, job: Job) -> list[tuple[Job, Use]]:
-        """Return all running and promised uses, except the job's own and the window that it would be in, together with open promises there.
-        A job past its limit ends at the next moment."""
+        """Return all running and promised uses, except the job's own and the window that it would
+        be in, together with open promises there. A job past its limit ends at the next moment."""
         soon, found = nextafter(self.now, inf), []
         for other, use in [*self.state.running.items(), *self.state.promises.items()]:
             if other is job or other is self.inside or (self.inside and other in self.state.open):
@@ -182,7 +191,8 @@ class Pass:
         return [(o, use) for o, use in self.others(job) if use.start < end and start < use.end]
 
     def has_licences(self, job: Job, start: float, end: float | None = None) -> bool:
-        """Whether a job's planned licences are available from `start` to `end` (None: for its limit)."""
+        """Whether a job's planned licences are available from `start` to `end` (None: for its
+        limit)."""
         beside = self.beside(job, start, start + job.limit if end is None else end)
         for name in job.takes:
             most, _, planned, _ = self.state.counters[name]
@@ -193,7 +203,8 @@ class Pass:
         return True
 
     def demands(self, job: Job, start: float, end: float | None = None) -> list[Demand]:
-        """Return a job's demands without ranks claimed by others between `start` and `end` (None: for its limit)."""
+        """Return a job's demands without ranks claimed by others between `start` and `end` (None:
+        for its limit)."""
         ranks = -1
         for other, use in self.beside(job, start, start + job.limit if end is None else end):
             if other.claim != job.claim:
@@ -203,7 +214,8 @@ class Pass:
     def place(
         self, job: Job, end: float, within: int = -1
     ) -> tuple[Where, list[tuple[Use, Where]]] | None:
-        """Return a place for a job from now to `end`, and the promises that move to other ranks for it; None if there is none."""
+        """Return a place for a job from now to `end`, and the promises that move to other ranks for
+        it; None if there is none."""
         room, now = self.room(job), self.now
         if not self.has_licences(job, now, end):
             return None
@@ -232,8 +244,8 @@ class Pass:
         return sum(amounts[of] for _, use in uses for amounts in use.where.values())
 
     def is_over(self, job: Job, where: Where | None = None) -> bool:
-        """Whether a job would exceed a counter, on certain ranks or (None) on any, or take the part of jobs ahead that are promised starts
-        before its end."""
+        """Whether a job would exceed a counter, on certain ranks or (None) on any, or take the part
+        of jobs ahead that are promised starts before its end."""
         end = self.now + job.limit
 
         def left(other: Job) -> bool:
@@ -254,8 +266,9 @@ class Pass:
         return False
 
     def assure(self, job: Job) -> None:
-        """Make jobs behind a promised one leave its part of limits, if all pending jobs together would not exceed these. The number of
-        ranks is known only for whole ones. Latest starts are not assured."""
+        """Make jobs behind a promised one leave its part of limits, if all pending jobs together
+        would not exceed these. The number of ranks is known only for whole ones. Latest starts are
+        not assured."""
         counters = {name: self.state.counters[name] for name in job.takes}
         counters = {name: one for name, one in counters.items() if one.is_left}
         waiting = {
@@ -270,14 +283,15 @@ class Pass:
             self.state.sure.add(job)
 
     def licences_from(self, job: Job, after: float) -> float:
-        """Return the first time from `after` on at which a job's planned licences are available; infinity: unknown."""
+        """Return the first time from `after` on at which a job's planned licences are available;
+        infinity: unknown."""
         uses = [use for _, use in self.others(job)]
         times = sorted({after, *(use.end for use in uses if after < use.end < inf)})
         return next((time for time in times if self.has_licences(job, time)), inf)
 
     def earliest(self, job: Job, after: float) -> float:
-        """Return the first time from `after` on at which a job fits beside all promises but its own. Ranks and licences are searched
-        alternately, each from the first time of the other."""
+        """Return the first time from `after` on at which a job fits beside all promises but its
+        own. Ranks and licences are searched alternately, each from the first time of the other."""
         room, may_move = self.room(job), len(self.state.promises) <= MAX_PROMISES
         while True:
             there = self.licences_from(job, after)
@@ -288,7 +302,8 @@ class Pass:
                 return after
 
     def start(self, job: Job) -> bool:
-        """Start a job if it fits now. Return whether it has left the pass: it has started, or a rule keeps it aside."""
+        """Start a job if it fits now. Return whether it has left the pass: it has started, or a
+        rule keeps it aside."""
         state, now, own = self.state, self.now, self.state.promises.get(job)
         end = now + job.limit
         if job.window is not None and job.is_aside and not self.came_free:
@@ -326,8 +341,8 @@ class Pass:
         return self.is_set_aside(job)
 
     def preferred(self, job: Job) -> Iterable[int]:
-        """Yield masks of ranks to try in turn: those that its claim already has; all; and, if different ranks are counted, those of the
-        jobs counted with it."""
+        """Yield masks of ranks to try in turn: those that its claim already has; all; and, if
+        different ranks are counted, those of the jobs counted with it."""
         running = self.state.running.items()
         if job.claim is not None:
             yield mask({rank for o, use in running if o.claim == job.claim for rank in use.where})
@@ -353,8 +368,8 @@ class Pass:
         return self.state.promises.pop(job, None)
 
     def promise(self, job: Job, when: float) -> bool:
-        """Promise a job a time; infinity is an open promise, which keeps its resources from now on. Return False, without a promise, if it
-        does not fit then."""
+        """Promise a job a time; infinity is an open promise, which keeps its resources from now on.
+        Return False, without a promise, if it does not fit then."""
         was_sure = job in self.state.sure
         self.drop(job)
         if was_sure:
@@ -379,9 +394,10 @@ class Pass:
         return False
 
     def kept_for(self, job: Job) -> Where:
-        """Return the resources to keep for a job that waits for jobs without a limit. If only one is in its way, that job's ranks; then
-        ranks that stay free forever, from now or from when they suffice; then any. If possible they exclude jobs without a limit that it
-        may not share ranks with."""
+        """Return the resources to keep for a job that waits for jobs without a limit. If only one
+        is in its way, that job's ranks; then ranks that stay free forever, from now or from when
+        they suffice; then any. If possible they exclude jobs without a limit that it may not share
+        ranks with."""
         state, demand, room, now = self.state, job.demands[0], self.room(job), self.now
         idle = Availability(state.totals)
         if job.claim is not None:
@@ -430,8 +446,9 @@ class Pass:
         return use.demand is not None and self.promise(job, use.start)
 
     def has_come(self, job: Job) -> bool:
-        """Let a promise move to an earlier time. Return whether its time has come, or is unknown. On ranks it moves only if its job can
-        start now: moves between future times were found to lengthen waits."""
+        """Let a promise move to an earlier time. Return whether its time has come, or is unknown.
+        On ranks it moves only if its job can start now: moves between future times were found to
+        lengthen waits."""
         state, now, use = self.state, self.now, self.state.promises[job]
         unknown = self.take_out_open(job)
         if job not in state.open:
@@ -448,7 +465,8 @@ class Pass:
         return False
 
     def promise_first(self, job: Job, unknown: list[Job]) -> None:
-        """Promise a job another time, if necessary at the expense of jobs behind it, including those whose open promises were removed."""
+        """Promise a job another time, if necessary at the expense of jobs behind it, including
+        those whose open promises were removed."""
         self.drop(job)
         when = self.earliest(job, self.now)
         behind = [*self.behind(job), *unknown]
@@ -486,8 +504,8 @@ class Pass:
                 self.promise(job, inf)
 
     def is_in_turn(self, job: Job) -> bool:
-        """Whether it is a job's turn to be promised a start: fewer than N promised jobs ahead could use the same ranks, and no such job
-        ahead still waits for a promise."""
+        """Whether it is a job's turn to be promised a start: fewer than N promised jobs ahead could
+        use the same ranks, and no such job ahead still waits for a promise."""
         places = self.places
         ahead = [o for o in self.state.promises if places.get(o, inf) < places[job]]
         count = sum(1 for other in ahead if other.wants & job.wants)
@@ -552,7 +570,8 @@ class Pass:
         self.put_back(unknown)
 
     def by_latest_starts(self) -> None:
-        """Promise new jobs their latest starts, start jobs whose latest start has come, then others by rank."""
+        """Promise new jobs their latest starts, start jobs whose latest start has come, then others
+        by rank."""
         state, now = self.state, self.now
         by_order = sorted(state.pending, key=lambda job: (job.order, job.id))
         for job in by_order:
@@ -624,7 +643,8 @@ class Pass:
         return has_started
 
     def take_out_lower(self, job: Job, start: float, end: float) -> dict[Job, Use]:
-        """Remove the promises between `start` and `end` to jobs of lower priority that could use the same ranks."""
+        """Remove the promises between `start` and `end` to jobs of lower priority that could use
+        the same ranks."""
         lower = {
             other: use
             for other, use in self.state.promises.items()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Disclosure of other users' jobs: fields of answers, and reasons.
 
-`FIELDS` is the single table. A guest sees a field only if the table names it. The instance owner and users with the role admin see
-everything.
+`FIELDS` is the single table. A guest sees a field only if the table names it. The instance owner
+and users with the role admin see everything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Fields(NamedTuple):
         return frozenset(self.everyone.split() + ([] if private else self.guests.split()))
 
 
-#: Path of an object (topic of the query, and fields leading to it) -> its fields. ``sched.plan`` and ``sched.stats`` are refused to guests.
+#: Path of an object (topic of the query, and fields leading to it) -> its fields. ``sched.plan``
+#: and ``sched.stats`` are refused to guests.
 FIELDS = {
     "sched.explain": Fields("now made jobs", "others"),
     "sched.explain.jobs": Fields(
@@ -138,7 +139,8 @@ def shown_to(reader: Reader, path: str, value: Any) -> Any:
 
 
 def is_private(config: Any) -> bool:
-    """Whether guests see nothing of other users under this configuration (``access.private-mode``)."""
+    """Whether guests see nothing of other users under this configuration
+    (``access.private-mode``)."""
     access = config.get("access") if isinstance(config, dict) else None
     return isinstance(access, dict) and bool(access.get("private-mode", False))
 

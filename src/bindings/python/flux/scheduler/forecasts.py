@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Estimated starts and reasons of pending jobs, for users.
 
-Both are annotations, stored and shown by the job manager. Most jobs of a busy machine start within a second, and annotations of these would
-only burden the job manager. So a job is *quiet* in the first second after its request, and for a second after each annotation. An estimate
-made meanwhile is kept and sent later; a reason is not, since the forecast requested for that time finds it again.
+Both are annotations, stored and shown by the job manager. Most jobs of a busy machine start within
+a second, and annotations of these would only burden the job manager. So a job is *quiet* in the
+first second after its request, and for a second after each annotation. An estimate made meanwhile
+is kept and sent later; a reason is not, since the forecast requested for that time finds it again.
 """
 
 from __future__ import annotations
@@ -25,21 +26,25 @@ if TYPE_CHECKING:
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import PendingJob
 
-#: Minimum number of seconds between estimates of all jobs, and ratio of that time to the time that they took: at most a tenth of a core.
+#: Minimum number of seconds between estimates of all jobs, and ratio of that time to the time that
+#: they took: at most a tenth of a core.
 ESTIMATE_INTERVAL_S = 0.1
 ESTIMATE_REST = 9.0
 
 #: Estimates that change by less, in seconds, are not sent again.
 ESTIMATE_GRAIN_S = 0.1
 
-#: Seconds after its request in which a job is not annotated, and minimum number of seconds between two annotations of a job.
+#: Seconds after its request in which a job is not annotated, and minimum number of seconds between
+#: two annotations of a job.
 QUIET_TIME_S = 1.0
 
-#: Odds are sent again only if a time changes by this fraction of the time until then, and by this number of seconds.
+#: Odds are sent again only if a time changes by this fraction of the time until then, and by this
+#: number of seconds.
 ODDS_GRAIN = 0.1
 ODDS_GRAIN_S = 60.0
 
-#: Annotations within this number of seconds count as one: an estimate and a reason from one forecast.
+#: Annotations within this number of seconds count as one: an estimate and a reason from one
+#: forecast.
 SAME_TIME_S = 0.1
 
 
@@ -83,8 +88,8 @@ class Annotator:
         self._errors = errors
         self.is_wanted = wanted
         self.told: dict[int, _Told] = {}  # by job id
-        #: heap of (time, number, job): ends of quiet times. A job that requested again is there twice; the entries compare only within one
-        #: order of the queue.
+        #: heap of (time, number, job): ends of quiet times. A job that requested again is there
+        #: twice; the entries compare only within one order of the queue.
         self._quiet: list[tuple[float, int, PendingJob]] = []
         self._numbers = itertools.count()
         self._timer = handle.timer_watcher_create(0.0, self._expired)
@@ -149,7 +154,8 @@ class Annotator:
         self._tell(job, told, sched)
 
     def reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Send the reason of a job's wait, unless it is quiet; as `show_reason`. Return whether it was sent."""
+        """Send the reason of a job's wait, unless it is quiet; as `show_reason`. Return whether it
+        was sent."""
         told = self._of(job)
         if reason == told.reason or not self.is_wanted or not self.is_mature(job):
             return False
@@ -162,7 +168,8 @@ class Annotator:
 
         Args:
             job (PendingJob): the job
-            times (tuple): likely start and nine-of-ten start, seconds since the epoch; None removes them
+            times (tuple): likely start and nine-of-ten start, seconds since the epoch; None removes
+                them
         """
         told = self._of(job)
         if not self.is_wanted or times == told.odds or not self._differs(told.odds, times):
@@ -189,8 +196,8 @@ class Annotator:
         return {jobid for jobid, told in self.told.items() if told.odds is not None}
 
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
-        """Return the expected start of a job as sent (seconds since the epoch), and its kind, "promised" or "planned"; (None, None) if none
-        was sent."""
+        """Return the expected start of a job as sent (seconds since the epoch), and its kind,
+        "promised" or "planned"; (None, None) if none was sent."""
         told = self.told.get(job.jobid)
         if told is None or told.estimate is None:
             return None, None
@@ -202,7 +209,8 @@ class Annotator:
         return told is not None and (told.estimate is not None or told.later is not None)
 
     def with_estimates(self) -> list[int]:
-        """Return the ids of the jobs with estimates sent, or to be sent later.  O(annotated jobs)."""
+        """Return the ids of the jobs with estimates sent, or to be sent later.  O(annotated
+        jobs)."""
         return [jobid for jobid in self.told if self._has_estimate(jobid)]
 
     def ask_for_forecast(self, seconds: float) -> None:
@@ -300,12 +308,13 @@ class Forecasts:
     # -- when jobs start ---------------------------------------------------------------------------
 
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
-        """Return the expected start of a job as sent (seconds since the epoch), and its kind, "promised" or "planned"; (None, None) if none
-        was sent."""
+        """Return the expected start of a job as sent (seconds since the epoch), and its kind,
+        "promised" or "planned"; (None, None) if none was sent."""
         return self._annotator.estimate_of(job)
 
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
-        """Annotate a job with its estimated start (seconds since the epoch); None removes the annotation.
+        """Annotate a job with its estimated start (seconds since the epoch); None removes the
+        annotation.
 
         An annotation that is too early (`Annotator.is_mature`) is postponed.
 
@@ -318,8 +327,8 @@ class Forecasts:
         self._annotator.estimate(job, when, kind)
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
-        """Send the promised start of a job (seconds since the epoch; None: unknown). If a projection follows, uncertain and earlier starts
-        are left to it."""
+        """Send the promised start of a job (seconds since the epoch; None: unknown). If a
+        projection follows, uncertain and earlier starts are left to it."""
         expected, _ = self.estimate_of(job)
         is_earlier = (
             expected is not None and when is not None and expected < when - ESTIMATE_GRAIN_S
@@ -391,19 +400,20 @@ class Forecasts:
     # -- reasons of waits --------------------------------------------------------------------------
 
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
-        """Annotate a job with the reason of its wait; None removes it. For a job that is not mature a later forecast does. Return whether
-        an annotation was sent."""
+        """Annotate a job with the reason of its wait; None removes it. For a job that is not mature
+        a later forecast does. Return whether an annotation was sent."""
         return self._annotator.reason(job, self.for_others(job, reason))
 
     def for_others(self, job: PendingJob, reason: str | None) -> str | None:
-        """Return a reason as Flux may show it with a job: to all users, or in private mode to its owner."""
+        """Return a reason as Flux may show it with a job: to all users, or in private mode to its
+        owner."""
         if isinstance(reason, Reason) and is_private(self._config.get()):
             return reason.read_by(JobOwner(job.userid))
         return reason
 
     def reasons(self) -> Iterator[None]:
-        """Tell the first `PolicyScheduler.reason_depth` pending jobs why they wait; for `forecast`. A generator that yields after each job
-        that took work."""
+        """Tell the first `PolicyScheduler.reason_depth` pending jobs why they wait; for `forecast`.
+        A generator that yields after each job that took work."""
         policy, depth = self._policy, self._policy.reason_depth
         if not policy.planning.pool_can("explain") or not self._annotator.wants_reasons():
             return

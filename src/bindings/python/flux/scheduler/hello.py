@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The start of a scheduler: acquiring resources, taking over running jobs, and reporting ready (RFC 27, RFC 28)."""
+"""The start of a scheduler: acquiring resources, taking over running jobs, and reporting ready (RFC
+27, RFC 28)."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Acquisition:
     def at_once(self) -> bool:
         """Whether the resources are known already; waits `KNOWN_RESOURCES_WAIT_S` at most.
 
-        At an instance's start they may become known only when all brokers are up, which needs the scheduler's module to run.
+        At an instance's start they may become known only when all brokers are up, which needs the
+        scheduler's module to run.
         """
         try:
             self.future.wait_for(self.KNOWN_RESOURCES_WAIT_S)
@@ -66,8 +68,8 @@ class Acquisition:
         return self._next()
 
     def then(self, changed: Callable[[dict[str, Any] | None, Exception | None], None]) -> None:
-        """Have ``changed(update, error)`` called for each further response; `error` is an OSError for the final one, another exception if a
-        response is unreadable."""
+        """Have ``changed(update, error)`` called for each further response; `error` is an OSError
+        for the final one, another exception if a response is unreadable."""
 
         def received(future: Any) -> None:
             try:
@@ -130,8 +132,9 @@ def ready(
 ) -> tuple[list[dict[str, Any]], int]:
     """Announce the maximum number of open requests.
 
-    The job manager reports no frees between hello and ready. A scheduler that looks up jobs in between says hello again, to learn of them.
-    Both requests are sent before either is answered, so that almost nothing can be freed between them.
+    The job manager reports no frees between hello and ready. A scheduler that looks up jobs in
+    between says hello again, to learn of them. Both requests are sent before either is answered, so
+    that almost nothing can be freed between them.
 
     Args:
         queue_depth (int or str): a number, or "unlimited"
@@ -223,8 +226,9 @@ class Lost(NamedTuple):
 class Hello:
     """Takes over the jobs that hold resources when a scheduler starts (RFC 27).
 
-    A job whose resources cannot be taken over gets a ``scheduler-restart`` exception: its resources must be returned rather than be
-    allocated twice. Until then those known to the pool stay allocated. Other jobs are unaffected.
+    A job whose resources cannot be taken over gets a ``scheduler-restart`` exception: its resources
+    must be returned rather than be allocated twice. Until then those known to the pool stay
+    allocated. Other jobs are unaffected.
 
     Args:
         handle: the Flux handle

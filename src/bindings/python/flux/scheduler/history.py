@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Run times of past jobs, and predictions for similar ones.
 
-Users request more time than needed, often ten times as much, and submit the same job again and again. So the mean of the last two run times
-of a class of jobs is a better estimate than the limit (Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the most
-recently used classes.
+Users request more time than needed, often ten times as much, and submit the same job again and
+again. So the mean of the last two run times of a class of jobs is a better estimate than the limit
+(Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the most recently used
+classes.
 
 A promise must never rest on a prediction, which is wrong every other time. Use it to rank jobs.
 """
@@ -15,14 +16,16 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, Callable, Optional
 
-#: Number of run times kept and averaged per class. Two gave the best results: users change their programs, and a longer memory adapts
-#: slowly.
+#: Number of run times kept and averaged per class. Two gave the best results: users change their
+#: programs, and a longer memory adapts slowly.
 RUNS_PER_CLASS = 2
 
-#: Maximum number of classes kept, the most recently used; about 200 bytes each. A busy site has a few thousand in a month.
+#: Maximum number of classes kept, the most recently used; about 200 bytes each. A busy site has a
+#: few thousand in a month.
 MAX_CLASSES = 20000
 
-#: Maximum number of these for one user: jobs that all differ in their limits would evict other users' classes.
+#: Maximum number of these for one user: jobs that all differ in their limits would evict other
+#: users' classes.
 MAX_CLASSES_OF_USER = 1000
 
 #: Minimum expected run time in seconds: ranks divide by it.
@@ -42,7 +45,8 @@ Classes = Callable[[Any, int, float], Iterable[Hashable]]
 
 
 def narrow_to_wide(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
-    """Return the classes of ``predict=class``: a user's jobs of the same size and limit; of the same limit; all."""
+    """Return the classes of ``predict=class``: a user's jobs of the same size and limit; of the
+    same limit; all."""
     return (userid, size, limit), (userid, limit), (userid,)
 
 
@@ -52,8 +56,8 @@ def user_only(userid: Any, size: int, limit: float) -> Sequence[Hashable]:
 
 
 def expected_run(guess: Any, limit: float) -> float:
-    """Return a job's expected run time in seconds: the prediction, bounded by `LEAST_RUN_S` and its limit; the limit, if the prediction is
-    None or not a time."""
+    """Return a job's expected run time in seconds: the prediction, bounded by `LEAST_RUN_S` and its
+    limit; the limit, if the prediction is None or not a time."""
     expected = limit if limit < NO_LIMIT_S else NO_LIMIT_S
     # NaN fails this comparison too.
     if guess is not None and isinstance(guess, (int, float)) and 0 <= guess < expected:
@@ -64,11 +68,13 @@ def expected_run(guess: Any, limit: float) -> float:
 class RunTimes:
     """The last run times of each class of jobs.
 
-    By default each user has separate classes, so a user's jobs do not affect predictions for others.
+    By default each user has separate classes, so a user's jobs do not affect predictions for
+    others.
 
     Args:
-        classes: returns the classes of (userid, size in cores, limit in seconds), from the narrowest to the widest. Classes kept across
-            restarts are tuples of str, int, float or None
+        classes: returns the classes of (userid, size in cores, limit in seconds), from the
+            narrowest to the widest. Classes kept across restarts are tuples of str, int, float or
+            None
         most (int): maximum number of classes
 
     Attributes:
@@ -81,8 +87,8 @@ class RunTimes:
         self.seen = 0
         self._most = most
         self._runs: OrderedDict[Hashable, tuple[float, ...]] = OrderedDict()
-        # The user from whose job a class was first learnt, and each user's classes. In both dicts of classes the most recently used is
-        # last.
+        # The user from whose job a class was first learnt, and each user's classes. In both dicts
+        # of classes the most recently used is last.
         self._owners: dict[Hashable, Any] = {}
         self._owned: dict[Any, OrderedDict[Hashable, None]] = {}
         # Predictions made since the user's last job ended: user -> {(size, limit): prediction}.
@@ -130,8 +136,8 @@ class RunTimes:
             del self._owned[owner]
 
     def predict(self, userid: Any, size: int, limit: float) -> Optional[float]:
-        """Return the mean of the last two run times of such a job's narrowest class with two, in seconds, or None. Cached until a job of
-        the user ends.
+        """Return the mean of the last two run times of such a job's narrowest class with two, in
+        seconds, or None. Cached until a job of the user ends.
         """
         answers = self._answers.get(userid)
         if answers is None:
@@ -156,8 +162,8 @@ class RunTimes:
     # -- over a restart ----------------------------------------------------------------------------
 
     def parts(self) -> Iterator[list[Any]]:
-        """Yield the classes as lists fit for JSON, `CLASSES_PER_PART` each: class, run times, user. Run times learnt meanwhile are not
-        included."""
+        """Yield the classes as lists fit for JSON, `CLASSES_PER_PART` each: class, run times, user.
+        Run times learnt meanwhile are not included."""
         kept = list(self._runs.items())
         for at in range(0, len(kept), CLASSES_PER_PART):
             yield [
@@ -193,8 +199,8 @@ class PredictionScore:
     Attributes:
         jobs (int): number of jobs with a prediction
         underpredicted (int): number of those that ran longer
-        accuracy (float): sum over these jobs of the shorter time divided by the longer one; 1 for each exact prediction (Tsafrir et al.
-            2007)
+        accuracy (float): sum over these jobs of the shorter time divided by the longer one; 1 for
+            each exact prediction (Tsafrir et al. 2007)
     """
 
     def __init__(self) -> None:
@@ -203,14 +209,16 @@ class PredictionScore:
         self.accuracy = 0.0
 
     def compare(self, predicted: Any, limit: float, run: float) -> None:
-        """Add a job with a limit that ran for `run` seconds. The prediction counts as used, see `expected_run`."""
+        """Add a job with a limit that ran for `run` seconds. The prediction counts as used, see
+        `expected_run`."""
         predicted = expected_run(predicted, limit)
         self.jobs += 1
         self.underpredicted += run > predicted
         self.accuracy += min(predicted, run) / max(predicted, run)
 
     def stats(self) -> dict[str, Any]:
-        """Return, for ``stats``: number of jobs, mean accuracy, and share of jobs that ran longer than predicted."""
+        """Return, for ``stats``: number of jobs, mean accuracy, and share of jobs that ran longer
+        than predicted."""
         jobs = max(1, self.jobs)
         return {
             "jobs": self.jobs,

@@ -25,11 +25,12 @@ from flux.resource.pool.explain import counted as counted
 class Clock:
     """The time of the reactor.
 
-    The bindings have no documented function for it, and the operating system's time does not apply: an emulated instance may stop or speed
-    up time. Only this class reads it.
+    The bindings have no documented function for it, and the operating system's time does not apply:
+    an emulated instance may stop or speed up time. Only this class reads it.
 
-    A reading costs some microseconds, and a pass needs one per job. So while a policy's code runs, between `freeze` and `thaw`, the first
-    reading is kept: the reactor's time does not change during a callback.
+    A reading costs some microseconds, and a pass needs one per job. So while a policy's code runs,
+    between `freeze` and `thaw`, the first reading is kept: the reactor's time does not change
+    during a callback.
 
     Args:
         handle: the Flux handle
@@ -64,17 +65,19 @@ class Clock:
 class HostCapabilities:
     """Features of the host beyond those of a broker, declared by embedded and simulated instances.
 
-    A handle's class declares them as attributes of these names. They are looked up on the class, since instances may look up unknown names
-    elsewhere, with other exceptions.
+    A handle's class declares them as attributes of these names. They are looked up on the class,
+    since instances may look up unknown names elsewhere, with other exceptions.
 
     Args:
         handle: the Flux handle
 
     Attributes:
-        stopwatch: returns seconds from an arbitrary origin, to time code. A host with an artificial clock has its own, so that the speed of
-            the machine does not affect decisions
-        wants_forecast (bool): whether estimates and reasons have a reader; false in a simulation of starts
-        takes_objects (bool): whether the job manager is in this process and takes R as an object, so that R need not be in a KVS
+        stopwatch: returns seconds from an arbitrary origin, to time code. A host with an artificial
+            clock has its own, so that the speed of the machine does not affect decisions
+        wants_forecast (bool): whether estimates and reasons have a reader; false in a simulation of
+            starts
+        takes_objects (bool): whether the job manager is in this process and takes R as an object,
+            so that R need not be in a KVS
         runs_later (bool): whether a test runs the reactor after the module's ``run()`` has returned
         has_virtual_time (bool): whether the host has its own stopwatch
     """
@@ -90,17 +93,19 @@ class HostCapabilities:
         self.runs_later = getattr(host, "runs_later", False) is True
 
 
-#: Maximum delay of a relayed message in seconds. A wake-up costs the module 0.1 ms, and the broker about as much.
+#: Maximum delay of a relayed message in seconds. A wake-up costs the module 0.1 ms, and the broker
+#: about as much.
 RELAY_WAKE_S = 0.1
 
 
 class RelayWaker:
     """Sends the broker a message every `RELAY_WAKE_S` if the module is a separate process.
 
-    Flux 0.88 relays such a module's messages in a thread (``libsubprocess/msgchan.c``) that watches one handle for input and for output.
-    Each watcher drains the handle's edge-triggered descriptor, so the other may miss its edge: the rest of a message larger than the
-    socket's buffer then stays in the broker until another message passes. About one in a hundred requests of 10 MB, which any guest may
-    send, held up an idle module for 60 s.
+    Flux 0.88 relays such a module's messages in a thread (``libsubprocess/msgchan.c``) that watches
+    one handle for input and for output. Each watcher drains the handle's edge-triggered descriptor,
+    so the other may miss its edge: the rest of a message larger than the socket's buffer then stays
+    in the broker until another message passes. About one in a hundred requests of 10 MB, which any
+    guest may send, held up an idle module for 60 s.
 
     Args:
         handle: the Flux handle
@@ -231,8 +236,8 @@ MAX_REPORT = 4000
 class ErrorReporter:
     """Logs and counts errors, so that they do not propagate.
 
-    On a real broker a running module that fails brings down the instance. So exceptions caused by an override or a peer are caught where
-    they concern only one job or message, and reported here.
+    On a real broker a running module that fails brings down the instance. So exceptions caused by
+    an override or a peer are caught where they concern only one job or message, and reported here.
 
     Args:
         log: a BrokerLogger
@@ -288,7 +293,8 @@ def name_of(jobid: int) -> str:
 
 
 def kvs_dir(jobid: int) -> str:
-    """Return the KVS directory of a job (RFC 16): ``job.`` and the id in dotted hexadecimal (RFC 19)."""
+    """Return the KVS directory of a job (RFC 16): ``job.`` and the id in dotted hexadecimal (RFC
+    19)."""
     digits = f"{jobid:016x}"
     return f"job.{digits[:4]}.{digits[4:8]}.{digits[8:12]}.{digits[12:]}"
 
@@ -300,7 +306,8 @@ def r_key(jobid: int) -> str:
 
 # -- lookups of jobs in the job manager ------------------------------------------------------------
 
-#: Maximum number of lookups in flight: enough to hide the round trip, few enough not to flood job-info.
+#: Maximum number of lookups in flight: enough to hide the round trip, few enough not to flood
+#: job-info.
 LOOKUPS_AT_ONCE = 512
 
 
@@ -332,7 +339,8 @@ def ask_job_attributes(
     log: Any,
     done: Callable[[dict[int, dict[str, Any] | None]], None],
 ) -> None:
-    """As `job_attributes`, without waiting: ``done(found)`` is called after this has returned, with {job id: attributes}."""
+    """As `job_attributes`, without waiting: ``done(found)`` is called after this has returned, with
+    {job id: attributes}."""
     found: dict[int, dict[str, Any] | None] = {}
     left = list(reversed(jobids))
     waiting = 0
@@ -384,8 +392,8 @@ def _attributes(future: Any, jobid: int, names: tuple[str, ...], log: Any) -> di
 
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 5.0
-#: Seconds for which the KVS may refuse R before the scheduler gives up: enough for a restart of the KVS, without keeping jobs waiting for a
-#: scheduler that cannot start any.
+#: Seconds for which the KVS may refuse R before the scheduler gives up: enough for a restart of the
+#: KVS, without keeping jobs waiting for a scheduler that cannot start any.
 KVS_TIMEOUT_S = 60.0
 #: Seconds that an ending scheduler waits for its last commit.
 LAST_COMMIT_S = 5.0
@@ -394,13 +402,15 @@ LAST_COMMIT_S = 5.0
 class Committer:
     """Writes keys to the KVS, and calls back when they are stored.
 
-    Keys put during a commit join the next one: a burst of allocations costs a few commits, and nothing blocks on them.
+    Keys put during a commit join the next one: a burst of allocations costs a few commits, and
+    nothing blocks on them.
 
     Args:
         handle: the Flux handle
         log: a BrokerLogger
         now: returns the time, seconds since the epoch
-        stop: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler serves the jobs
+        stop: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
+            serves the jobs
 
     Attributes:
         written (int): number of successful commits
@@ -544,8 +554,9 @@ class NullCommitter(Committer):
 
 # -- functions of the bindings that take a handle ------------------------------------------------
 #
-# Those of flux.kvs and flux.job need a handle of the bindings. Another kind of handle, as in flux.scheduler.testing, has them as methods.
-# They are looked up on its class, since a handle of the bindings looks up unknown names in the C library.
+# Those of flux.kvs and flux.job need a handle of the bindings. Another kind of handle, as in
+# flux.scheduler.testing, has them as methods. They are looked up on its class, since a handle of
+# the bindings looks up unknown names in the C library.
 
 
 def get_key_direct(handle: Any, key: str) -> Any:
@@ -575,7 +586,8 @@ def has_left(notice: Any, msg: Any) -> bool:
 
 
 def payload_size(msg: Any) -> int:
-    """Return the size of a request's payload in bytes, 0 without payload.  O(1): the bindings take 0.1 s to make a string of 50 MB."""
+    """Return the size of a request's payload in bytes, 0 without payload.  O(1): the bindings take
+    0.1 s to make a string of 50 MB."""
     if hasattr(type(msg), "payload_size"):
         return int(msg.payload_size)
     from flux.core.inner import ffi, lib

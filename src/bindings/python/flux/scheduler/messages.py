@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Reading and validating the job manager's messages (RFC 27).
 
-Each function takes a message and raises an exception that names its fault: usually a ValueError, but nothing is assumed about peers'
-messages.
+Each function takes a message and raises an exception that names its fault: usually a ValueError,
+but nothing is assumed about peers' messages.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ ROLE_OWNER, ROLE_ADMIN = 1, 8
 
 
 def sees_all(msg: Any) -> bool:
-    """Whether the sender of a request may see others' jobs: the instance owner, and users with the role admin (``access.roles.admin``,
-    flux-core 0.88), who may not change more than other guests."""
+    """Whether the sender of a request may see others' jobs: the instance owner, and users with the
+    role admin (``access.roles.admin``, flux-core 0.88), who may not change more than other
+    guests."""
     return bool(msg.rolemask & (ROLE_OWNER | ROLE_ADMIN))
 
 
@@ -84,7 +85,8 @@ _LATEST = 1e15
 def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
     """Return a job that holds resources from a response to ``sched-hello``.
 
-    Only the id is needed to find its allocation. Other faulty keys get defaults: the job is not to blame.
+    Only the id is needed to find its allocation. Other faulty keys get defaults: the job is not to
+    blame.
 
     Args:
         entry: a response
@@ -129,12 +131,13 @@ _VALUE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|,', re.DOTALL)
 
 
 class SizeLimits:
-    """Limits on the size of a message. Larger ones are refused before they are parsed: that would block the scheduler, and take many times
-    their size in memory.
+    """Limits on the size of a message. Larger ones are refused before they are parsed: that would
+    block the scheduler, and take many times their size in memory.
 
     Args:
         most_bytes (int): maximum size of the payload
-        most_values (int): maximum number of values in it: elements of arrays, and members of objects
+        most_values (int): maximum number of values in it: elements of arrays, and members of
+            objects
 
     Attributes:
         most_bytes, most_values: as given
@@ -177,10 +180,11 @@ class SizeLimits:
 
 
 def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]]:
-    """Return the job id and the payload of ``sched.alloc``. Without an id there is no job to answer.
+    """Return the job id and the payload of ``sched.alloc``. Without an id there is no job to
+    answer.
 
-    A payload that is nested too deeply for the parser, or too large, still yields its id, with `Unread` in place of the jobspec, so that
-    the job is denied.
+    A payload that is nested too deeply for the parser, or too large, still yields its id, with
+    `Unread` in place of the jobspec, so that the job is denied.
 
     Args:
         msg (Message): the request

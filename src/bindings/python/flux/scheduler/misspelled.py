@@ -26,8 +26,8 @@ ATTRIBUTE = object()
 def overridden(kind: type) -> Iterator[str]:
     """Yield a line for each public name of the library that a policy defines but must not.
 
-    Checked are the names in the class, and the attributes that its methods assign to ``self`` if the library has a method or property of
-    that name, or assigns that attribute itself.
+    Checked are the names in the class, and the attributes that its methods assign to ``self`` if
+    the library has a method or property of that name, or assigns that attribute itself.
 
     Args:
         kind (type): the class of a policy
@@ -80,7 +80,8 @@ def _assigned(function: types.FunctionType) -> Iterator[str]:
 def misspelled(kind: type) -> Iterator[str]:
     """Yield a line for each method that looks like a misspelled override of one of the library's.
 
-    Methods that the class calls itself are its own, as are those whose name extends another's (``allocate``).
+    Methods that the class calls itself are its own, as are those whose name extends another's
+    (``allocate``).
 
     Args:
         kind (type): the class of a policy or a rule

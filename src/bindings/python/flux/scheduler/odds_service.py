@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Likely starts of pending jobs: calibration, kept across reloads, and answers (`flux.scheduler.projection.odds`)."""
+"""Likely starts of pending jobs: calibration, kept across reloads, and answers
+(`flux.scheduler.projection.odds`)."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ USERS_PER_PART = 64
 #: Seconds for which a forecast of a job answers further queries.
 FRESH_S = 60.0
 
-#: Minimum number of seconds between rounds of plays for annotations, and ratio of that time to the time of a round: at most a tenth of a
-#: core.
+#: Minimum number of seconds between rounds of plays for annotations, and ratio of that time to the
+#: time of a round: at most a tenth of a core.
 ROUND_INTERVAL_S = 10.0
 ROUND_REST = 9.0
 
@@ -52,7 +53,8 @@ class OddsService:
         annotator (Annotator): sends annotations
 
     Attributes:
-        depth (int): number of pending jobs that are told odds; 0: nothing is learnt, and no query answered
+        depth (int): number of pending jobs that are told odds; 0: nothing is learnt, and no query
+            answered
         tells (bool): whether jobs are annotated with odds
         checkpoint (Checkpoint): the store; set before `load`
         shares (RunShares): statistics of ended jobs
@@ -70,13 +72,15 @@ class OddsService:
         self._projections = projections
         self._annotator = annotator
         self._found: dict[int, JobOdds] = {}  # job id -> latest forecast, of pending jobs
-        #: id of a pending job with a forecast -> its user, time of the first forecast, and that forecast
+        #: id of a pending job with a forecast -> its user, time of the first forecast, and that
+        #: forecast
         self.first: dict[int, tuple[int | None, float, Played]] = {}
         self._not_before = 0.0
 
     @property
     def are_known(self) -> bool:
-        """Whether queries are played with drawn run times: that is enabled, and enough jobs have ended to draw from."""
+        """Whether queries are played with drawn run times: that is enabled, and enough jobs have
+        ended to draw from."""
         return self.depth > 0 and self.shares.are_enough
 
     # -- events ------------------------------------------------------------------------------------
@@ -117,8 +121,9 @@ class OddsService:
         Yields:
             seconds after which to continue
         Returns:
-            dict: as `known`; ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the plays before correction, ``t_limits``, the
-                start if all jobs run to their limits, or None, and ``misses``, the number of samples that correct it
+            dict: as `known`; ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the plays
+                before correction, ``t_limits``, the start if all jobs run to their limits, or None,
+                and ``misses``, the number of samples that correct it
         """
         now = self._policy.now()
         known = self._found.get(job.jobid)
@@ -148,7 +153,8 @@ class OddsService:
         return _answer(found.told if found else None)
 
     def _read(self, answer: dict[str, Any], made: float) -> dict[int, JobOdds]:
-        """Return the odds of the jobs that started in enough of the plays; `made` is the time at which the plays began."""
+        """Return the odds of the jobs that started in enough of the plays; `made` is the time at
+        which the plays began."""
         plays = [dict(starts) for starts in answer.get("plays", ())]
         limits = dict(answer["starts"])
         found = {}
@@ -173,8 +179,8 @@ class OddsService:
     # -- telling -----------------------------------------------------------------------------------
 
     def tell(self) -> Iterator[float | None]:
-        """Annotate the first pending jobs; for `forecast`. A generator that yields after each job, and yields seconds when it has to
-        wait."""
+        """Annotate the first pending jobs; for `forecast`. A generator that yields after each job,
+        and yields seconds when it has to wait."""
         if not (self.tells and self.are_known and self._annotator.is_wanted):
             return
         policy = self._policy

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Module arguments of a scheduler: parsing common ones, and rejecting unknown ones.
 
-Each class takes its own arguments in its ``__init__``, after its base class. So the remaining arguments are known only when the outermost
-``__init__`` returns: `checking_arguments` wraps each of them to find out.
+Each class takes its own arguments in its ``__init__``, after its base class. So the remaining
+arguments are known only when the outermost ``__init__`` returns: `checking_arguments` wraps each of
+them to find out.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
     """Set the options common to all schedulers.
 
     Args:
-        scheduler (Scheduler): its ``queue_depth``, ``pool_class``, ``pool_options``, ``jobspec_bytes``, ``jobspec_values`` and log are set
+        scheduler (Scheduler): its ``queue_depth``, ``pool_class``, ``pool_options``,
+            ``jobspec_bytes``, ``jobspec_values`` and log are set
         args (tuple of str): the module arguments
 
     Returns:
@@ -125,7 +127,8 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
 
 
 def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a scheduler's ``__init__``: the outermost one ends with a check for arguments that no class took."""
+    """Wrap a scheduler's ``__init__``: the outermost one ends with a check for arguments that no
+    class took."""
 
     @functools.wraps(init)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:

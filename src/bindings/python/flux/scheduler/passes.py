@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Passes over the queue, the forecasts that follow them, and their timing.
 
-An *event* is a message that may change the outcome of a pass. It requests a pass; a `Pace` determines when that begins, and a `PassRunner`
-runs it: a function that returns, or a generator stepped once per reactor turn and closed by the next event. After a completed pass another
-runner makes the forecast, as far as an `Allowance` permits. `Passes` combines these; `Quiescence` reports when all consequences of earlier
-messages are processed.
+An *event* is a message that may change the outcome of a pass. It requests a pass; a `Pace`
+determines when that begins, and a `PassRunner` runs it: a function that returns, or a generator
+stepped once per reactor turn and closed by the next event. After a completed pass another runner
+makes the forecast, as far as an `Allowance` permits. `Passes` combines these; `Quiescence` reports
+when all consequences of earlier messages are processed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ LONGEST_PAUSE = 1e9
 class Pace:
     """The adaptive delay that gathers a burst of events into one pass.
 
-    It keeps moving averages of the time between events and of the duration of a pass. While events arrive faster than passes can follow,
-    the next pass is delayed by the average duration.
+    It keeps moving averages of the time between events and of the duration of a pass. While events
+    arrive faster than passes can follow, the next pass is delayed by the average duration.
 
     Args:
         alpha (float): weight of a new sample, 0 to 1
@@ -66,8 +67,8 @@ class Pace:
 class Allowance:
     """The number of forecast steps allowed: some at once, then more with time and events.
 
-    Estimates must not cost more than the scheduling itself, however deep the queue is, even while the clock stands still during a burst of
-    events.
+    Estimates must not cost more than the scheduling itself, however deep the queue is, even while
+    the clock stands still during a burst of events.
 
     Args:
         most (float): maximum number of saved steps
@@ -101,8 +102,8 @@ class PassRunner:
         begin: begins a pass; if it returns a generator, that is stepped
         before: called before each step
         stepped: called after each step, before any other event
-        ended: ``ended(error, seconds)`` is called when the pass is over; `error` is its exception or None; `seconds` its duration, or None
-            for a generator
+        ended: ``ended(error, seconds)`` is called when the pass is over; `error` is its exception
+            or None; `seconds` its duration, or None for a generator
         stopwatch: returns seconds, to time code
         pause: ``pause(seconds)`` returns the seconds to wait after a step that took `seconds`
 
@@ -160,7 +161,8 @@ class PassRunner:
             self._start_timer.reset(after=delay)
 
     def close(self) -> Exception | None:
-        """Close the current pass, if any: its ``finally`` blocks run. Return their exception, or None."""
+        """Close the current pass, if any: its ``finally`` blocks run. Return their exception, or
+        None."""
         generator = self._generator
         if generator is None or self._running:
             return None
@@ -251,8 +253,8 @@ def _is_pause(wanted: Any) -> bool:
 #: Seconds before the pass after a failed one; doubled at each further failure.
 FIRST_BACKOFF = 0.01
 
-#: Ratio of the pause after a forecast step to that step: estimates and reasons take at most a tenth of all time, a fifth of a scheduler's
-#: that is busy half of it.
+#: Ratio of the pause after a forecast step to that step: estimates and reasons take at most a tenth
+#: of all time, a fifth of a scheduler's that is busy half of it.
 FORECAST_REST = 9.0
 
 #: Forecast steps: allowed at once, per second, per event.
@@ -279,7 +281,8 @@ class Passes:
         main, forecasts (PassRunner): run passes and forecasts
         pace (Pace): as given
         changed: called when a pass was requested or has ended; may be None
-        completed: ``completed(events)`` is called when a pass is completed that began after `events` events; may be None
+        completed: ``completed(events)`` is called when a pass is completed that began after
+            `events` events; may be None
     """
 
     def __init__(
@@ -341,7 +344,8 @@ class Passes:
         self.main.move(handle)
 
     def done_with(self, events: int) -> bool:
-        """Whether a pass that began after the first `events` events is over, or no pass is to come."""
+        """Whether a pass that began after the first `events` events is over, or no pass is to
+        come."""
         return self._passed >= events or not (self.main.armed or self.main.active)
 
     def request(self) -> None:
@@ -430,8 +434,8 @@ class Passes:
         self.clock.thaw()
 
 
-#: Number of equal consecutive answers of the job manager after which it counts as idle: a stopped queue keeps its jobs forever, so an empty
-#: queue cannot be awaited.
+#: Number of equal consecutive answers of the job manager after which it counts as idle: a stopped
+#: queue keeps its jobs forever, so an empty queue cannot be awaited.
 SAME_ANSWERS_UNTIL_IDLE = 100
 
 
@@ -466,10 +470,12 @@ class _Asker:
 class Quiescence:
     """Answers ``sched.quiescent`` once everything before it is decided, stored and answered.
 
-    A client inside the job manager, such as an emulator waiting for the jobs of a step, asks before the requests of these jobs are sent,
-    since the job manager sends one per reactor turn. So `Quiescence` first queries the job manager (``job-manager.alloc-query``) until no
-    request is unsent or the maximum number is open, and then once more, since the answer may overtake the last request. In the second case
-    all this is repeated once these are decided, until nothing changes any more.
+    A client inside the job manager, such as an emulator waiting for the jobs of a step, asks before
+    the requests of these jobs are sent, since the job manager sends one per reactor turn. So
+    `Quiescence` first queries the job manager (``job-manager.alloc-query``) until no request is
+    unsent or the maximum number is open, and then once more, since the answer may overtake the last
+    request. In the second case all this is repeated once these are decided, until nothing changes
+    any more.
 
     Args:
         handle: the Flux handle

@@ -3,15 +3,16 @@
 
 `PolicyScheduler` adds to `Scheduler`:
 
-- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: allocate resources to a job if all admission rules let it start
-  (`flux.scheduler.admission`), set start and end in its R, and answer the request;
-  request;
+- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: allocate resources to a job if all
+  admission rules let it start (`flux.scheduler.admission`), set start and end in its R, and answer
+  the request; request;
 - `~PolicyScheduler.estimates`: annotate pending jobs with their expected starts;
 - `~PolicyScheduler.reasons`: annotate pending jobs with the reasons of their waits;
 - the services behind ``flux sched`` (`flux.scheduler.query`).
 
-Collaborators: `admission_control.AdmissionControl` has the rules and the deferred jobs, `decision.QueueOrder` determines which jobs wait
-for which, `pools.RequestFacts` caches the pool's answers about requests, `forecasts.Forecasts` annotates jobs for users.
+Collaborators: `admission_control.AdmissionControl` has the rules and the deferred jobs,
+`decision.QueueOrder` determines which jobs wait for which, `pools.RequestFacts` caches the pool's
+answers about requests, `forecasts.Forecasts` annotates jobs for users.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def describe(facts: dict[str, Any]) -> str | None:
         facts (dict): from ``ResourcePool.explain()``
 
     Returns:
-        str: the reason: nodes that are down, if the job cannot start without them, else the pool's reason; None if it could start now
+        str: the reason: nodes that are down, if the job cannot start without them, else the pool's
+            reason; None if it could start now
     """
     matching, up = facts["matching"], facts["up"]
     if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
@@ -106,9 +108,9 @@ class PolicyScheduler(Scheduler):
 
     Args:
         h: the Flux handle
-        *args (str): module arguments; in addition to those of `Scheduler`: ``reason-depth=N``, the number of pending jobs with a reason
-            (default 32, 0: none); ``estimate-depth=N``, with an estimate (default 4096); ``odds-depth=N``, with the odds of a start
-            (default 64)
+        *args (str): module arguments; in addition to those of `Scheduler`: ``reason-depth=N``, the
+            number of pending jobs with a reason (default 32, 0: none); ``estimate-depth=N``, with
+            an estimate (default 4096); ``odds-depth=N``, with the odds of a start (default 64)
 
     Attributes:
         admission (AdmissionControl): the admission rules, and the jobs that they deferred
@@ -138,18 +140,19 @@ class PolicyScheduler(Scheduler):
     #: Number of pending jobs, from the head of the queue, that are told an estimated start.
     estimate_depth = 4096
 
-    #: Number of pending jobs, from the head of the queue, that are told the odds of their starts. With 0, queries get none either.
+    #: Number of pending jobs, from the head of the queue, that are told the odds of their starts.
+    #: With 0, queries get none either.
     odds_depth = 64
 
-    #: System attributes (RFC 14) to keep for running jobs, such as ``("bank", "queue")``; see `RunningJob.attributes`. A pending job has
-    #: all.
+    #: System attributes (RFC 14) to keep for running jobs, such as ``("bank", "queue")``; see
+    #: `RunningJob.attributes`. A pending job has all.
     keep_attributes: tuple[str, ...] = ()
 
     #: Whether this is a forked copy in a projection.
     _is_projection = False
 
-    #: Whether a job waits only for those ahead of it that could use some of the same ranks, so that queues with separate nodes never hold
-    #: up each other; see ``order=``.
+    #: Whether a job waits only for those ahead of it that could use some of the same ranks, so that
+    #: queues with separate nodes never hold up each other; see ``order=``.
     by_queue = False
 
     def __init__(self, h: Any, *args: str) -> None:
@@ -242,7 +245,8 @@ class PolicyScheduler(Scheduler):
         self.reason_depth = given.get("reason-depth", self.reason_depth)
         self.estimate_depth = given.get("estimate-depth", self.estimate_depth)
         self.odds.depth = self.odds_depth = given.get("odds-depth", self.odds_depth)
-        # In virtual time a scheduler waits for its projections, and pauses between them have no effect.
+        # In virtual time a scheduler waits for its projections, and pauses between them have no
+        # effect.
         self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
@@ -263,7 +267,8 @@ class PolicyScheduler(Scheduler):
     def _take_order(self) -> None:
         """Parse ``order=queue|strict``; sets `by_queue`.
 
-        By queue, a limited queue depth could hide the jobs of one queue behind another's, so it is unlimited unless given.
+        By queue, a limited queue depth could hide the jobs of one queue behind another's, so it is
+        unlimited unless given.
 
         Raises:
             ValueError: the value is neither
@@ -279,22 +284,23 @@ class PolicyScheduler(Scheduler):
 
     @property
     def history(self) -> RunTimes:
-        """The run times of ended jobs, collected since the first access. They are kept across reloads and restarts
-        (`flux.scheduler.run_time_service`)."""
+        """The run times of ended jobs, collected since the first access. They are kept across
+        reloads and restarts (`flux.scheduler.run_time_service`)."""
         return self._run_times.history
 
     def predicted(self, job: PendingJob) -> float | None:
-        """Return the expected run time of a pending job in seconds, or None. Overridden by policies that predict; the value is kept with
-        the running job (`RunningJob.predicted`)."""
+        """Return the expected run time of a pending job in seconds, or None. Overridden by policies
+        that predict; the value is kept with the running job (`RunningJob.predicted`)."""
         return None
 
     def ended(self, job: RunningJob, run: float, result: str | None) -> None:
-        """Learn the run time of an ended job; called when it is known: in a simulation before the next pass, in an instance after the
-        answer of ``job-list``.
+        """Learn the run time of an ended job; called when it is known: in a simulation before the
+        next pass, in an instance after the answer of ``job-list``.
 
         Args:
             job (RunningJob): the job
-            run (float): its run time in seconds, without clean-up. Without ``job-list``, the time to its final free, at most its limit
+            run (float): its run time in seconds, without clean-up. Without ``job-list``, the time
+                to its final free, at most its limit
             result (str): "completed", "failed", "canceled" or "timeout"; None: unknown
         """
         self._run_times.learn(job, run)
@@ -318,7 +324,8 @@ class PolicyScheduler(Scheduler):
     # -- admission ---------------------------------------------------------------------------------
 
     def add_rule(self, rule: AdmissionRule) -> None:
-        """Append an admission rule. Call this from ``__init__``: a rule must be told of every job."""
+        """Append an admission rule. Call this from ``__init__``: a rule must be told of every
+        job."""
         for text in misspelled(type(rule)):
             self.log.error(text)
         check_answers(rule, self._errors)
@@ -346,8 +353,8 @@ class PolicyScheduler(Scheduler):
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        """Take `job` out of the queue until the rule that deferred it readmits it. If another rule had readmitted it, the next job with the
-        same deferral returns in its place.
+        """Take `job` out of the queue until the rule that deferred it readmits it. If another rule
+        had readmitted it, the next job with the same deferral returns in its place.
 
         Args:
             job (PendingJob): the job
@@ -435,7 +442,8 @@ class PolicyScheduler(Scheduler):
 
         Raises:
             JobDeferred: an admission rule keeps it from starting; see `defer`
-            InsufficientResources: it does not fit now, or would break a promise or take reserved resources
+            InsufficientResources: it does not fit now, or would break a promise or take reserved
+                resources
             InfeasibleRequest, ValueError: from ``ResourcePool.alloc()``
         """
         admission = self.admission
@@ -448,12 +456,14 @@ class PolicyScheduler(Scheduler):
     def start(self, job: PendingJob, alloc: ResourcePool, **annotations: Any) -> None:
         """Answer a job's request with `alloc`.
 
-        The start in R is now; its end is now plus the job's duration, or the instance's end for a job without one.
+        The start in R is now; its end is now plus the job's duration, or the instance's end for a
+        job without one.
 
         Args:
             job (PendingJob): the job
             alloc (ResourcePool): its allocation
-            **annotations: keys under ``sched``, in addition to ``resource_summary``, which is omitted if no client reads it
+            **annotations: keys under ``sched``, in addition to ``resource_summary``, which is
+                omitted if no client reads it
         """
         now = self.now()
         duration = getattr(job.resource_request, "duration", 0)
@@ -492,10 +502,11 @@ class PolicyScheduler(Scheduler):
         job.request.success(alloc, {"sched": annotations})
 
     def start_in_order(self) -> Iterator[None]:
-        """Start jobs in order; behind a waiting job, none that could use some of the same ranks. For `schedule`; a generator that yields
-        after each job that leaves the queue.
+        """Start jobs in order; behind a waiting job, none that could use some of the same ranks.
+        For `schedule`; a generator that yields after each job that leaves the queue.
 
-        In strict order only the head is examined; by queue, each job that is first for its ranks. The rest cost a comparison of masks.
+        In strict order only the head is examined; by queue, each job that is first for its ranks.
+        The rest cost a comparison of masks.
         """
         blocked = 0
         for examined, job in enumerate(self._backlog.in_order(), 1):
@@ -532,14 +543,16 @@ class PolicyScheduler(Scheduler):
 
         Args:
             job (PendingJob): the job
-            error (Exception): from `allocate`: the reason, or a bug of the pool, which is logged: it fails this job, not the scheduler
+            error (Exception): from `allocate`: the reason, or a bug of the pool, which is logged:
+                it fails this job, not the scheduler
         """
         if not isinstance(error, (OSError, WrongAnswer)):
             self._errors.report(f"alloc: {job.name}", error)
         job.request.deny(str(error))
 
     def give_up(self, job: PendingJob, note: str) -> None:
-        """Deny a pending job, deferred or not. Call this between steps of passes, such as from a timer; a pass itself uses `refuse`.
+        """Deny a pending job, deferred or not. Call this between steps of passes, such as from a
+        timer; a pass itself uses `refuse`.
 
         Args:
             job (PendingJob): the job
@@ -625,8 +638,8 @@ class PolicyScheduler(Scheduler):
     # -- estimates ---------------------------------------------------------------------------------
 
     def estimates(self) -> Iterator[float | None]:
-        """Annotate each pending job with its expected start, if all jobs run to their limits and no other arrives
-        (`flux.scheduler.projection`), and its likely start (`odds`); for `forecast`.
+        """Annotate each pending job with its expected start, if all jobs run to their limits and no
+        other arrives (`flux.scheduler.projection`), and its likely start (`odds`); for `forecast`.
 
         A generator that yields after each job, and yields seconds when it has to wait.
         """
@@ -640,8 +653,8 @@ class PolicyScheduler(Scheduler):
     # -- projections -------------------------------------------------------------------------------
 
     def enter_projection(self) -> None:
-        """Continue in the host of a forked process, to which the handle now belongs: as in a simulation, nothing is stored, sent or
-        read."""
+        """Continue in the host of a forked process, to which the handle now belongs: as in a
+        simulation, nothing is stored, sent or read."""
         self._is_projection = True
         self._host.takes_objects = True
         self._responder.limits = None

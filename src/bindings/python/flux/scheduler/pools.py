@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The pool of a scheduler: selecting its class, making and updating it, parsing requests, and caching the pool's answers on them."""
+"""The pool of a scheduler: selecting its class, making and updating it, parsing requests, and
+caching the pool's answers on them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def _pool_class_from_uri(uri: Any) -> Any:
     ``-`` reads as ``_``; a name without a dot is also looked up in `flux.resource`.
 
     Returns:
-        the value, or None if there is no such module or attribute. Values are cached, failures are not
+        the value, or None if there is no such module or attribute. Values are cached, failures are
+        not
     """
     if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
         return None
@@ -55,7 +57,8 @@ def _pool_class_from_writer(writer: Any) -> type | None:
     """Find the pool class named by ``R.scheduling.writer``, or None.
 
     Args:
-        writer (str or dict): a URI whose scheme names the scheduler that wrote R (RFC 20), or R itself
+        writer (str or dict): a URI whose scheme names the scheduler that wrote R (RFC 20), or R
+            itself
     """
     if isinstance(writer, dict):
         scheduling = writer.get("scheduling")
@@ -89,7 +92,8 @@ def check_pool_class(found: Any) -> Any:
 
 
 def choose(scheduler: Any, R: dict[str, Any]) -> Any:
-    """Return the pool class for inventory `R`: the configured one, else that of R's writer, else the default."""
+    """Return the pool class for inventory `R`: the configured one, else that of R's writer, else
+    the default."""
     if scheduler.pool_class is not None:
         return check_pool_class(scheduler.pool_class)
     scheduling = R.get("scheduling")
@@ -159,7 +163,8 @@ def _properties(pool: ResourcePool, method: str, table: dict[str, Any]) -> None:
         apply(name, ranks)
 
 
-#: (key of the response, required pool method, function that applies it), in order of application: down overrides up, and shrink both.
+#: (key of the response, required pool method, function that applies it), in order of application:
+#: down overrides up, and shrink both.
 STEPS: tuple[tuple[str, str, Callable[[ResourcePool, Any], None]], ...] = (
     ("property-remove", "remove_property", lambda pool, v: _properties(pool, "remove_property", v)),
     ("property-add", "add_property", lambda pool, v: _properties(pool, "add_property", v)),
@@ -209,7 +214,8 @@ def apply_update(
 
 
 def status_of(pool: ResourcePool) -> dict[str, Any]:
-    """Return the answer to ``sched.resource-status``: R objects (RFC 20) of all, allocated and down resources."""
+    """Return the answer to ``sched.resource-status``: R objects (RFC 20) of all, allocated and down
+    resources."""
     jobs = pool
     placeholders = pool.placeholders()
     if placeholders:  # they are not jobs
@@ -220,7 +226,8 @@ def status_of(pool: ResourcePool) -> dict[str, Any]:
     return {"all": pool.to_dict(), "allocated": allocated, "down": pool.down_to_dict()}
 
 
-#: Approximate bytes of a cached request in addition to its shape, or of a jobspec kept by the pool's request.
+#: Approximate bytes of a cached request in addition to its shape, or of a jobspec kept by the
+#: pool's request.
 CACHE_ENTRY_BYTES = 256
 
 
@@ -251,14 +258,16 @@ def _check_names(jobspec: dict[str, Any]) -> None:
 
 
 class PoolBug(ValueError):
-    """The pool failed on a jobspec through no fault of the jobspec; ``__cause__`` is the exception."""
+    """The pool failed on a jobspec through no fault of the jobspec; ``__cause__`` is the
+    exception."""
 
 
 class RequestParser:
     """Parses jobspecs, once for all jobs with the same request.
 
-    Its caches are bounded (`flux.resource.pool.remembered`), and hold neither jobspecs nor messages: the key is a digest, and requests are
-    cached without their jobspec if they do not need it.
+    Its caches are bounded (`flux.resource.pool.remembered`), and hold neither jobspecs nor
+    messages: the key is a digest, and requests are cached without their jobspec if they do not need
+    it.
 
     Args:
         pool (ResourcePool): the pool; its ``parse_resource_request()`` does the work
@@ -266,7 +275,8 @@ class RequestParser:
 
     def __init__(self, pool: ResourcePool) -> None:
         self.pool = pool
-        #: applies admission rules' changes to the request of a job that is not submitted: (request, jobspec) -> request
+        #: applies admission rules' changes to the request of a job that is not submitted: (request,
+        #: jobspec) -> request
         self.as_queued: Callable[[Any, Any], Any] = lambda request, jobspec: request
         #: digest of a jobspec -> its request, and whether that lacks the jobspec
         self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
@@ -278,7 +288,8 @@ class RequestParser:
 
         Args:
             jobspec (dict): the job's jobspec
-            read: returns the jobspec again; if given, the request need not keep it, which saves most of the memory of a pending job
+            read: returns the jobspec again; if given, the request need not keep it, which saves
+                most of the memory of a pending job
 
         Raises:
             ValueError: the jobspec is invalid; the text says why
@@ -303,8 +314,8 @@ class RequestParser:
         return request.with_jobspec(read or jobspec) if bare else request
 
     def parse_unsubmitted(self, jobspec: Any) -> Any:
-        """Return the request for the jobspec of a job that is not, or not yet, submitted. Raises as `parse`, and ValueError if such a job
-        can never run."""
+        """Return the request for the jobspec of a job that is not, or not yet, submitted. Raises as
+        `parse`, and ValueError if such a job can never run."""
         return self.as_queued(self.parse(jobspec), jobspec)
 
     def _remember(self, key: bytes, size: int, request: Any) -> tuple[Any, bool]:
@@ -331,8 +342,8 @@ class RequestParser:
 class RequestFacts:
     """The pool's answers about requests of pending jobs.
 
-    Jobs come in series with equal requests, so answers are cached by shape. Each method costs a look-up for all jobs of a shape but the
-    first.
+    Jobs come in series with equal requests, so answers are cached by shape. Each method costs a
+    look-up for all jobs of a shape but the first.
 
     Args:
         pool: returns the scheduler's pool
@@ -360,8 +371,8 @@ class RequestFacts:
         return mask
 
     def least_of(self, request: Any) -> tuple[int, int, int]:
-        """Return the minimum numbers of nodes, cores and GPUs that a request takes, regardless of what is free; the number of nodes is 0 if
-        it may share them with other jobs."""
+        """Return the minimum numbers of nodes, cores and GPUs that a request takes, regardless of
+        what is free; the number of nodes is 0 if it may share them with other jobs."""
         cores, gpus = getattr(request, "ncores", 0), getattr(request, "ngpus", 0)
         shape = getattr(request, "shape", None)
         if shape is None or not shape.exclusive or shape.node_count is None:
@@ -414,7 +425,8 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[0-9]+')
 
 
 def id_of_unread_payload(text: str) -> int | None:
-    """Return the top-level ``id`` of a JSON object that is nested too deeply for the parser, or too long. Reads only that far.
+    """Return the top-level ``id`` of a JSON object that is nested too deeply for the parser, or too
+    long. Reads only that far.
 
     Returns:
         int, or None if there is no id

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The queue of pending jobs: a heap and, for policies that look past its head, a backlog.
 
-`PendingQueue` is the list behind ``Scheduler._queue``, in `heapq` order. `Backlog` is a sorted queue that groups jobs with equal requests,
-and knows which jobs arrived since the last examination. A `flux.scheduler.walk.Walk` goes over it. `flux.scheduler.decision.QueueOrder`
-determines which jobs wait for which.
+`PendingQueue` is the list behind ``Scheduler._queue``, in `heapq` order. `Backlog` is a sorted
+queue that groups jobs with equal requests, and knows which jobs arrived since the last examination.
+A `flux.scheduler.walk.Walk` goes over it. `flux.scheduler.decision.QueueOrder` determines which
+jobs wait for which.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ SORTED_PER_STEP = 256
 
 
 def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
-    """Yield the items of a `heapq` list in order, as of the first step; later changes of the list have no effect.
+    """Yield the items of a `heapq` list in order, as of the first step; later changes of the list
+    have no effect.
 
-    Costs a copy of the list and, for each yielded item, the logarithm of their number; other items cost nothing, unlike with sorting.
+    Costs a copy of the list and, for each yielded item, the logarithm of their number; other items
+    cost nothing, unlike with sorting.
     """
     items = list(heap)
     size = len(items)
@@ -44,8 +47,8 @@ def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
 def in_steps(
     jobs: list[PendingJob], key: Callable[[PendingJob], tuple[Any, ...]]
 ) -> Generator[None, None, Iterable[PendingJob]]:
-    """Sort jobs by a key that ends with the job. A generator that yields after each `SORTED_PER_STEP` and returns the sorted jobs; the rest
-    of a long list is sorted on demand."""
+    """Sort jobs by a key that ends with the job. A generator that yields after each
+    `SORTED_PER_STEP` and returns the sorted jobs; the rest of a long list is sorted on demand."""
     if len(jobs) <= 1:
         return jobs
     if len(jobs) <= SORTED_PER_STEP:
@@ -58,7 +61,8 @@ def in_steps(
 
 
 class ComparableOrder:
-    """A policy's own order, with checks: a value that does not compare with the others would break the queue.
+    """A policy's own order, with checks: a value that does not compare with the others would break
+    the queue.
 
     Args:
         order: returns the sort key of a job
@@ -92,9 +96,10 @@ class ComparableOrder:
 class PendingQueue:
     """The heap behind ``Scheduler._queue``.
 
-    Removals and changes of priority are only recorded. `settle` applies them: a few in place, one by one, many by rebuilding the heap. The
-    heap is a plain list, which policies change with `heapq`, so the index of a job is uncertain: each job has a hint, which is checked and
-    corrected when needed.
+    Removals and changes of priority are only recorded. `settle` applies them: a few in place, one
+    by one, many by rebuilding the heap. The heap is a plain list, which policies change with
+    `heapq`, so the index of a job is uncertain: each job has a hint, which is checked and corrected
+    when needed.
     """
 
     def __init__(self) -> None:
@@ -246,22 +251,26 @@ class PendingQueue:
 class Backlog(PendingQueue):
     """A sorted `PendingQueue`, for policies that look past a job that cannot start.
 
-    Adding, removing or moving a job costs O(log n) (`OrderedJobs`). The jobs are available as a list (`settle`), rebuilt after a change. A
-    job that a policy pops off this list must be answered by the end of the step, or it reappears: `remove` takes a job out for good.
+    Adding, removing or moving a job costs O(log n) (`OrderedJobs`). The jobs are available as a
+    list (`settle`), rebuilt after a change. A job that a policy pops off this list must be answered
+    by the end of the step, or it reappears: `remove` takes a job out for good.
 
     Attributes:
         jobs (OrderedJobs): the jobs to examine
         parked (dict): id -> job that waits for ranks to come up
         groups (dict): signature -> jobs to examine, without promised ones
         lines (dict): mask of ranks -> the same jobs, if `ranks_of` is set
-        ranks_of: returns the mask of ranks for which a job and others take turns; None: not relevant
-        family_of: maps a signature to a key; jobs with equal keys are refused together if the pool has no room at all (``block(job,
-            family=True)``)
-        apart (dict): groups of jobs deferred by rules and let in again; walks take their jobs one by one (`let_in`)
+        ranks_of: returns the mask of ranks for which a job and others take turns; None: not
+            relevant
+        family_of: maps a signature to a key; jobs with equal keys are refused together if the pool
+            has no room at all (``block(job, family=True)``)
+        apart (dict): groups of jobs deferred by rules and let in again; walks take their jobs one
+            by one (`let_in`)
         come_back: queues one of these jobs
         rooms (RoomIndex): is told of each group that is made or dropped; may be None
         effort (float): work of this reactor turn, in examined jobs
-        longest (float): maximum wait of a job for examination after an event that could help it, seconds
+        longest (float): maximum wait of a job for examination after an event that could help it,
+            seconds
     """
 
     def __init__(self) -> None:
@@ -281,7 +290,8 @@ class Backlog(PendingQueue):
         self.longest = 0.0
         # heap of the jobs that arrived, or that an event concerns alone
         self._fresh: list[Entry] = []
-        #: time since which blocked jobs are to be examined, seconds since the epoch; None: they are not
+        #: time since which blocked jobs are to be examined, seconds since the epoch; None: they are
+        #: not
         self._woken: float | None = None
         self._wakes_all = False
         #: the current walk, and the time since which its jobs have waited for it
@@ -350,7 +360,8 @@ class Backlog(PendingQueue):
                 self._join(entry)
 
     def regroup(self) -> None:
-        """Update the groups after the ranks that jobs could use may have changed.  O(groups); if they have, O(jobs)."""
+        """Update the groups after the ranks that jobs could use may have changed.  O(groups); if
+        they have, O(jobs)."""
         if self.ranks_of is None:
             return
         for group in self.waiting_apart():
@@ -464,7 +475,8 @@ class Backlog(PendingQueue):
         return iter(self.jobs if most is None else self.jobs.head(most))
 
     def first_behind(self, job: PendingJob) -> PendingJob | None:
-        """Return the first unpromised job of `lines` behind a promised one, or None.  O(masks of `lines`)."""
+        """Return the first unpromised job of `lines` behind a promised one, or None.  O(masks of
+        `lines`)."""
         place = (job.order, job.jobid)
         found = [line.first_since(place) for line in self.lines.values()]
         return min([other for other in found if other is not None], default=None)
@@ -482,7 +494,8 @@ class Backlog(PendingQueue):
         return bool(self.jobs.count or self.parked or self.has_apart)
 
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
-        """Whether an unpromised job before `job` could use some of `ranks` (a mask).  O(masks of `lines`, groups of `apart`)."""
+        """Whether an unpromised job before `job` could use some of `ranks` (a mask).  O(masks of
+        `lines`, groups of `apart`)."""
         for group in self.apart:
             if group.ranks & ranks and group.lets_in and group.first < job:
                 return True
@@ -533,7 +546,8 @@ class Backlog(PendingQueue):
             self.push(job)
 
     def first_newcomer(self) -> PendingJob | None:
-        """Return the first job that arrived, or is to be examined again, and has not been, or None."""
+        """Return the first job that arrived, or is to be examined again, and has not been, or
+        None."""
         fresh = self._fresh
         while fresh:
             order, _, job = fresh[0]
@@ -544,7 +558,8 @@ class Backlog(PendingQueue):
         return None
 
     def newcomers(self) -> Iterator[PendingJob]:
-        """Yield the jobs that arrived or are to be examined again, in order, and mark them examined.  O(log n) each."""
+        """Yield the jobs that arrived or are to be examined again, in order, and mark them
+        examined.  O(log n) each."""
         job = self.first_newcomer()
         while job is not None:
             job.examined = True
@@ -564,9 +579,11 @@ class Backlog(PendingQueue):
 
         Args:
             job (PendingJob): the job
-            alike (bool): whether jobs behind it with its signature and at least its limit cannot start either: this walk skips them
+            alike (bool): whether jobs behind it with its signature and at least its limit cannot
+                start either: this walk skips them
             limit (float): a limit shorter than the job's that is already too long, in seconds
-            family (bool): whether jobs behind it with signatures of its family cannot start either, whatever their limits
+            family (bool): whether jobs behind it with signatures of its family cannot start either,
+                whatever their limits
         """
         if alike and self._walk is not None:
             self._walk.refuse(job.signature, 0.0 if family else min(limit, job.limit), family)
@@ -588,10 +605,11 @@ class Backlog(PendingQueue):
     def to_examine(
         self, clock: Callable[[], float], promises: PromisedJobs | None = None
     ) -> Iterator[PendingJob | None]:
-        """Yield the jobs that a pass should examine: walks over the queue, each in order, until no job is left that an event could have
-        helped.
+        """Yield the jobs that a pass should examine: walks over the queue, each in order, until no
+        job is left that an event could have helped.
 
-        Before the next one the caller answers, blocks or parks each job. An event must not close the pass.
+        Before the next one the caller answers, blocks or parks each job. An event must not close
+        the pass.
 
         Args:
             clock: returns the time
@@ -616,8 +634,8 @@ class Backlog(PendingQueue):
                 self.longest = max(self.longest, clock() - woken)
 
     def stats(self, now: float) -> dict[str, float]:
-        """Return, for ``stats_get()``, the number of parked jobs, and the seconds that jobs have been waiting for examination after an
-        event that could help them, now and at most."""
+        """Return, for ``stats_get()``, the number of parked jobs, and the seconds that jobs have
+        been waiting for examination after an event that could help them, now and at most."""
         since = self._woken if self._walk_since is None else self._walk_since
         unlooked = 0.0 if since is None else now - since
         return {

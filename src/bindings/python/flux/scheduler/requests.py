@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager's requests, their pending jobs, and the table of both (RFC 27).
 
-The job manager requests a job's resources with ``sched.alloc``. `Requests.open` enters the request into the table; usually its `PendingJob`
-is in the queue, but a policy may keep the request elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers
-it: the policy calls the first two, the library the last, when the request is withdrawn. The request then leaves the table. Its job may
-still be in the queue, in the middle of a pass: the table removes it before any other code of the policy runs (`Requests.sweep`,
-`Requests.end_step`).
+The job manager requests a job's resources with ``sched.alloc``. `Requests.open` enters the request
+into the table; usually its `PendingJob` is in the queue, but a policy may keep the request
+elsewhere. `AllocRequest.success`, `~AllocRequest.deny` or `~AllocRequest.cancel` answers it: the
+policy calls the first two, the library the last, when the request is withdrawn. The request then
+leaves the table. Its job may still be in the queue, in the middle of a pass: the table removes it
+before any other code of the policy runs (`Requests.sweep`, `Requests.end_step`).
 
-`flux.scheduler.states` has the states of requests and jobs, and their transitions. A job that was denied, or whose request was withdrawn,
-is unknown, and may be requested again. A request for a job that holds resources is denied. `Requests._check` compares the table with these
-rules.
+`flux.scheduler.states` has the states of requests and jobs, and their transitions. A job that was
+denied, or whose request was withdrawn, is unknown, and may be requested again. A request for a job
+that holds resources is denied. `Requests._check` compares the table with these rules.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ BEHIND_ALL = 1 << 33
 class AllocRequest:
     """A ``sched.alloc`` request, to be answered exactly once.
 
-    `success`, `deny` or `cancel` answers it finally; `annotate` may be called any number of times before.
+    `success`, `deny` or `cancel` answers it finally; `annotate` may be called any number of times
+    before.
 
     Args:
         scheduler (Scheduler): the scheduler, which sends the answers
@@ -119,7 +121,8 @@ class AllocRequest:
         self.state = REQUEST.after(self.state, "fail")
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
-        """Return `R`, with the current time and the end from the job's request if its times are not set."""
+        """Return `R`, with the current time and the end from the job's request if its times are not
+        set."""
         execution = R.get("execution")
         if (
             not isinstance(execution, dict)
@@ -148,14 +151,16 @@ class AllocRequest:
         """Answer the request with resources.
 
         Args:
-            R: a pool object (with ``to_dict()``) or an R dict (RFC 20). If ``starttime`` and ``expiration`` of a pool are not set, they
-                become the current time, and the end by the job's duration or else the instance's; a dict is not checked
+            R: a pool object (with ``to_dict()``) or an R dict (RFC 20). If ``starttime`` and
+                ``expiration`` of a pool are not set, they become the current time, and the end by
+                the job's duration or else the instance's; a dict is not checked
             annotations (dict): annotations to attach (RFC 27)
-            clear (bool): whether to remove the sched annotations set while the job was pending, except those in `annotations`
+            clear (bool): whether to remove the sched annotations set while the job was pending,
+                except those in `annotations`
 
         Raises:
-            IllegalMove: the request was already answered (a RuntimeError); if it was canceled or denied, resources allocated to the job
-                since then are freed
+            IllegalMove: the request was already answered (a RuntimeError); if it was canceled or
+                denied, resources allocated to the job since then are freed
         """
         if self.table is not None and self.finalized and not self.table.is_running(self.jobid):
             self.table.will_not_run(self.jobid)
@@ -242,7 +247,8 @@ class AllocRequest:
 
 
 class TabledRequest(AllocRequest):
-    """An `AllocRequest` in a table. Its message is already decoded; decoding it again would cost as much."""
+    """An `AllocRequest` in a table. Its message is already decoded; decoding it again would cost as
+    much."""
 
     __slots__ = ()
 
@@ -253,8 +259,8 @@ class TabledRequest(AllocRequest):
 class PendingJob:
     """A job that waits for resources.
 
-    Jobs compare by `order`, then by job id, the lowest first. The order is the negated priority, unless the scheduler has its own
-    `order()`.
+    Jobs compare by `order`, then by job id, the lowest first. The order is the negated priority,
+    unless the scheduler has its own `order()`.
 
     Args:
         jobid (int): the job id
@@ -267,8 +273,8 @@ class PendingJob:
         order: the job's sort key; after a change the queue must be sorted again
         came (float): arrival of the request, seconds since the epoch
 
-    A policy may set its own attributes on a job. Other facts are in tables by job id, except those that the queue needs at each comparison:
-    see ``__slots__``.
+    A policy may set its own attributes on a job. Other facts are in tables by job id, except those
+    that the queue needs at each comparison: see ``__slots__``.
     """
 
     __slots__ = (
@@ -285,7 +291,8 @@ class PendingJob:
         "next_order",  # `order` after the next sort of the heap
         "queued",  # whether the job is in the `Backlog` and not parked
         "examined",  # whether it was examined since it arrived or an event concerned it alone
-        # Key of the jobs refused together: the shape of its request and the signatures of the admission rules; None: not computed.
+        # Key of the jobs refused together: the shape of its request and the signatures of the
+        # admission rules; None: not computed.
         "signature",
         "limit",  # seconds; infinite without a limit; -1: not computed
         "tried",  # a policy's number of the pass in which it was blocked; -1: none
@@ -293,9 +300,11 @@ class PendingJob:
         # whether the job has a promise, and so is not in its group
         "promised",
         "demoted",  # whether it goes behind all other jobs, regardless of priority
-        # Whether a rule has deferred it since its priority was set: it respects promises made to others meanwhile.
+        # Whether a rule has deferred it since its priority was set: it respects promises made to
+        # others meanwhile.
         "was_deferred",
-        # (sentence, end in seconds since the epoch) while it waits for a preference of its user, for which no job is preempted; else None.
+        # (sentence, end in seconds since the epoch) while it waits for a preference of its user,
+        # for which no job is preempted; else None.
         "prefers",
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
@@ -347,7 +356,8 @@ class PendingJob:
 
     @property
     def attributes(self) -> SystemAttributes:
-        """The system attributes of its jobspec. Costs parsing that, since a long queue keeps it as text."""
+        """The system attributes of its jobspec. Costs parsing that, since a long queue keeps it as
+        text."""
         return SystemAttributes.of_job(self)
 
     @property
@@ -412,16 +422,20 @@ class RunningJob:
     Attributes:
         jobid (int): the job id
         userid (int): the job's user, or None if unknown
-        size (int): minimum number of requested cores; for a job found running (RFC 27 hello), of held cores
+        size (int): minimum number of requested cores; for a job found running (RFC 27 hello), of
+            held cores
         limit (float): time limit of its request in seconds; infinite without a limit
         start (float): its start, seconds since the epoch
         end (float): its latest end, seconds since the epoch; infinite: unknown
         predicted (float): run time expected at its start, in seconds, or None
-        attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. In `AdmissionRule.hello`: all, with updates applied, if a
-            rule needs them; otherwise, or if unreadable, none
-        eventlog (list): in `AdmissionRule.hello`: its events (RFC 18), if a rule needs them; otherwise, or if unreadable, empty
+        attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. In
+            `AdmissionRule.hello`: all, with updates applied, if a rule needs them; otherwise, or if
+            unreadable, none
+        eventlog (list): in `AdmissionRule.hello`: its events (RFC 18), if a rule needs them;
+            otherwise, or if unreadable, empty
         unreadable (bool): whether required attributes or events were unreadable
-        priority, t_submit: of a job found running: priority, and time of submission in seconds since the epoch; else None
+        priority, t_submit: of a job found running: priority, and time of submission in seconds
+            since the epoch; else None
     """
 
     __slots__ = (
@@ -466,21 +480,23 @@ class RunningJob:
 
     @classmethod
     def found(cls, job: dict[str, Any], R: dict[str, Any]) -> RunningJob:
-        """Return the record of a job found running, from the job manager's entry and its R (RFC 20); its request is unknown."""
+        """Return the record of a job found running, from the job manager's entry and its R (RFC
+        20); its request is unknown."""
         execution = R["execution"]
         start = execution.get("starttime") or job["t_submit"]
         end = execution.get("expiration") or inf
         cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
-        # The limit is a difference of sums: rounding to milliseconds restores the original, for the job's class.
+        # The limit is a difference of sums: rounding to milliseconds restores the original, for the
+        # job's class.
         found = cls(job["id"], job["userid"], cores, round(end - start, 3), start, end)
         found.priority, found.t_submit, found.R_object = job["priority"], job["t_submit"], R
         return found
 
     @property
     def R(self) -> ResourcePool | None:
-        """The allocation of a job found running, while rules are told of it; the expiration is its end. None for a job started by this
-        scheduler: its resources are in the pool. Made anew at each access: on a large machine it takes a hundred times as much memory as
-        R."""
+        """The allocation of a job found running, while rules are told of it; the expiration is its
+        end. None for a job started by this scheduler: its resources are in the pool. Made anew at
+        each access: on a large machine it takes a hundred times as much memory as R."""
         return None if self.R_object is None else ResourcePool(self.R_object)
 
     @property
@@ -527,11 +543,13 @@ class Requests:
     Args:
         queue (PendingQueue): the queue of pending jobs
         order: returns the `PendingJob.order` of a job; None: by priority
-        failed: ``failed(request, R, error)`` is called when a success could not be sent; None: the error is raised
+        failed: ``failed(request, R, error)`` is called when a success could not be sent; None: the
+            error is raised
 
     Attributes:
         to_sweep (list): jobs with answered requests that may still be in the queue
-        on_answer: ``on_answer(jobid, event)`` is called when a request is answered; `event` is "success", "deny" or "cancel". May be None
+        on_answer: ``on_answer(jobid, event)`` is called when a request is answered; `event` is
+            "success", "deny" or "cancel". May be None
         order, failed: as given
     """
 
@@ -545,11 +563,13 @@ class Requests:
         self.order = order
         #: called with a job whose `order` raised on a change of priority
         self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
-        #: called with the id of a job denied or canceled: the pool may have allocated resources to it
+        #: called with the id of a job denied or canceled: the pool may have allocated resources to
+        #: it
         self.will_not_run: Callable[[int], None] = lambda jobid: None
         self.failed = failed
         self.on_answer: Callable[[int, str], Any] | None = None
-        #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError if it can never run
+        #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError if it can
+        #: never run
         self.on_queue: Callable[[PendingJob, Any], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
         #: job id -> state, for jobs that are not unknown
@@ -610,7 +630,8 @@ class Requests:
     # -- requests ----------------------------------------------------------------------------------
 
     def open(self, scheduler: Any, msg: Any, jobid: int) -> AllocRequest:
-        """Enter a new request, and return it. A request of a running job is also entered, to be denied."""
+        """Enter a new request, and return it. A request of a running job is also entered, to be
+        denied."""
         request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         if jobid not in self._states:
             self.move(jobid, "request")
@@ -621,8 +642,8 @@ class Requests:
         return self._open.get(jobid)
 
     def note_sender(self, request: AllocRequest) -> None:
-        """Note the request for which the scheduler is about to send a message, so that its own message need not be decoded to find the
-        job."""
+        """Note the request for which the scheduler is about to send a message, so that its own
+        message need not be decoded to find the job."""
         self._sender = request
 
     def jobid_of(self, msg: Any) -> int:
@@ -655,7 +676,8 @@ class Requests:
             self.on_answer(jobid, event)
 
     def job_of(self, jobid: int) -> PendingJob | None:
-        """Return the queued job of an open request, or None. Costs a search if the policy has queued the job itself."""
+        """Return the queued job of an open request, or None. Costs a search if the policy has
+        queued the job itself."""
         request = self._open.get(jobid)
         if request is None:
             return None

@@ -21,7 +21,8 @@ def served_by(
     guests: bool = False,
     sees_all: bool = False,
 ) -> Callable[[Any, Any], None]:
-    """Return the handler of a request, as a method of a scheduler: an exception is answered, and does not propagate.
+    """Return the handler of a request, as a method of a scheduler: an exception is answered, and
+    does not propagate.
 
     Args:
         topic (str): topic of the request

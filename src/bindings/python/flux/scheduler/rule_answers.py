@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Checks of the answers of a site's admission rules.
 
-`check_answers` wraps each method of a rule that is defined by a site's class. If the answer decides on a job, an invalid one denies the
-job, as if the rule had raised an exception, and is logged. An invalid answer of another method, or an exception in it, counts as no answer,
-and is logged once per method. The library's rules are not checked, and cost nothing.
+`check_answers` wraps each method of a rule that is defined by a site's class. If the answer decides
+on a job, an invalid one denies the job, as if the rule had raised an exception, and is logged. An
+invalid answer of another method, or an exception in it, counts as no answer, and is logged once per
+method. The library's rules are not checked, and cost nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Answer(NamedTuple):
     Attributes:
         expected (str): description, for the log
         right: whether a value is valid; may raise TypeError or ValueError for an invalid one
-        instead: returns the replacement of an invalid answer, from the arguments; None: the job is denied
+        instead: returns the replacement of an invalid answer, from the arguments; None: the job is
+            denied
         parts: whether the answer is a sequence of such values, to be checked one by one
     """
 
@@ -100,8 +102,8 @@ _JOB_TEXT = Answer("text or None", _is_text, _nothing)
 _FLAG = Answer("True or False", _is_flag, _no)
 _TOLD = Answer("nothing", _anything, _nothing)
 
-#: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising, and `pool_made`, whose exceptions end the start of
-#: the scheduler.
+#: Methods of a rule -> valid answers. Not included: `alloc`, which answers by raising, and
+#: `pool_made`, whose exceptions end the start of the scheduler.
 ANSWERS: dict[str, Answer] = {
     "as_queued": Answer("a request", lambda one: hasattr(one, "duration")),
     "signature": Answer("something that can be hashed", lambda value: hash(value) or True),

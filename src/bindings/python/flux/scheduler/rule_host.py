@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 def signature_of(request: Any, marks: Any) -> Any:
-    """Return the `PendingJob.signature` of a job: jobs with equal signatures differ only in their limits.
+    """Return the `PendingJob.signature` of a job: jobs with equal signatures differ only in their
+    limits.
 
     Args:
         request: the job's resource request
@@ -82,8 +83,9 @@ class HostedPolicy(PolicyView, Protocol):
 
 
 class RuleHost:
-    """A scheduler, for the library's rules: the members of `flux.scheduler.admission.AdmissionHost`, which a site's rules may use too, and
-    others that need more care.
+    """A scheduler, for the library's rules: the members of
+    `flux.scheduler.admission.AdmissionHost`, which a site's rules may use too, and others that need
+    more care.
 
     Args:
         scheduler (PolicyScheduler): the scheduler
@@ -92,7 +94,8 @@ class RuleHost:
         commits (Committer): writes to the KVS
         config (InstanceConfig): the instance's configuration
         checkpoints (Checkpoints): state kept across reloads
-        reads_files (bool): whether the site's files describe the present; false in a simulation of another time
+        reads_files (bool): whether the site's files describe the present; false in a simulation of
+            another time
 
     Attributes:
         admission, facts, holdings, planning, queue_order, running: those of the scheduler
@@ -159,30 +162,33 @@ class RuleHost:
         return self._passes.events
 
     def tell_of_passes(self, completed: Callable[[int], None] | None) -> None:
-        """Have ``completed(events)`` called when a pass that began after that number of events (`events_seen`) has completed; None: stop.
-        For one rule."""
+        """Have ``completed(events)`` called when a pass that began after that number of events
+        (`events_seen`) has completed; None: stop. For one rule."""
         self._passes.completed = completed
 
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
-        """Store JSON text under a KVS key, then call ``stored()``. Calls during a commit join the next one, in order."""
+        """Store JSON text under a KVS key, then call ``stored()``. Calls during a commit join the
+        next one, in order."""
         self._commits.put(key, text, stored)
 
     # -- pending jobs ------------------------------------------------------------------------------
 
     def set_apart(self, job: PendingJob, why: JobDeferred) -> None:
-        """Defer a pending job on a rule's own initiative rather than in answer to a check: the job loses its promise. A pass must follow
-        (`look_again`)."""
+        """Defer a pending job on a rule's own initiative rather than in answer to a check: the job
+        loses its promise. A pass must follow (`look_again`)."""
         self.decision.set_apart(job)
         self._scheduler.defer(job, why)
 
     def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
-        """Readmit the jobs that a rule has deferred, until it defers one again: a pass that examines jobs behind waiting ones takes them
-        one by one, in queue order. With other policies they return together.
+        """Readmit the jobs that a rule has deferred, until it defers one again: a pass that
+        examines jobs behind waiting ones takes them one by one, in queue order. With other policies
+        they return together.
 
         Args:
             rule (AdmissionRule): the rule
             key: the key of the jobs' deferrals (`Deferral.key`)
-            most (int): maximum number per signature for which there can be room: that number returns at once if jobs start in strict order
+            most (int): maximum number per signature for which there can be room: that number
+                returns at once if jobs start in strict order
         """
         groups = list(self.admission.deferred.groups(rule, key))
         for group in groups:
@@ -194,15 +200,15 @@ class RuleHost:
     def start_set_apart(
         self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
     ) -> None:
-        """Start a job regardless of its place in the queue: a job that a rule has `set_apart` with its id as key, or a queued one.
-        Arguments are those of `PolicyScheduler.start`."""
+        """Start a job regardless of its place in the queue: a job that a rule has `set_apart` with
+        its id as key, or a queued one. Arguments are those of `PolicyScheduler.start`."""
         if not self.admission.deferred.readmit(rule, job.jobid):
             self._queue.remove(job)
         self.start(job, alloc, **annotations)
 
     def order_by_share(self, level: Callable[[PendingJob], tuple[float, ...]] | None) -> None:
-        """Sort jobs of equal priority by a rule's key, the lowest first: the queue is sorted again, and a pass follows. If the scheduler
-        overrides `order`, that takes precedence.
+        """Sort jobs of equal priority by a rule's key, the lowest first: the queue is sorted again,
+        and a pass follows. If the scheduler overrides `order`, that takes precedence.
 
         Args:
             level: maps a pending job to a tuple; None: sort by submission
@@ -219,8 +225,8 @@ class RuleHost:
             self.look_again()
 
     def ask_for(self, job: PendingJob, request: Any) -> None:
-        """Replace the resource request of a pending job: its promise is dropped, and a pass follows. Call this between steps of passes,
-        such as from a timer.
+        """Replace the resource request of a pending job: its promise is dropped, and a pass
+        follows. Call this between steps of passes, such as from a timer.
 
         Args:
             job (PendingJob): the job
@@ -233,7 +239,8 @@ class RuleHost:
         self.look_again()
 
     def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:
-        """Set a pending job's signature and request, and queue it again if the queue depends on signatures."""
+        """Set a pending job's signature and request, and queue it again if the queue depends on
+        signatures."""
         queued = isinstance(self._queue, Backlog) and job.jobid not in self.admission.deferred
         if queued:
             self._queue.remove(job)
@@ -246,13 +253,13 @@ class RuleHost:
     # -- rules that come into force ----------------------------------------------------------------
 
     def jobs_running(self) -> list[RunningJob]:
-        """Return the running jobs as told to admission rules: copies, whose attributes and eventlogs may be looked up and are not kept.
-        O(jobs)."""
+        """Return the running jobs as told to admission rules: copies, whose attributes and
+        eventlogs may be looked up and are not kept. O(jobs)."""
         return [copy(job) for job in self.running.values()]
 
     def tell_pending(self, rule: AdmissionRule) -> None:
-        """Tell a rule of all pending jobs or, if it was removed, remove its part of their signatures. It must have deferred none of them.
-        Costs parsing each jobspec."""
+        """Tell a rule of all pending jobs or, if it was removed, remove its part of their
+        signatures. It must have deferred none of them. Costs parsing each jobspec."""
         for job in list(self._scheduler.pending_jobs()):
             attributes = SystemAttributes.of_job(job)
             try:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The run times of jobs, across reloads and restarts, without the time for clean-up.
 
-A scheduler learns of a job's end when its resources are freed: after epilog and housekeeping, without the result. The service ``job-list``
-knows both, and the jobs that ended while no scheduler was loaded. So it is queried for each job that ends, and at the start for those that
-ended since the checkpoint was written: nothing is lost, although that happens only every ten minutes. In an instance without ``job-list``
-the time until the resources are freed is learnt instead.
+A scheduler learns of a job's end when its resources are freed: after epilog and housekeeping,
+without the result. The service ``job-list`` knows both, and the jobs that ended while no scheduler
+was loaded. So it is queried for each job that ends, and at the start for those that ended since the
+checkpoint was written: nothing is lost, although that happens only every ten minutes. In an
+instance without ``job-list`` the time until the resources are freed is learnt instead.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ SAVE_INTERVAL_S = 600.0
 #: Maximum number of jobs queried at the start: those that ended last.
 MAX_JOBS_ASKED = 2000
 
-#: Seconds until ``job-list`` is queried again at the start, doubled each time: at an instance's start it may be loaded after the scheduler.
+#: Seconds until ``job-list`` is queried again at the start, doubled each time: at an instance's
+#: start it may be loaded after the scheduler.
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 64.0
 
@@ -52,7 +54,8 @@ def ask_for_ended_jobs(
     errors: ErrorReporter,
     retry: float = FIRST_RETRY_S,
 ) -> None:
-    """Query ``job-list`` for the jobs that ended since a time, if it is loaded now or within the next two minutes.
+    """Query ``job-list`` for the jobs that ended since a time, if it is loaded now or within the
+    next two minutes.
 
     Args:
         handle: the Flux handle
@@ -140,8 +143,8 @@ class RunTimeService:
     # -- the start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the checkpoint, and query the jobs that ended since; called before the scheduler learns of jobs. In a simulation, without
-        KVS, there is nothing to load."""
+        """Read the checkpoint, and query the jobs that ended since; called before the scheduler
+        learns of jobs. In a simulation, without KVS, there is nothing to load."""
         self._loads = self._checkpoint.stores
         if self._history is not None and self._loads:
             self._load(self._history)
@@ -158,7 +161,8 @@ class RunTimeService:
         self.ask_for_ended_jobs()
 
     def ask_for_ended_jobs(self) -> None:
-        """Learn from jobs that ended since the last known one, if ``job-list`` is loaded now or within the next two minutes."""
+        """Learn from jobs that ended since the last known one, if ``job-list`` is loaded now or
+        within the next two minutes."""
 
         def learn(jobs: list[dict[str, Any]]) -> None:
             self._answers = True
@@ -190,8 +194,8 @@ class RunTimeService:
             self._history.learn(job.userid, job.size, job.limit, run)
 
     def job_ended(self, job: RunningJob) -> None:
-        """Report a job whose resources were freed. The run time of a job that ran to its limit is at most that limit, if known: the rest is
-        clean-up."""
+        """Report a job whose resources were freed. The run time of a job that ran to its limit is
+        at most that limit, if known: the rest is clean-up."""
         if self._history is None and job.predicted is None and not self._is_overridden:
             return
         seen = self._now() - job.start

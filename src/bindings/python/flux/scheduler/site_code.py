@@ -28,8 +28,8 @@ def read_code(option: str, text: str, check_owner: bool = True, what: str = "FUN
     Args:
         option (str): name of the argument or key, for errors
         text (str): the value
-        check_owner (bool): whether only the instance owner and root may have write access to the file (`flux.jobtap.owned_file`); not
-            needed in a simulation, which runs as its user
+        check_owner (bool): whether only the instance owner and root may have write access to the
+            file (`flux.jobtap.owned_file`); not needed in a simulation, which runs as its user
         what (str): the noun for the name in the file, for errors
 
     Raises:
@@ -72,7 +72,8 @@ def name_in_file(
 
 
 def import_beside(file: str, name: str) -> types.ModuleType:
-    """Import a Python file from the directory of another: ``import`` does not search the directory of a broker module.
+    """Import a Python file from the directory of another: ``import`` does not search the directory
+    of a broker module.
 
     Args:
         file (str): the importing file, its ``__file__``

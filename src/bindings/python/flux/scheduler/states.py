@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The states of a request, a job and a reservation's window, and their transitions.
 
-Each is a table of moves, which the code runs on: a change of state looks up the next state, and a move missing from the table is a bug,
-reported where it happens. The documentation draws its pictures from the same tables (``doc/reference/states``).
+Each is a table of moves, which the code runs on: a change of state looks up the next state, and a
+move missing from the table is a bug, reported where it happens. The documentation draws its
+pictures from the same tables (``doc/reference/states``).
 
 `REQUEST`
     a ``sched.alloc`` request (RFC 27): open until it is answered, once

@@ -3,16 +3,17 @@
 
 A jobspec may have these system attributes (RFC 14):
 
-- ``max-wait``: a duration, in seconds or as a text such as ``"90m"``. A job that has not started by then is denied. With 0 it starts in the
-  first full pass that examines it, or not at all;
-- ``deadline``: latest end, seconds since the epoch. The job needs a time limit, and is denied once it cannot start early enough to run to
-  this limit;
-- ``early``: if true, the job is denied as soon as it is *promised* a start later than one of these allows. A planned estimate has no
-  effect.
+- ``max-wait``: a duration, in seconds or as a text such as ``"90m"``. A job that has not started by
+  then is denied. With 0 it starts in the first full pass that examines it, or not at all;
+- ``deadline``: latest end, seconds since the epoch. The job needs a time limit, and is denied once
+  it cannot start early enough to run to this limit;
+- ``early``: if true, the job is denied as soon as it is *promised* a start later than one of these
+  allows. A planned estimate has no effect.
 
-The clock of ``max-wait`` runs while the job manager allows the job to start, from its first request: dependencies and begin times do not
-count. While its queue is stopped, or it is held, its request is withdrawn and the clock is paused. It restarts from 0 when the scheduler is
-reloaded. Jobs not sent to the scheduler, such as those beyond ``queue-depth``, are unknown here.
+The clock of ``max-wait`` runs while the job manager allows the job to start, from its first
+request: dependencies and begin times do not count. While its queue is stopped, or it is held, its
+request is withdrawn and the clock is paused. It restarts from 0 when the scheduler is reloaded.
+Jobs not sent to the scheduler, such as those beyond ``queue-depth``, are unknown here.
 
 A started job is left alone: its time limit ends it before its deadline.
 """
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 #: Seconds between readings of the clock when no limit expires: it may have been set.
 CLOCK_CHECK_S = 60.0
 
-#: Maximum number of jobs with withdrawn requests whose waits are kept. The scheduler does not learn whether such a job will be requested
-#: again.
+#: Maximum number of jobs with withdrawn requests whose waits are kept. The scheduler does not learn
+#: whether such a job will be requested again.
 WITHDRAWN_REMEMBERED = 10000
 
 
@@ -130,7 +131,8 @@ def _seconds(value: Any) -> float:
 class WaitLimits(AdmissionRule):
     """Denies jobs at the end of their maximum waits.
 
-    It does not keep jobs from starting before, and is not asked about jobs without these attributes.
+    It does not keep jobs from starting before, and is not asked about jobs without these
+    attributes.
 
     Args:
         host (RuleHost): the scheduler
@@ -147,7 +149,8 @@ class WaitLimits(AdmissionRule):
         super().__init__(host)
         self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
-        #: heap of (latest start, job id). Entries of jobs that are no longer pending, or whose latest start has changed, are skipped
+        #: heap of (latest start, job id). Entries of jobs that are no longer pending, or whose
+        #: latest start has changed, are skipped
         self._due: list[tuple[float, int]] = []
         self._timer: Timer | None = None
         self._armed_for = math.inf
@@ -221,7 +224,8 @@ class WaitLimits(AdmissionRule):
     # -- when the wait is over ---------------------------------------------------------------------
 
     def pass_completed(self, events: int) -> None:
-        """Deny the jobs that may not wait at all and were not started by a full pass that began after the first `events` events."""
+        """Deny the jobs that may not wait at all and were not started by a full pass that began
+        after the first `events` events."""
         for jobid in list(self._first_pass):
             waiting = self._jobs[jobid]
             if waiting.event is not None and waiting.event <= events:
@@ -230,8 +234,8 @@ class WaitLimits(AdmissionRule):
             self.host.start_schedule()  # they arrived during that pass
 
     def promised(self, job: PendingJob, when: float | None) -> None:
-        """Note a job's promised start (None: the promise was dropped). The job is denied later, since this may be in the middle of a
-        pass."""
+        """Note a job's promised start (None: the promise was dropped). The job is denied later,
+        since this may be in the middle of a pass."""
         waiting = self._jobs.get(job.jobid)
         if waiting is None or not waiting.early:
             return
@@ -282,7 +286,8 @@ class WaitLimits(AdmissionRule):
         self._withdrawn.pop(waiting.job.jobid, None)  # a denied job is not requested again
 
     def _sentence(self, waiting: _Waiting, note: str | None = None) -> str:
-        """Return the text for the user of a denied job: when it would have started, or else why a rule kept it waiting."""
+        """Return the text for the user of a denied job: when it would have started, or else why a
+        rule kept it waiting."""
         note = waiting.note if note is None else note
         now = self.host.now()
         when, _ = self.host.forecasts.estimate_of(waiting.job)

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A walk over the queue of pending jobs: the order in which a pass examines them, and the jobs it skips. Also its data: jobs in queue
-order, groups of jobs with equal requests, and an index of groups by the room that they need.
+"""A walk over the queue of pending jobs: the order in which a pass examines them, and the jobs it
+skips. Also its data: jobs in queue order, groups of jobs with equal requests, and an index of
+groups by the room that they need.
 
-By definition a pass examines every pending job, from the head of the queue to its end. Most of these examinations have no effect, and are
-skipped without any change to starts or promises:
+By definition a pass examines every pending job, from the head of the queue to its end. Most of
+these examinations have no effect, and are skipped without any change to starts or promises:
 
-- If nothing was freed since the last walk, only newcomers are examined, and jobs concerned by an event of their own (`Backlog.again`).
-- A job without a promise is examined if there is room for it, ignoring promises (`PromisedJobs.groups_with_room`), or if it may be promised
-  a start (`PromisedJobs.may_be_promised`).
-- Behind a job that cannot start, jobs with its signature and at least its limit cannot start either (`Backlog.block`). For a job examined
-  before, a quick look at the plan suffices (`PromisedJobs.waits_from`). Such jobs are found by their limits, so a walk costs one look per
+- If nothing was freed since the last walk, only newcomers are examined, and jobs concerned by an
+  event of their own (`Backlog.again`).
+- A job without a promise is examined if there is room for it, ignoring promises
+  (`PromisedJobs.groups_with_room`), or if it may be promised a start
+  (`PromisedJobs.may_be_promised`).
+- Behind a job that cannot start, jobs with its signature and at least its limit cannot start either
+  (`Backlog.block`). For a job examined before, a quick look at the plan suffices
+  (`PromisedJobs.waits_from`). Such jobs are found by their limits, so a walk costs one look per
   group of jobs with equal requests.
 
-None of this outlives the walk. A long walk is made in steps, between which jobs arrive, leave and move. It is never restarted for that, so
-that each job has its turn: later events cause another walk.
+None of this outlives the walk. A long walk is made in steps, between which jobs arrive, leave and
+move. It is never restarted for that, so that each job has its turn: later events cause another
+walk.
 """
 
 from __future__ import annotations
@@ -61,8 +66,9 @@ def entry_of(job: PendingJob) -> Entry:
 class OrderedJobs:
     """Jobs in queue order.
 
-    They are kept in blocks, with their places, ``(order, job id, job)``: a job is found by comparing numbers, without calls of the jobs'
-    comparison. Adding or removing a job moves only the others of its block. While a job is in here its `PendingJob.order` must not change.
+    They are kept in blocks, with their places, ``(order, job id, job)``: a job is found by
+    comparing numbers, without calls of the jobs' comparison. Adding or removing a job moves only
+    the others of its block. While a job is in here its `PendingJob.order` must not change.
 
     Attributes:
         count (int): number of jobs
@@ -108,7 +114,8 @@ class OrderedJobs:
         return self._blocks[-1][-1][2]
 
     def since(self, place: tuple[Any, int]) -> Iterator[PendingJob]:
-        """Yield the jobs from a place, ``(order, job id)``, on, in order; the jobs must not change meanwhile."""
+        """Yield the jobs from a place, ``(order, job id)``, on, in order; the jobs must not change
+        meanwhile."""
         begin = self._block(place)
         for number in range(begin, len(self._blocks)):
             block = self._blocks[number]
@@ -170,17 +177,19 @@ class OrderedJobs:
         del self._blocks[at]
 
     def _block(self, place: tuple[Any, int]) -> int:
-        """Return the index of the block that contains a place, ``(order, job id)``, or ends before it; 0 if the place precedes all."""
+        """Return the index of the block that contains a place, ``(order, job id)``, or ends before
+        it; 0 if the place precedes all."""
         order, jobid = place
         # Lists compare by their first entries: count the blocks that begin at or before the place.
         return max(0, bisect_left(self._blocks, [(order, jobid + 1)]) - 1)
 
 
 class JobGroup(OrderedJobs):
-    """Jobs with one signature and without promises: in a backlog, or deferred by a rule for one cause.
+    """Jobs with one signature and without promises: in a backlog, or deferred by a rule for one
+    cause.
 
-    Each block has its shortest limit: the search for the next job with a limit below some value looks at each block in between, and at the
-    jobs of one or two.
+    Each block has its shortest limit: the search for the next job with a limit below some value
+    looks at each block in between, and at the jobs of one or two.
 
     Attributes:
         signature: their signature
@@ -197,8 +206,9 @@ class JobGroup(OrderedJobs):
         self.family = family
         self.ranks = 0
         self.request: Any = None
-        # Per block, a lower bound of the limits; infinity in a block without jobs. The job with that limit may have left, which is noticed
-        # when a search for a shorter one fails: if many leave at once, each update would look at the rest of the block.
+        # Per block, a lower bound of the limits; infinity in a block without jobs. The job with
+        # that limit may have left, which is noticed when a search for a shorter one fails: if many
+        # leave at once, each update would look at the rest of the block.
         self._shortest: list[float] = [inf]
         self._left: list[bool] = [False]
 
@@ -224,7 +234,8 @@ class JobGroup(OrderedJobs):
         return at
 
     def shorter_since(self, place: tuple[Any, int] | None, limit: float) -> PendingJob | None:
-        """Return the first job from a place on (None: of all) with a limit below `limit` seconds, or None."""
+        """Return the first job from a place on (None: of all) with a limit below `limit` seconds,
+        or None."""
         blocks, shortest = self._blocks, self._shortest
         begin = 0 if place is None or len(blocks) == 1 else self._block(place)
         for number in range(begin, len(blocks)):
@@ -291,8 +302,8 @@ class RoomIndex:
             del self._kinds[kind]
 
     def with_room(self) -> list[JobGroup]:
-        """Return the groups for which there is room now, ignoring promises, and those for which that is unknown.  O(kinds of room + groups
-        returned)."""
+        """Return the groups for which there is room now, ignoring promises, and those for which
+        that is unknown.  O(kinds of room + groups returned)."""
         pool = self._pool()
         for group in self._new:
             shape = group.request.shape
@@ -328,17 +339,19 @@ class PromisedJobs(Protocol):
         """Return the promised jobs to be examined before all others: their time has come."""
 
     def may_be_promised(self, job: PendingJob) -> bool:
-        """Whether an unpromised job may be promised a start; if not, no job behind it that could use the same ranks may be."""
+        """Whether an unpromised job may be promised a start; if not, no job behind it that could
+        use the same ranks may be."""
 
     def is_kept_out(self, job: PendingJob) -> bool:
         """Whether a rule keeps a job from starting, so that no other waits for it."""
 
     def groups_with_room(self) -> Iterable[JobGroup] | None:
-        """Return the groups of jobs for which there is room, ignoring promises; None if that is unknown for all."""
+        """Return the groups of jobs for which there is room, ignoring promises; None if that is
+        unknown for all."""
 
     def waits_from(self, job: PendingJob) -> float | None:
-        """Return the limit (seconds) from which on jobs with an unpromised job's signature keep waiting like it; None if it must be
-        examined."""
+        """Return the limit (seconds) from which on jobs with an unpromised job's signature keep
+        waiting like it; None if it must be examined."""
 
 
 class _Backlog(Protocol):
@@ -378,7 +391,8 @@ class _Promised:
 
 
 class _Line:
-    """Unpromised jobs that could use the same ranks: while one of them may be promised a start, the first is examined."""
+    """Unpromised jobs that could use the same ranks: while one of them may be promised a start, the
+    first is examined."""
 
     __slots__ = ("jobs", "ranks")
 
@@ -395,7 +409,8 @@ class Walk:
     Args:
         backlog (Backlog): the queue
         promises (PromisedJobs): the promises; None: there are none
-        freed (bool): whether resources were freed since the last walk; otherwise only newcomers are examined
+        freed (bool): whether resources were freed since the last walk; otherwise only newcomers are
+            examined
         every (bool): whether to examine jobs without room
     """
 
@@ -450,8 +465,8 @@ class Walk:
     # -- findings of the policy --------------------------------------------------------------------
 
     def refuse(self, signature: Any, limit: float, family: bool) -> None:
-        """Skip jobs of a signature behind the current one with limits of at least `limit` seconds, or with `family` all jobs of its
-        family."""
+        """Skip jobs of a signature behind the current one with limits of at least `limit` seconds,
+        or with `family` all jobs of its family."""
         if limit < self._refused.get(signature, inf):
             self._refused[signature] = limit
         group = self.backlog.groups.get(signature)
@@ -465,8 +480,8 @@ class Walk:
         self._is_stale = self.freed
 
     def begin_anew(self) -> None:
-        """Start over: the queue was sorted again or replaced. All jobs are in other groups, and a place in the old order is meaningless, or
-        does not even compare with new ones."""
+        """Start over: the queue was sorted again or replaced. All jobs are in other groups, and a
+        place in the old order is meaningless, or does not even compare with new ones."""
         self._groups = self._place = self._promised = None
         self._is_stale = self.freed
 
@@ -476,13 +491,15 @@ class Walk:
             self._promised.place = last.order, last.jobid + 1
 
     def shortest_refused(self, group: JobGroup) -> float | None:
-        """Return the limit (seconds) from which on jobs of a group are skipped, 0 for all; None for none."""
+        """Return the limit (seconds) from which on jobs of a group are skipped, 0 for all; None for
+        none."""
         if group.family in self._refused_families:
             return 0.0
         return self._refused.get(group.signature)
 
     def leaves_out(self, job: PendingJob) -> bool:
-        """Whether the first job of a group keeps waiting; it and those with at least its limit are then skipped."""
+        """Whether the first job of a group keeps waiting; it and those with at least its limit are
+        then skipped."""
         limit = None if self.promises is None else self.promises.waits_from(job)
         if limit is None:
             return False
@@ -496,8 +513,8 @@ class Walk:
         """Whether the sources of jobs are unknown, or may have changed."""
         dropped = self.promises is not None and self.promises.drops != self._drops
         if not self.freed and (dropped or self.backlog.is_woken):
-            # The newcomer examined last has made room, for example by taking others' promises. Waiting jobs go before the newcomers behind
-            # it.
+            # The newcomer examined last has made room, for example by taking others' promises.
+            # Waiting jobs go before the newcomers behind it.
             self.freed = self._is_stale = True
         return self._is_stale or dropped
 

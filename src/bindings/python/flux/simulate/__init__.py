@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Run recorded or synthetic jobs through unmodified schedulers, on a virtual clock: the API behind ``flux simulate``, for programs and
-notebooks.
+"""Run recorded or synthetic jobs through unmodified schedulers, on a virtual clock: the API behind
+``flux simulate``, for programs and notebooks.
 
     from flux.simulate import Trace, simulate
 
@@ -12,16 +12,20 @@ notebooks.
 The files, in the order in which a call uses them:
 
 - `command`, `study`: the command and the API; `arguments`, `policy`: their options
-- `trace`, `workload`: readers of traces, models, and the jobs built from them; `machine`: the simulated resources
+- `trace`, `workload`: readers of traces, models, and the jobs built from them; `machine`: the
+  simulated resources
 - `run`: runs policies side by side, in processes or as jobs of an instance (`as_jobs`)
-- `engine`: emulates the job manager and the resource service, or runs a whole instance; `script`, `outages`: events other than jobs
+- `engine`: emulates the job manager and the resource service, or runs a whole instance; `script`,
+  `outages`: events other than jobs
 - `failure`, `refusals`: whether a run is comparable with others
 - `results`, `report`: files, figures, tables and the HTML page; `origin`: their provenance
 
-Others: `checking` (with `site_check`, `placement_check`), `comparing`, `again`, `tuning`, `gym`, `live` (the running instance) and `odds`.
+Others: `checking` (with `site_check`, `placement_check`), `comparing`, `again`, `tuning`, `gym`,
+`live` (the running instance) and `odds`.
 
-Schedulers run on `flux_engine` and the bindings in Python (``_flux``). This requires greenlet and the two directories that `flux python`
-adds to the path: the one with these bindings, and ``embedded`` beside it. Only ``engine="instance"`` needs the embedded instance.
+Schedulers run on `flux_engine` and the bindings in Python (``_flux``). This requires greenlet and
+the two directories that `flux python` adds to the path: the one with these bindings, and
+``embedded`` beside it. Only ``engine="instance"`` needs the embedded instance.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux simulate --again DIR``: repeat the call that made these results, and compare each job's start."""
+"""``flux simulate --again DIR``: repeat the call that made these results, and compare each job's
+start."""
 
 import contextlib
 import io
@@ -24,7 +25,8 @@ def again(directory, main):
 
     Args:
         directory (str): the results
-        main: function of a command line (list of words) that writes results and returns the exit status
+        main: function of a command line (list of words) that writes results and returns the exit
+            status
 
     Returns:
         int: 0 if all jobs start at the recorded times, else 1

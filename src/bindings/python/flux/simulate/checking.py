@@ -3,13 +3,15 @@
 
 - a unit belongs to the machine, and is held by one job at a time
 - no job starts on units that are down or drained
-- a job starts after its submission and ends by its limit. It starts within its maximum wait, if the scheduler was sent all jobs, and early
-  enough to end by its deadline
+- a job starts after its submission and ends by its limit. It starts within its maximum wait, if the
+  scheduler was sent all jobs, and early enough to end by its deadline
 - a scheduler without backfill starts the jobs of a queue in order
 - a promise is kept
 - a preempting job starts on the units of the job that it preempted
-- no limit of the configuration is exceeded, no licence is used twice, and a claimed node has no jobs of others
-- a job that requires nodes in one group has them; one that prefers them has them, or has waited as long as it stated
+- no limit of the configuration is exceeded, no licence is used twice, and a claimed node has no
+  jobs of others
+- a job that requires nodes in one group has them; one that prefers them has them, or has waited as
+  long as it stated
 - the record of a job is consistent: times, run time and profile, size and units
 - the totals of a result match its jobs, and all jobs are present
 - eventlogs follow RFC 21, and R is a resource set of RFC 20 on ranks that were up
@@ -94,7 +96,8 @@ RAN = ("COMPLETED_SUCCESSFULLY", "COMPLETED_WALLTIME_REACHED")
 
 
 class Schedule:
-    """The result of a simulation, with the rules as methods: each is a generator of violations (texts).
+    """The result of a simulation, with the rules as methods: each is a generator of violations
+    (texts).
 
     Args:
         result (Result): the result
@@ -102,7 +105,8 @@ class Schedule:
     Attributes:
         rows (list of Row): the jobs
         options (dict): options of the call
-        calm (bool): whether only jobs and the scheduler took part: no script, no failures, no running instance
+        calm (bool): whether only jobs and the scheduler took part: no script, no failures, no
+            running instance
     """
 
     def __init__(self, result):
@@ -112,7 +116,8 @@ class Schedule:
         self.calm = not any(self.options.get(key) for key in ("script", "live", "failures"))
 
     def held(self):
-        """Return (job, start, end or None, bounds of its units, size or 0 if unknown) of all jobs that ran, including jobs of no trace."""
+        """Return (job, start, end or None, bounds of its units, size or 0 if unknown) of all jobs
+        that ran, including jobs of no trace."""
         held = [
             (row.id, row.start, row.end, row.units(), row.size)
             for row in self.rows
@@ -235,7 +240,8 @@ class Schedule:
         for row in self.rows if changes else ():
             if row.start is None:
                 continue
-            # A start may precede or follow a change at the same instant, so the state before it counts too.
+            # A start may precede or follow a change at the same instant, so the state before it
+            # counts too.
             first = max(0, bisect.bisect_left(times, row.start - GRAIN) - 1)
             last = bisect.bisect_right(times, row.start + GRAIN)
             bad = [idset.difference(row.units(), up) for _, up in changes[first:last]]
@@ -394,7 +400,8 @@ def _units_text(count):
 
 
 def _is_sent_all(name):
-    """Whether a scheduler is sent each job at its submission: with a limited queue-depth the job manager holds some back."""
+    """Whether a scheduler is sent each job at its submission: with a limited queue-depth the job
+    manager holds some back."""
     module, *args = name.split()
     depth = ["unlimited" if module == "sched-backfill" or "order=queue" in args else "8"]
     depth += [arg.partition("=")[2] for arg in args if arg.startswith("queue-depth=")]

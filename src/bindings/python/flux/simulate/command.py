@@ -287,7 +287,8 @@ class Call:
             self.say(f"{len(cases)} workloads: {'; '.join(case.label for case in cases)}")
 
     def _prepare_output(self):
-        """Refuse, keep or remove earlier results in the output directory, so that none is taken for this call's."""
+        """Refuse, keep or remove earlier results in the output directory, so that none is taken for
+        this call's."""
         from flux.simulate.results import reading
 
         options = self.options
@@ -440,7 +441,8 @@ class Call:
 
 
 def _starts(task, result):
-    """Return the starts of a run, read from its files if an earlier call made them; None if they cannot be read."""
+    """Return the starts of a run, read from its files if an earlier call made them; None if they
+    cannot be read."""
     from flux.simulate.results import reading
 
     if "start" in result:

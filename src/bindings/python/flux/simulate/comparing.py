@@ -101,7 +101,8 @@ def _losses(results):
 
 
 def _numbers(results):
-    """Return the numbers that --diff takes: those of the policies, or of the results if a policy occurs twice."""
+    """Return the numbers that --diff takes: those of the policies, or of the results if a policy
+    occurs twice."""
     return table.number_of([result.summary for result in results])
 
 
@@ -117,7 +118,8 @@ def _pair(text, results):
 
 
 def warn_of_others(results):
-    """Warn if the results are of different jobs or machines, apart from the varied option of a sweep.
+    """Warn if the results are of different jobs or machines, apart from the varied option of a
+    sweep.
 
     Raises:
         ValueError: the numbers of jobs differ, so they are not comparable
@@ -151,7 +153,8 @@ def name_workloads(results):
 
 
 def first_difference(one, other, numbers=(1, 2)):
-    """Describe the first job that starts at different times in two results, and the state at that moment.
+    """Describe the first job that starts at different times in two results, and the state at that
+    moment.
 
     Args:
         one, other (str): directories

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Failures of a policy, in words: an exception, a premature end, or jobs that never started.
 
-A policy that starts three jobs and no others has the shortest waits. So a run is compared with others only if every job that could start
-did.
+A policy that starts three jobs and no others has the shortest waits. So a run is compared with
+others only if every job that could start did.
 """
 
 import contextlib
@@ -57,7 +57,8 @@ def run(engine, path):
     """Run `engine`; `path` is the file of its module.
 
     Returns:
-        str or None: the error if the module ended with an exception, with the tracebacks that it printed
+        str or None: the error if the module ended with an exception, with the tracebacks that it
+        printed
 
     Raises:
         KeyboardInterrupt: at the second interrupt
@@ -97,8 +98,10 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused):
         outcome (Outcome): of the run
         lines (list): the scheduler's log: (seconds since the epoch, level, text)
         path (str): file of the scheduler
-        is_excused (bool): whether jobs may remain unstarted: the run was interrupted, a script took nodes, or only starts were asked for
-        ended_at (float or None): time at which the scheduler ended with work left, in seconds since the start of the workload
+        is_excused (bool): whether jobs may remain unstarted: the run was interrupted, a script took
+            nodes, or only starts were asked for
+        ended_at (float or None): time at which the scheduler ended with work left, in seconds since
+            the start of the workload
         refused (list of int): indices of jobs refused although they fit the machine
     """
     found = []

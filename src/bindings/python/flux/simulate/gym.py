@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """`SchedulingEnv`: the simulator as a Gymnasium environment, to train policies.
 
-Engine, pool and library are those of ``flux simulate``; an agent selects the next job to start. Requires the package ``gymnasium``.
+Engine, pool and library are those of ``flux simulate``; an agent selects the next job to start.
+Requires the package ``gymnasium``.
 """
 
 import copy
@@ -69,26 +70,34 @@ class _Asking(PolicyScheduler):
 class SchedulingEnv(gymnasium.Env, Observer):
     """Select which of the first K pending jobs starts next.
 
-    An episode runs consecutive jobs of the trace on an empty machine; a step is a decision. The agent decides after each event while jobs
-    wait, and again after each start, until it chooses to wait.
+    An episode runs consecutive jobs of the trace on an empty machine; a step is a decision. The
+    agent decides after each event while jobs wait, and again after each start, until it chooses to
+    wait.
 
-    - Observation: `Box(0, 1, (K, 6), float32)`. A row is a job, in order of submission, with the columns of `COLUMNS`: whether the job
-      exists, whether as many units as it needs are free, its wait and its limit (scaled by `scaled`; 1 without a limit), its size and, in
-      each row, the free units, both as fractions of the machine.
-    - Action: `Discrete(K + 1)`. Below K: start that job. K, or a job that does not exist or fit: wait for the next event. If no job runs,
-      the first that fits starts then.
-    - Reward: minus the sum of ``reward`` over the jobs started in the step, divided by the number of jobs; an episode sums to minus the
-      mean over all jobs, of the wait in hours or the bounded slowdown.
-    - info: ``mask``, int8 of shape (K + 1,): the effective actions; ``time``, seconds since the first submission.
+    - Observation: `Box(0, 1, (K, 6), float32)`. A row is a job, in order of submission, with the
+      columns of `COLUMNS`: whether the job exists, whether as many units as it needs are free, its
+      wait and its limit (scaled by `scaled`; 1 without a limit), its size and, in each row, the
+      free units, both as fractions of the machine.
+    - Action: `Discrete(K + 1)`. Below K: start that job. K, or a job that does not exist or fit:
+      wait for the next event. If no job runs, the first that fits starts then.
+    - Reward: minus the sum of ``reward`` over the jobs started in the step, divided by the number
+      of jobs; an episode sums to minus the mean over all jobs, of the wait in hours or the bounded
+      slowdown.
+    - info: ``mask``, int8 of shape (K + 1,): the effective actions; ``time``, seconds since the
+      first submission.
 
     The same seed gives the same episodes.
 
     Args:
-        trace (Trace or str): the jobs and the machine, with one value per option, without dependencies
+        trace (Trace or str): the jobs and the machine, with one value per option, without
+            dependencies
         k (int): K
-        jobs (int or None): number of consecutive jobs in an episode, from a random position; None: the whole trace
-        reward (str or function): ``wait``, ``slowdown``, or ``function(wait, run, size)`` of a started job, in seconds and units
-        part ((float, float)): part of the trace to draw episodes from, as fractions of its jobs: (0, 0.5) leaves half for tests
+        jobs (int or None): number of consecutive jobs in an episode, from a random position; None:
+            the whole trace
+        reward (str or function): ``wait``, ``slowdown``, or ``function(wait, run, size)`` of a
+            started job, in seconds and units
+        part ((float, float)): part of the trace to draw episodes from, as fractions of its jobs:
+        (0, 0.5) leaves half for tests
 
     Raises:
         ValueError: the trace cannot be read, or is too short

@@ -12,7 +12,8 @@ NO_LIMIT = 0
 class Shape(NamedTuple):
     """A job's request. ``nodes`` 0: its slots may be placed anywhere.
 
-    ``slots`` is per node if ``nodes`` is given, else the total; ``cores`` and ``gpus`` are per slot.
+    ``slots`` is per node if ``nodes`` is given, else the total; ``cores`` and ``gpus`` are per
+    slot.
     """
 
     nodes: int
@@ -47,10 +48,12 @@ class Job:
         user, queue (str or None)
         group (str or None): its bank, unless its jobspec has one
         urgency (int): 0 to 31
-        after ((int, float or None) or None): index of the job that it follows, and the seconds between the end of that job and its own
+        after ((int, float or None) or None): index of the job that it follows, and the seconds
+        between the end of that job and its own
             submission; None: it is submitted at that end, but not before `submit`
-        extra (dict or None): further attributes from the trace: ``jobspec`` to use unchanged, ``constraints``, recorded ``wait`` and
-            ``start``, ``submitted`` if before it was eligible, ...
+        extra (dict or None): further attributes from the trace: ``jobspec`` to use unchanged,
+            ``constraints``, recorded ``wait`` and ``start``, ``submitted`` if before it was
+            eligible, ...
     """
 
     __slots__ = (
@@ -101,8 +104,8 @@ FIRST_USERID = 100_001
 def userids(jobs):
     """Return {user: user id} of jobs.
 
-    A user named by a number has that id, others get the next free one. Jobs without a user belong to the instance owner, who is not
-    included.
+    A user named by a number has that id, others get the next free one. Jobs without a user belong
+    to the instance owner, who is not included.
     """
     found = {}
     names = []
@@ -129,7 +132,8 @@ def system_of(job):
 
 
 def max_wait(job):
-    """Return the maximum wait of a job in seconds (``attributes.system.max-wait`` of its jobspec), or None."""
+    """Return the maximum wait of a job in seconds (``attributes.system.max-wait`` of its jobspec),
+    or None."""
     value = system_of(job).get("max-wait")
     if isinstance(value, str):
         try:
@@ -140,7 +144,8 @@ def max_wait(job):
 
 
 def placement(job):
-    """Return the placement that a job requests (``attributes.system.placement`` of its jobspec), or None."""
+    """Return the placement that a job requests (``attributes.system.placement`` of its jobspec), or
+    None."""
     value = system_of(job).get("placement")
     return value if isinstance(value, dict) else None
 
@@ -155,7 +160,8 @@ def followers(jobs):
 
 
 def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None):
-    """Return the jobspec (RFC 25) of a job, as a submission tool would write it. Treat as read-only.
+    """Return the jobspec (RFC 25) of a job, as a submission tool would write it. Treat as
+    read-only.
 
     Args:
         job (Job): the job

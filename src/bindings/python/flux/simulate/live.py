@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The running instance as a workload: its jobs and resources, from now on.
 
-The instance, which may be a real one, is queried with ordinary messages through ``flux python``, and not changed.
+The instance, which may be a real one, is queried with ordinary messages through ``flux python``,
+and not changed.
 """
 
 import json
@@ -37,7 +38,8 @@ def flux_command(option):
         LiveError: there is no such command; the text names the option that needs it
     """
     program = getattr(sys.modules["__main__"], "__file__", None) or ""
-    # Under the embedded instance's command, this is that command itself; else it is looked up on PATH.
+    # Under the embedded instance's command, this is that command itself; else it is looked up on
+    # PATH.
     command = program if os.path.basename(program) == "flux" else shutil.which("flux")
     if command is None:
         raise LiveError(f"{option}: no flux command on the PATH")

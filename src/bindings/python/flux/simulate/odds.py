@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Accuracy of a scheduler's odds: likely starts of sampled jobs are queried and compared with the actual starts."""
+"""Accuracy of a scheduler's odds: likely starts of sampled jobs are queried and compared with the
+actual starts."""
 
 import errno
 import time
@@ -13,7 +14,8 @@ SAME_TIME_S = 1e-3
 
 
 class OddsSampler(Peer):
-    """Queries the scheduler for the odds of every n-th job that has to wait, right after its submission.
+    """Queries the scheduler for the odds of every n-th job that has to wait, right after its
+    submission.
 
     Args:
         engine (LeanEngine): the engine to watch
@@ -69,7 +71,8 @@ class OddsSampler(Peer):
                 self._known.append((index, said))
 
     def figures(self, outcome):
-        """Return ``every``, ``waited``, ``asked``, ``error``, ``seconds`` (total time of the answers), and the figures of `comparison`."""
+        """Return ``every``, ``waited``, ``asked``, ``error``, ``seconds`` (total time of the
+        answers), and the figures of `comparison`."""
         return {
             "every": self.every,
             "waited": self.waited,
@@ -88,10 +91,12 @@ def comparison(known, outcome):
         outcome (Outcome): outcome of the run
 
     Returns:
-        dict: ``known``, the number of jobs that started and have an expected start. If it is not 0: ``played``, ``told``, ``limits``, the
-        shares that started by the nine-of-ten time of the runs drawn, by that time as corrected and told, and by the start if all jobs run
-        to their limits; ``likely_median``, ``likely_mean``, ``limits_median``, ``limits_mean``, the absolute errors of the likely start,
-        and of the start by limits
+        dict: ``known``, the number of jobs that started and have an expected start. If it is not 0:
+            ``played``, ``told``, ``limits``, the
+        shares that started by the nine-of-ten time of the runs drawn, by that time as corrected and
+        told, and by the start if all jobs run to their limits; ``likely_median``, ``likely_mean``,
+        ``limits_median``, ``limits_mean``, the absolute errors of the likely start, and of the
+        start by limits
     """
     pairs = [
         (outcome.start[index] + outcome.epoch, said)

@@ -21,8 +21,9 @@ DEPENDENCIES = ("greenlet", "flux-python", "PyYAML", "cffi")
 
 @functools.lru_cache(maxsize=1)
 def software():
-    """Return ``versions`` (of the library, Python and dependencies), ``commit`` (None outside a checkout; with ``+`` if files are modified)
-    and ``sources`` (SHA-256 over all Python files of the library and their names). Takes about 30 ms, once."""
+    """Return ``versions`` (of the library, Python and dependencies), ``commit`` (None outside a
+    checkout; with ``+`` if files are modified) and ``sources`` (SHA-256 over all Python files of
+    the library and their names). Takes about 30 ms, once."""
     versions = {"flux-scheduler": VERSION, "python": platform.python_version()}
     for name in DEPENDENCIES:
         try:

@@ -6,7 +6,8 @@ import random
 from flux.simulate.workload.record import OptionError
 from flux_engine.formats import fsd
 
-#: Number of consecutive outages with no running or coming job, after which failures stop: they have no effect any more.
+#: Number of consecutive outages with no running or coming job, after which failures stop: they have
+#: no effect any more.
 UNSEEN = 1000
 
 
@@ -27,7 +28,8 @@ class Outages:
 
     @classmethod
     def parse(cls, text):
-        """Return the outages described by ``mtbf=TIME,repair=TIME[,seed=N]``; times are seconds or FSD.
+        """Return the outages described by ``mtbf=TIME,repair=TIME[,seed=N]``; times are seconds or
+        FSD.
 
         Raises:
             OptionError: the text is invalid

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A rule of ``flux simulate check``: a job that requires nodes in one group has them, and one that prefers them has them or has waited for
-them as long as it stated.
+"""A rule of ``flux simulate check``: a job that requires nodes in one group has them, and one that
+prefers them has them or has waited for them as long as it stated.
 
-It is checked from the written jobs and the groups of the configuration, without the scheduler's own records.
+It is checked from the written jobs and the groups of the configuration, without the scheduler's own
+records.
 """
 
 from flux.simulate.results.reading import GRAIN
@@ -59,8 +60,9 @@ def misplaced(row, topology, cores_per_node, any_node=True):
         row (Row): the job
         topology (dict): result of `groups_of`
         cores_per_node (int or None): cores per node if units are cores, else None
-        any_node (bool): whether all nodes are equal and in every queue; otherwise it is unknown whether the preferred placement was
-            possible, and a job need not wait for an impossible one
+        any_node (bool): whether all nodes are equal and in every queue; otherwise it is unknown
+            whether the preferred placement was possible, and a job need not wait for an impossible
+            one
 
     Returns:
         str or None: the violation

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Policies (a module and its arguments, lists of values expanded) and jobtap plugins, as given in a call."""
+"""Policies (a module and its arguments, lists of values expanded) and jobtap plugins, as given in a
+call."""
 
 import hashlib
 import itertools
@@ -64,8 +65,8 @@ def of_class(entry):
 def parse(texts):
     """Return the policies of ``--scheduler`` values.
 
-    A value is a module's name or file and its arguments; ``name=a,b,c`` makes three policies, and a backslash keeps a comma. A class of
-    this program is a policy too.
+    A value is a module's name or file and its arguments; ``name=a,b,c`` makes three policies, and a
+    backslash keeps a comma. A class of this program is a policy too.
 
     Raises:
         OptionError: a module does not exist, or two policies are equal

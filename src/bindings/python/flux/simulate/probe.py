@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Print the jobs and resources of the instance as one JSON object. Runs under ``flux python``, in a real Flux or the embedded instance.
+"""Print the jobs and resources of the instance as one JSON object. Runs under ``flux python``, in a
+real Flux or the embedded instance.
 
 It sends ordinary queries only, changes nothing, and imports only the bindings.
 """

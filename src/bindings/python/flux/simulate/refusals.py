@@ -14,7 +14,8 @@ from flux_engine.resource.state import ResourceState
 def refused(outcome, settings):
     """Return the indices of jobs that were refused although they fit the empty machine.
 
-    Empty if something else may refuse jobs: a site's rules, a jobtap plugin, or attributes of a job's own jobspec.
+    Empty if something else may refuse jobs: a site's rules, a jobtap plugin, or attributes of a
+    job's own jobspec.
 
     Args:
         outcome (Outcome): outcome of the run

@@ -38,8 +38,8 @@ from flux_engine.kernel import collector
 LEAN_ONLY = ("grain", "odds", "script", "failures", "live")
 #: Maximum number of jobs of a live instance whose starts are listed.
 LISTED = 200
-#: Signals that end a command. They are blocked during fork(): Python drops exceptions that a handler raises in fork callbacks, and the new
-#: run is not yet listed.
+#: Signals that end a command. They are blocked during fork(): Python drops exceptions that a
+#: handler raises in fork callbacks, and the new run is not yet listed.
 ENDING = {signal.SIGINT, signal.SIGTERM}
 #: Seconds between progress reports of a run.
 REPORT_EVERY = 0.25
@@ -172,11 +172,13 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         policy (Policy): what to try
         settings (Settings): the settings
         tell: None, or called with a dict of progress from time to time
-        catch (bool): let SIGINT end the run with the results so far, and report an exception of the module in ``failed``
+        catch (bool): let SIGINT end the run with the results so far, and report an exception of the
+            module in ``failed``
         seed (int): seed of `random`, and so of the policy's ``self.random``
 
     Returns:
-        (Outcome, dict): columns of the jobs, and the summary; its ``failed`` is None, or the reason why the policy is not comparable
+        (Outcome, dict): columns of the jobs, and the summary; its ``failed`` is None, or the reason
+        why the policy is not comparable
 
     Raises:
         Exception: raised by the module, unless `catch`
@@ -199,7 +201,8 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     wall, cpu = time.perf_counter(), time.process_time()
     failed = failure.run(engine, policy.path) if catch else engine.run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    # A script or failures may remove nodes that jobs wait for, and jobs of the running instance may never start.
+    # A script or failures may remove nodes that jobs wait for, and jobs of the running instance may
+    # never start.
     is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
     failed = failed or failure.reason_of(
         outcome,
@@ -377,7 +380,8 @@ def result_of(task, tell):
         tell: called with a dict of progress from time to time
 
     Returns:
-        (str, object): ``done`` and the summary, with ``start`` and perhaps ``outcome``, or ``failed`` and the reason
+        (str, object): ``done`` and the summary, with ``start`` and perhaps ``outcome``, or
+        ``failed`` and the reason
     """
     try:
         outcome, summary = simulate(
@@ -482,11 +486,13 @@ def run_all(tasks, at_once=None, progress=None):
 
     Args:
         tasks (list of Task): the runs
-        at_once (int or str): maximum number of processes; default: the number of processors; ``flux``: run as jobs of the instance
+        at_once (int or str): maximum number of processes; default: the number of processors;
+            ``flux``: run as jobs of the instance
         progress (Progress): receives the progress
 
     Returns:
-        (list, bool): per task, a summary or an error text; and whether it was interrupted, in which case runs not begun are None
+        (list, bool): per task, a summary or an error text; and whether it was interrupted, in which
+        case runs not begun are None
     """
     if at_once == "flux" and tasks:
         return run_as_jobs(tasks, progress)

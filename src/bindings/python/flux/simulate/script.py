@@ -8,8 +8,9 @@ A line has a time or an event, then an action; ``#`` starts a comment:
     start 17        cancel 12
     end 17          reload sched-backfill reservations=4
 
-A time is seconds since the first submission, an FSD (``2d``, ``1.5h``), a time of day (``12:00``), or a day and a time of day. An event is
-``submit``, ``start`` or ``end`` and the id of a job of the trace.
+A time is seconds since the first submission, an FSD (``2d``, ``1.5h``), a time of day (``12:00``),
+or a day and a time of day. An event is ``submit``, ``start`` or ``end`` and the id of a job of the
+trace.
 """
 
 import os
@@ -79,7 +80,8 @@ class Script:
                 raise ScriptError(f"{path}:{number}: {exc}") from None
 
     def by_the_clock(self, now):
-        """Set each time of day without a day to its next occurrence after `now` (seconds since the epoch)."""
+        """Set each time of day without a day to its next occurrence after `now` (seconds since the
+        epoch)."""
         clock = time.localtime(now)
         today = clock.tm_hour * 3600 + clock.tm_min * 60 + clock.tm_sec
         for step in self.steps:

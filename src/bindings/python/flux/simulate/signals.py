@@ -8,8 +8,8 @@ import threading
 
 @contextlib.contextmanager
 def ending(interrupt):
-    """Let SIGINT call ``interrupt(signum, frame)`` and SIGTERM end this process. No effect outside the main thread, which alone gets
-    signals."""
+    """Let SIGINT call ``interrupt(signum, frame)`` and SIGTERM end this process. No effect outside
+    the main thread, which alone gets signals."""
 
     def terminate(signum, frame):
         raise SystemExit(128 + signum)

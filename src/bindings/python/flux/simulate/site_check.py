@@ -6,8 +6,9 @@
 - no job starts that could use more of a budget than is left (`overdrawn`);
 - no job runs on a node claimed by others (`strangers`).
 
-They are checked from the written jobs, without the scheduler's own counts. If units are nodes, the files do not have parts of nodes, and
-nodes are not shared. Rules of sharing by properties are not checked, since the files do not have the properties of nodes.
+They are checked from the written jobs, without the scheduler's own counts. If units are nodes, the
+files do not have parts of nodes, and nodes are not shared. Rules of sharing by properties are not
+checked, since the files do not have the properties of nodes.
 """
 
 import zoneinfo
@@ -38,8 +39,8 @@ MODES = ("free", "bank", "user", "node")
 
 
 def tables_of(config):
-    """Return the tables of a configuration to be checked, for the provenance of a result: {name: table}, and ``parents``, {virtual queue:
-    parent}. Empty if there are none."""
+    """Return the tables of a configuration to be checked, for the provenance of a result: {name:
+    table}, and ``parents``, {virtual queue: parent}. Empty if there are none."""
     found = {}
     for name in TABLES:
         table = config.get(f"sched-{name}", config.get(name))
@@ -62,7 +63,8 @@ def broken(rows, tables, unit, cores):
 
     Args:
         rows (list of Row): the jobs
-        tables (dict): result of `tables_of`, and ``epoch``, the start of the workload in seconds since the epoch
+        tables (dict): result of `tables_of`, and ``epoch``, the start of the workload in seconds
+            since the epoch
         unit (str): "node" or "core"
         cores (int): cores per node; 0 if nodes differ: rules of nodes are not checked then
 
@@ -131,7 +133,8 @@ def strangers(rows, rules, unit, parents, cores):
 
 
 def changes_of(rows):
-    """Return ``(1, row)`` for starts and ``(-1, row)`` for ends of jobs that ran, by time, ends first."""
+    """Return ``(1, row)`` for starts and ``(-1, row)`` for ends of jobs that ran, by time, ends
+    first."""
     changes = []
     for row in rows:
         if row.start is not None:
@@ -159,8 +162,8 @@ def exceeded(rows, limits, unit, parents, cores=0):
 
 
 def overdrawn(rows, budgets, unit, parents, cores, epoch):
-    """Return the first start with too little budget left, or None; arguments as for `broken`, and the start of the workload in seconds
-    since the epoch."""
+    """Return the first start with too little budget left, or None; arguments as for `broken`, and
+    the start of the workload in seconds since the epoch."""
     for name, budget in budgets.items():
         for whose, its in _by_key(rows, budget, parents):
             text = _first_overdraft(its, budget, unit, cores, epoch)
@@ -170,7 +173,8 @@ def overdrawn(rows, budgets, unit, parents, cores, epoch):
 
 
 def _by_key(rows, entry, parents):
-    """Return ``(key, rows)`` of the jobs that ran, grouped by the entry's ``per``; empty if the entry cannot be checked."""
+    """Return ``(key, rows)`` of the jobs that ran, grouped by the entry's ``per``; empty if the
+    entry cannot be checked."""
     by_key = {}
     keys = KEYS.get(entry.get("per")) if isinstance(entry, dict) else None
     if keys is None or entry.get("soft") or entry.get("in-reservations") is False:
@@ -216,7 +220,8 @@ def _first_excess(rows, most, unit, cores):
 
 
 def _first_overdraft(rows, budget, unit, cores, epoch):
-    """Return the first time at which the jobs, run to their limits, could exceed a budget, in words, or None."""
+    """Return the first time at which the jobs, run to their limits, could exceed a budget, in
+    words, or None."""
     most = {what: 3600 * hours for what, hours in budget["max"].items()}
     zone = budget.get("zone")
     if zone:

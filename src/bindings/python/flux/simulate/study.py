@@ -32,7 +32,8 @@ STATES = {
 
 
 def as_table(rows):
-    """Return rows as a pandas DataFrame, or unchanged (a list of dicts) if pandas is not installed."""
+    """Return rows as a pandas DataFrame, or unchanged (a list of dicts) if pandas is not
+    installed."""
     try:
         import pandas
     except ImportError:
@@ -41,7 +42,8 @@ def as_table(rows):
 
 
 def provenance(case, settings, files=(), options=None, command=None):
-    """Return the provenance of a result, without the scheduler. Equal provenance means equal results.
+    """Return the provenance of a result, without the scheduler. Equal provenance means equal
+    results.
 
     Args:
         case (Case): the workload
@@ -100,7 +102,8 @@ def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
         policies (list of Policy): numbered in this order
         settings (Settings): the settings
         output (str or None): output directory
-        describe: ``describe(case)`` returns the provenance of its results; called if `output` is given
+        describe: ``describe(case)`` returns the provenance of its results; called if `output` is
+            given
         keep (bool): whether results include their `Outcome`
 
     Raises:
@@ -155,8 +158,9 @@ class Run:
     def jobs(self):
         """A row per job, in order of submission; times in seconds since the first submission.
 
-        Columns: ``job``, ``user``, ``group``, ``queue``, ``size`` (units), ``limit`` (NaN: none), ``submit``, ``start``, ``end``, ``wait``,
-        ``run``, ``bounded_slowdown``, ``state``, ``units`` (an idset), ``promise`` (the first promised start), ``note``.
+        Columns: ``job``, ``user``, ``group``, ``queue``, ``size`` (units), ``limit`` (NaN: none),
+        ``submit``, ``start``, ``end``, ``wait``, ``run``, ``bounded_slowdown``, ``state``,
+        ``units`` (an idset), ``promise`` (the first promised start), ``note``.
         """
         outcome = self.outcome
         rows = []
@@ -188,8 +192,8 @@ class Run:
 
     @property
     def timeline(self):
-        """The machine over time, thinned: ``time``, units in use (``busy``), waiting unit seconds (``queued``) and jobs (``waiting``), each
-        as the mean until the next row."""
+        """The machine over time, thinned: ``time``, units in use (``busy``), waiting unit seconds
+        (``queued``) and jobs (``waiting``), each as the mean until the next row."""
         sweep = metrics.Sweep(self.outcome)
         columns = zip(sweep.times, sweep.busy, sweep.queued, sweep.waiting)
         names = ("time", "busy", "queued", "waiting")
@@ -214,8 +218,9 @@ class Runs(list):
         """Compare each policy with the first in a figure, workload by workload.
 
         Returns:
-            rows per policy and variant: ``policy``, the variant, ``runs``, ``difference`` (mean), ``interval`` (half-width of its 95 %
-            interval; NaN for one run), ``verdict`` (``more``, ``less``, ``no difference``, or ``failed``)
+            rows per policy and variant: ``policy``, the variant, ``runs``, ``difference`` (mean),
+            ``interval`` (half-width of its 95 % interval; NaN for one run), ``verdict`` (``more``,
+            ``less``, ``no difference``, or ``failed``)
         """
         groups = {}
         for one in self:
@@ -237,7 +242,8 @@ class Runs(list):
         return as_table(rows)
 
     def losses(self):
-        """Compare waits with those under the first policy, a row per policy and workload: see `results.losses`."""
+        """Compare waits with those under the first policy, a row per policy and workload: see
+        `results.losses`."""
         return as_table(
             [
                 {"policy": one.policy, **one.variant, "seed": one.seed, **found}
@@ -287,7 +293,8 @@ def losses_of_first(results):
         results (list): (summary, workload, starts or None) per run
 
     Returns:
-        list of dict: results of `losses.losses`, for each policy but the first; [] if one is not comparable
+        list of dict: results of `losses.losses`, for each policy but the first; [] if one is not
+        comparable
     """
     if not results:
         return []
@@ -320,22 +327,27 @@ def simulate(
 
     Args:
         trace (Trace, str or table): the jobs, or a file or DataFrame of jobs
-        schedulers (str, type, or list of them): module name or file and arguments, where ``NAME=a,b`` makes two policies; or a class
-            derived from `flux.scheduler.Scheduler`
+        schedulers (str, type, or list of them): module name or file and arguments, where
+            ``NAME=a,b`` makes two policies; or a class derived from `flux.scheduler.Scheduler`
         seeds (int): number of workloads per case: from the model, or with submissions shaken
         engine (str): ``lean`` (the default) or ``instance``, a whole embedded instance
-        grain (str): ``batch``: one pass after all events of an instant; ``event-end``, ``event-submit``: one after each event
+        grain (str): ``batch``: one pass after all events of an instant; ``event-end``,
+            ``event-submit``: one after each event
         forecast (bool): whether schedulers estimate starts and give reasons
         script (str): file of events other than jobs: drains, cancellations, ...
-        jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need engine ``instance``
+        jobtap (list of str): Python jobtap plugins, ``FILE [KEY=VALUE ...]``; they need engine
+            ``instance``
         failures (str): random failures of nodes: ``mtbf=TIME,repair=TIME[,seed=N]``
-        odds (int): query the odds of every n-th job that has to wait; ``odds`` in the summary has their accuracy
+        odds (int): query the odds of every n-th job that has to wait; ``odds`` in the summary has
+            their accuracy
         output (str): output directory for the files that the command writes
-        parallel (int or str): maximum number of processes; default: the number of processors; ``flux``: run as jobs of the instance
+        parallel (int or str): maximum number of processes; default: the number of processors;
+            ``flux``: run as jobs of the instance
         progress (run.Progress): receives the progress
 
     Returns:
-        Runs: a list of `Run`. A policy that raises, ends, or leaves jobs unstarted is included, with ``failed`` set
+        Runs: a list of `Run`. A policy that raises, ends, or leaves jobs unstarted is included,
+            with ``failed`` set
 
     Warns:
         UserWarning: a reason why the figures may mislead, as printed by the command

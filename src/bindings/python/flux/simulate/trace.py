@@ -109,14 +109,17 @@ class Trace:
     """Jobs and their machine.
 
     Args:
-        files (str, pandas.DataFrame or list of dict): traces, merged into one workload; ``"sample"`` is the included one. Tables have the
-            columns of files (doc/guide/comparing.rst, *Columns of a table*)
+        files (str, pandas.DataFrame or list of dict): traces, merged into one workload;
+            ``"sample"`` is the included one. Tables have the columns of files
+            (doc/guide/comparing.rst, *Columns of a table*)
         model (str): generate jobs with a model instead: ``lublin[:PARAMETER=VALUE,...]``
-        format (str): format of the files: ``auto``, ``swf``, ``sacct``, ``flux``, ``accounting``, ``batsim``, ``csv``
+        format (str): format of the files: ``auto``, ``swf``, ``sacct``, ``flux``, ``accounting``,
+            ``batsim``, ``csv``
         R (dict or str): the machine as a resource set (RFC 20), or its file
         config (dict or str): the configuration, or its TOML file: ``resource.config``, ``queues``
         nodes, cores_per_node, gpus_per_node (int): a machine of equal nodes; default: that of the trace
-        memory_per_node (str): memory of each node, as in ``[amounts]`` of the configuration; memory is then counted
+        memory_per_node (str): memory of each node, as in ``[amounts]`` of the configuration; memory
+            is then counted
         unit (str): unit of sizes, ``node`` or ``core``; default: from the trace
         limits (str): ``trace``, ``run`` (the run time), or ``xF``: F times that
         estimates (str): limits for jobs without one: ``none``, ``run``, ``f:F``, ``tsafrir``
@@ -126,7 +129,8 @@ class Trace:
         seed (int): seed of all random numbers, including policies'
         shake (float): maximum shift of submissions, in seconds
         dependencies (bool): whether jobs wait for the jobs that they follow in the trace
-        status (sequence of int): SWF statuses of the jobs to include; default: all, with a warning if some failed or were cancelled
+        status (sequence of int): SWF statuses of the jobs to include; default: all, with a warning
+            if some failed or were cancelled
 
     ``nodes``, ``limits`` and ``scale_arrivals`` may be lists: a study runs all combinations.
 
@@ -264,7 +268,8 @@ class Trace:
         """Return the workloads of a study.
 
         Args:
-            seeds (int): number of workloads per variant: from the model, or with submissions shaken, by `SHAKE` seconds by default
+            seeds (int): number of workloads per variant: from the model, or with submissions
+                shaken, by `SHAKE` seconds by default
         """
         shake = self.shake
         if seeds and not self.is_model and shake is None:

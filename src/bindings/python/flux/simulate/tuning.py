@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Search for scheduler options that suit a trace better, and test whether the gain is significant.
 
-The trace is cut into splits with equal numbers of jobs, in order of submission. Splits alternate between two uses. On those that *choose*,
-beginning with the first, all candidates are run, and the best is taken. On those that *judge*, the chosen candidate is compared with the
-policy `against`, over several versions with submissions shaken. Only the latter are reported: the best of many candidates looks better than
-it is on the jobs that chose it.
+The trace is cut into splits with equal numbers of jobs, in order of submission. Splits alternate
+between two uses. On those that *choose*, beginning with the first, all candidates are run, and the
+best is taken. On those that *judge*, the chosen candidate is compared with the policy `against`,
+over several versions with submissions shaken. Only the latter are reported: the best of many
+candidates looks better than it is on the jobs that chose it.
 
-Before each split run half a split's worth of earlier jobs, which are not counted: otherwise its machine would be empty at first. A model is
-not cut: each split is a workload with its own seed.
+Before each split run half a split's worth of earlier jobs, which are not counted: otherwise its
+machine would be empty at first. A model is not cut: each split is a workload with its own seed.
 """
 
 import copy
@@ -23,8 +24,8 @@ from flux.simulate.study import tasks_of
 from flux.simulate.trace import SHAKE, Case, Trace
 from flux.simulate.workload.record import OptionError
 
-#: Defaults of the policy to compare with, and of the candidates. All of them make promises: orders without promises have shorter waits, but
-#: may leave a wide job waiting for weeks.
+#: Defaults of the policy to compare with, and of the candidates. All of them make promises: orders
+#: without promises have shorter waits, but may leave a wide job waiting for weeks.
 AGAINST = "sched-backfill"
 CANDIDATES = (
     "sched-backfill candidates=shortest",
@@ -40,7 +41,8 @@ FIGURES = {
     "wait_max": "longest wait",
 }
 
-#: Defaults of the numbers of splits and of versions of each that judges; minimum numbers of splits, and of jobs in a split.
+#: Defaults of the numbers of splits and of versions of each that judges; minimum numbers of splits,
+#: and of jobs in a split.
 SPLITS = 10
 VERSIONS = 3
 MIN_SPLITS = 6
@@ -56,10 +58,13 @@ class Tuning:
         against (str): the policy compared with: module and arguments
         tried (list of str): the candidates
         dropped (dict): candidate -> reason of its failure on a split
-        chosen (str or None): the best candidate on the splits that choose; None if none was better than `against`
-        splits, jobs, versions (int): numbers of splits, of jobs in each, and of versions of each that judges
-        rows (dict): figure -> ``against``, ``chosen`` (means over the splits that judge; for ``wait_max`` the maximum), ``change``,
-            ``low``, ``high`` (relative difference and its 95 % interval; -0.1 is 10 % less)
+        chosen (str or None): the best candidate on the splits that choose; None if none was better
+            than `against`
+        splits, jobs, versions (int): numbers of splits, of jobs in each, and of versions of each
+            that judges
+        rows (dict): figure -> ``against``, ``chosen`` (means over the splits that judge; for
+            ``wait_max`` the maximum), ``change``, ``low``, ``high`` (relative difference and its 95
+            % interval; -0.1 is 10 % less)
         better (bool): whether the interval of `figure` is below 0
         unit (str): unit of sizes, ``node`` or ``core``
         losses (dict): see `results.losses.losses`; over all runs of the splits that judge
@@ -99,13 +104,16 @@ def tune(
     """Find the best candidate for a trace, and judge it on jobs that did not choose it.
 
     Args:
-        trace (Trace, str or table): the jobs, or a file or DataFrame of jobs; with one value per option
-        candidates (list of str or type): modules and arguments, where ``NAME=a,b`` makes two; or classes, as for `simulate`
+        trace (Trace, str or table): the jobs, or a file or DataFrame of jobs; with one value per
+            option
+        candidates (list of str or type): modules and arguments, where ``NAME=a,b`` makes two; or
+            classes, as for `simulate`
         against (str or type): the policy to compare with
         figure (str): the figure to minimize, a key of `FIGURES`
         splits (int): number of splits
         versions (int): number of shaken versions of each split that judges
-        parallel (int or str): maximum number of processes; default: the number of processors; ``flux``: run as jobs of the instance
+        parallel (int or str): maximum number of processes; default: the number of processors;
+            ``flux``: run as jobs of the instance
         progress (run.Progress): receives the progress
 
     Returns:
@@ -241,7 +249,8 @@ class _Splits:
         ]
 
     def _case(self, number, version=None):
-        """Return one split, of a shaken version of the trace (seed and workload) or of the trace itself."""
+        """Return one split, of a shaken version of the trace (seed and workload) or of the trace
+        itself."""
         variant = {"split": number + 1}
         if self._ids is None:
             workload = self._trace.workload(self._trace.seed + number)
@@ -289,7 +298,8 @@ def _figures(outcome, counted):
 
 
 def _change(first, second):
-    """Return a relative difference as a logarithm, which can be averaged. 1 s is added to each, so that a wait may be 0."""
+    """Return a relative difference as a logarithm, which can be averaged. 1 s is added to each, so
+    that a wait may be 0."""
     return math.log((second + 1) / (first + 1))
 
 

@@ -30,8 +30,8 @@ def render_text(
         R, jobs, down, ranks: as for ``flux.resource.draw.view.view()``.
         ascii_only (bool): whether to use no line-drawing characters.
 
-    Each core and GPU is a character: ``.`` is free, a letter is the job that holds it (see the legend), ``*`` a job beyond the letters. The
-    text ends in a newline.
+    Each core and GPU is a character: ``.`` is free, a letter is the job that holds it (see the
+    legend), ``*`` a job beyond the letters. The text ends in a newline.
 
     Raises:
         ValueError: R, a job's R, the topology or an idset is malformed.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Nodes that look alike, and the units of jobs on them: the data of the pictures.
 
-``view(R, jobs, down)`` returns a ``NodeState`` per set of nodes that look alike: with the same topology, and the same parts held by the
-same jobs. ``text.py`` and ``svg.py`` draw these.
+``view(R, jobs, down)`` returns a ``NodeState`` per set of nodes that look alike: with the same
+topology, and the same parts held by the same jobs. ``text.py`` and ``svg.py`` draw these.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Conversion of a machine seen by hwloc to the topology read by TreePool, and to R.
 
-The topology of a node (``children[].topo`` of R.scheduling, RFC 49) names levels of containers down to leaves with ``cores``, ``gpus`` and
-``memory``. The functions below describe the hwloc objects that become levels, their names, and the devices that are GPUs.
+The topology of a node (``children[].topo`` of R.scheduling, RFC 49) names levels of containers down
+to leaves with ``cores``, ``gpus`` and ``memory``. The functions below describe the hwloc objects
+that become levels, their names, and the devices that are GPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from flux.resource.hwloc.xml import Machine, Object, load_xml
 from flux.resource.pool.masks import idset_text, to_mask
 from flux.resource.pool.rv1 import read_lite
 
-#: hwloc types that become levels of the topology, in addition to NUMA nodes (see ``TopologyBuilder``).
+#: hwloc types that become levels of the topology, in addition to NUMA nodes (see
+#: ``TopologyBuilder``).
 LEVEL_TYPES = ("Package", "Die", "Group")
 #: Values of an OS device's ``Backend`` that make it a GPU.
 GPU_BACKENDS = ("CUDA", "NVML", "OpenCL", "RSMI")
@@ -44,9 +46,10 @@ def inside(inner: int, outer: int | None) -> bool:
 def find_gpus(machine: Machine) -> list[Gpu]:
     """Return the GPUs of a Machine, numbered as by the runtimes: in order of their OS devices.
 
-    Several backends report the same card. On a PCI device the first backend counts, and each of its devices is a GPU (a card may be
-    partitioned). Devices without a PCI device above them count too, unless the document has no PCI device at all. With
-    FLUX_HWLOC_GPU_NO_DEDUP in the environment each device of each backend is a GPU.
+    Several backends report the same card. On a PCI device the first backend counts, and each of its
+    devices is a GPU (a card may be partitioned). Devices without a PCI device above them count too,
+    unless the document has no PCI device at all. With FLUX_HWLOC_GPU_NO_DEDUP in the environment
+    each device of each backend is a GPU.
     """
     if not machine.pcis:
         return []
@@ -207,8 +210,8 @@ def topology_from_xml(text: str) -> tuple[dict[str, Any], int, int]:
 def amend(R: dict[str, Any], hwloc_xml: str | None = None) -> dict[str, Any]:
     """Give R the topology of its nodes (an amender for fake-resources.amend-r).
 
-    ``R["scheduling"]`` becomes a TreePool key (RFC 49) with one entry: all ranks of R look like the described machine. R's own cores and
-    GPUs do not change, nor does an R without ranks.
+    ``R["scheduling"]`` becomes a TreePool key (RFC 49) with one entry: all ranks of R look like the
+    described machine. R's own cores and GPUs do not change, nor does an R without ranks.
 
     Args:
         R (dict): resource set (RFC 20, version 1); changed in place and returned.

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """hwloc XML to a tree of plain objects (hwloc 2.x formats 1 and 2).
 
-``load_xml(text)`` returns a ``Machine``: the objects that libhwloc makes of the document, with CPU sets as integers. The document is loaded
-as the description of another machine: important I/O objects are kept, instruction caches if they add structure, and all else as by
-libhwloc's defaults.
+``load_xml(text)`` returns a ``Machine``: the objects that libhwloc makes of the document, with CPU
+sets as integers. The document is loaded as the description of another machine: important I/O
+objects are kept, instruction caches if they add structure, and all else as by libhwloc's defaults.
 
-libhwloc trusts its input: some documents make it abort or exhaust memory. So each document is read in a child process, which sends the
-objects back; whatever happens to the child, the caller gets a tree or a ``RuntimeError``. The binding (``_flux_hwloc``) is imported only
-here, and only to read XML.
+libhwloc trusts its input: some documents make it abort or exhaust memory. So each document is read
+in a child process, which sends the objects back; whatever happens to the child, the caller gets a
+tree or a ``RuntimeError``. The binding (``_flux_hwloc``) is imported only here, and only to read
+XML.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
-# Limits on the child process of one document: libhwloc loops or exhausts memory on some. A topology of 4,096 cores takes well under a
-# second and 100 MB.
+# Limits on the child process of one document: libhwloc loops or exhausts memory on some. A topology
+# of 4,096 cores takes well under a second and 100 MB.
 MAX_CPU_SECONDS = 30
 MAX_MEMORY_BYTES = 1 << 30
 MAX_XML_BYTES = 256 << 20
 
-# libhwloc reads the environment. Only variables of its installation stay: others, such as HWLOC_THISSYSTEM, would mix this machine into the
-# described one.
+# libhwloc reads the environment. Only variables of its installation stay: others, such as
+# HWLOC_THISSYSTEM, would mix this machine into the described one.
 KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
 if TYPE_CHECKING:
-    #: ``(type, index, row of the parent, neither memory nor I/O, CPU set as text, memory, backend)``
+    #: ``(type, index, row of the parent, neither memory nor I/O, CPU set as text, memory,
+    #: backend)``
     Row = tuple[str, int, int | None, bool, str | None, int, str | None]
 
 OBJECT_TYPES = frozenset(
@@ -110,7 +112,8 @@ def load_xml(text: Any) -> Machine:
     """Read hwloc XML, a ``str``, into a Machine.
 
     Raises:
-        RuntimeError: libhwloc cannot read it (the text names the fault, as far as known), or the binding is missing.
+        RuntimeError: libhwloc cannot read it (the text names the fault, as far as known), or the
+            binding is missing.
     """
     lib = _binding()
     if not isinstance(text, str):
@@ -142,10 +145,12 @@ def _binding() -> Any:
 
 
 def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
-    """Return the result of ``_read()`` for a document in a forked child, or the child's failure (``error``)."""
+    """Return the result of ``_read()`` for a document in a forked child, or the child's failure
+    (``error``)."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
-        # The child only calls libhwloc and writes to its pipe, without taking locks of other threads.
+        # The child only calls libhwloc and writes to its pipe, without taking locks of other
+        # threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:  # pragma: no cover (in the child)

@@ -15,8 +15,9 @@
 ``new_file.py``         atomic replacement of a file
 ======================  =========================================================================
 
-The command computes nothing on jobs and resources: answers come from `flux.scheduler.query` and `flux.scheduler.reservations`, which run in
-the scheduler. Nothing here is public. Users rely on the options, on ``--json``, which prints the answers unchanged, and on the names of the
-metrics; doc/man/flux-sched.rst describes them. A new subcommand is a class in ``cli.py``, a line in `COMMANDS`, and a paragraph in that
-page.
+The command computes nothing on jobs and resources: answers come from `flux.scheduler.query` and
+`flux.scheduler.reservations`, which run in the scheduler. Nothing here is public. Users rely on the
+options, on ``--json``, which prints the answers unchanged, and on the names of the metrics;
+doc/man/flux-sched.rst describes them. A new subcommand is a class in ``cli.py``, a line in
+`COMMANDS`, and a paragraph in that page.
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The subcommands of ``flux sched``: each queries one service of the scheduler and prints the answer.
+"""The subcommands of ``flux sched``: each queries one service of the scheduler and prints the
+answer.
 
 A new subcommand is a class derived from `Subcommand`, and a line in `COMMANDS`.
 """
@@ -106,7 +107,8 @@ class Windows(WithHorizon):
                 print("\n".join(self.picture(kind, answer, width)))
 
     def picture(self, kind: dict[str, Any], answer: dict[str, Any], width: int) -> list[str]:
-        """Return a bar per number of free nodes, as long as they stay free; the smallest number on top."""
+        """Return a bar per number of free nodes, as long as they stay free; the smallest number on
+        top."""
         whole = answer["until"] - answer["now"]
         lines = []
         for count, until in reversed(kind["steps"]):
@@ -439,7 +441,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"flux-sched: ERROR: {printable(exc)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output is gone. Python would report that again on flushing standard output at exit.
+        # The reader of our output is gone. Python would report that again on flushing standard
+        # output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
     except KeyboardInterrupt:

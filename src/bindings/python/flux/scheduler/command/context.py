@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Code shared by the subcommands of ``flux sched``: the connection to the scheduler, and refusals."""
+"""Code shared by the subcommands of ``flux sched``: the connection to the scheduler, and
+refusals."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ def format_table(
 
 
 def terminal_width() -> int:
-    """Return the width of the terminal: COLUMNS, or that of the terminal; 80 if the output is not a terminal."""
+    """Return the width of the terminal: COLUMNS, or that of the terminal; 80 if the output is not a
+    terminal."""
     try:
         return max(20, int(os.environ["COLUMNS"]))
     except (KeyError, ValueError):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The state of a pending job that is not sent to the scheduler yet, and the reason.
 
-The job manager sends a job's request to the scheduler once its dependencies are met, it has a priority, it is not held, its queue is
-started, and fewer than ``queue-depth`` requests are open. Until then the scheduler does not know the job, so ``job-list`` and
-``job-manager`` are queried.
+The job manager sends a job's request to the scheduler once its dependencies are met, it has a
+priority, it is not held, its queue is started, and fewer than ``queue-depth`` requests are open.
+Until then the scheduler does not know the job, so ``job-list`` and ``job-manager`` are queried.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
         jobid (int): the job
 
     Returns:
-        dict: the job with `_ATTRIBUTES`; None if it does not exist, belongs to another user and the caller does not see all, or the job
-            list does not answer
+        dict: the job with `_ATTRIBUTES`; None if it does not exist, belongs to another user and the
+            caller does not see all, or the job list does not answer
     """
     try:
         answer = handle.rpc("job-list.list-id", {"id": jobid, "attrs": _ATTRIBUTES}).get()
@@ -55,8 +55,8 @@ def _user() -> int:
 
 
 def _sees_all(handle: Any) -> bool:
-    """Whether the caller is the instance owner or has the role admin. Roles are assigned on connection, so a query that others may not make
-    finds out.
+    """Whether the caller is the instance owner or has the role admin. Roles are assigned on
+    connection, so a query that others may not make finds out.
     """
     if _user() == int(handle.attr_get("security.owner")):
         return True
@@ -74,7 +74,8 @@ def state_or_result(job: dict[str, Any]) -> str:
 
 
 def reason_in_job_manager(job: dict[str, Any]) -> str | None:
-    """Return why the job manager does not send a job to the scheduler, as far as the job itself shows.
+    """Return why the job manager does not send a job to the scheduler, as far as the job itself
+    shows.
 
     Returns:
         str: the reason; None if the job shows none
@@ -91,7 +92,8 @@ def reason_in_job_manager(job: dict[str, Any]) -> str | None:
 
 
 def reason_of_queue(handle: Any, job: dict[str, Any]) -> str:
-    """Return why a ready job is not sent to the scheduler: its queue is stopped, or other jobs go first.
+    """Return why a ready job is not sent to the scheduler: its queue is stopped, or other jobs go
+    first.
 
     Raises:
         OSError: the job manager does not answer

@@ -12,10 +12,12 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike[str], newline: str | None = None) -> Iterator[TextIO]:
-    """Open a text file to write; it replaces `path` at the end of the ``with`` block, unless that raises.
+    """Open a text file to write; it replaces `path` at the end of the ``with`` block, unless that
+    raises.
 
-    A reader sees either the old file or the new one. The temporary name is unpredictable, and no link at it or at `path` is followed: other
-    users may have write access to the directory. Paths in ``/dev``, such as ``/dev/stdout``, are written directly.
+    A reader sees either the old file or the new one. The temporary name is unpredictable, and no
+    link at it or at `path` is followed: other users may have write access to the directory. Paths
+    in ``/dev``, such as ``/dev/stdout``, are written directly.
 
     Args:
         path (str or os.PathLike): the file

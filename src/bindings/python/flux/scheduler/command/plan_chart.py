@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A scheduler's plan as a chart: time from left to right, ranks from top to bottom.
 
-`Chart` draws an answer of the service ``sched.plan`` as text for a terminal, or as an SVG picture. Ranks with the same bars share a row. A
-promise or reservation of a number of nodes whose ranks are not chosen yet has its own row at the bottom.
+`Chart` draws an answer of the service ``sched.plan`` as text for a terminal, or as an SVG picture.
+Ranks with the same bars share a row. A promise or reservation of a number of nodes whose ranks are
+not chosen yet has its own row at the bottom.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from flux.scheduler.reservations.times import zone_named
 #: Characters for jobs in the text, assigned in order of starts.
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-#: Other characters in the text: a free cell, a reserved one, one that is down, one with several jobs, and the end of a job beyond the
-#: horizon.
+#: Other characters in the text: a free cell, a reserved one, one that is down, one with several
+#: jobs, and the end of a job beyond the horizon.
 FREE, RESERVED, DOWN, MANY, BEYOND = ".", "#", "x", "*", ">"
 
 #: Possible steps of the time axis, seconds.
@@ -125,7 +126,8 @@ class Chart:
     def text(self, width: int = 80) -> str:
         """Draw the chart as text.
 
-        Each column is a time span. A bar covers the columns of its start and its end, so none is too short to be visible.
+        Each column is a time span. A bar covers the columns of its start and its end, so none is
+        too short to be visible.
 
         Args:
             width (int): maximum number of columns
@@ -213,7 +215,8 @@ class Chart:
     # -- picture -----------------------------------------------------------------------------------
 
     def svg(self) -> str:
-        """Draw the chart as an SVG document for light and dark pages. Hovering shows a bar's name."""
+        """Draw the chart as an SVG document for light and dark pages. Hovering shows a bar's
+        name."""
         width, left, top, height = 960, 110, 28, 22
         across = width - left - 10
         bottom = top + height * len(self.rows)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Statistics of the scheduler in the text format of Prometheus (version 0.0.4).
 
-As Prometheus recommends, durations and times are in seconds, and names of counters end in ``_total``. No label is a job id, a user or a
-sentence: the number of series would grow without limit.
+As Prometheus recommends, durations and times are in seconds, and names of counters end in
+``_total``. No label is a job id, a user or a sentence: the number of series would grow without
+limit.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ def exposition(answer: Mapping[str, Any]) -> str:
     """Return all metrics of an answer of the service ``sched.stats``.
 
     Args:
-        answer: ``name`` of the module, ``started`` (seconds since the epoch), ``stats`` (as from ``stats-get``), ``nodes`` (count by
-            state), ``reasons`` (count of pending jobs by queue and kind of reason), ``started_jobs`` (count by selection type)
+        answer: ``name`` of the module, ``started`` (seconds since the epoch), ``stats`` (as from
+            ``stats-get``), ``nodes`` (count by state), ``reasons`` (count of pending jobs by queue
+            and kind of reason), ``started_jobs`` (count by selection type)
     """
     name = str(answer.get("name", ""))
     stats = answer.get("stats") or {}

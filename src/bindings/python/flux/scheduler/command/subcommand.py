@@ -51,7 +51,8 @@ def until_text(end: float | None, now: float, context: Context) -> str:
 
 
 class Subcommand:
-    """A subcommand: it queries a service of the scheduler, and shows the answer or prints it as JSON.
+    """A subcommand: it queries a service of the scheduler, and shows the answer or prints it as
+    JSON.
 
     Attributes:
         help (str): description for ``--help``
@@ -75,7 +76,8 @@ class Subcommand:
         return context.ask(self.topic, self.payload(context.options))
 
     def run(self, context: Context) -> Any:
-        """Run the subcommand and return the answer. Raises CommandError or ValueError if it fails."""
+        """Run the subcommand and return the answer. Raises CommandError or ValueError if it
+        fails."""
         answer = self.ask(context)
         if context.options.json:
             json.dump(answer, sys.stdout, ensure_ascii=False)

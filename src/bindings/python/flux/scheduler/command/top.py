@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux sched top``: nodes, queue, promises and reservations at a glance, continuously updated.
 
-On a terminal the view is redrawn in place, in colour if ``rich`` is installed. If input or output is not a terminal, each update is a line
-with a JSON object.
+On a terminal the view is redrawn in place, in colour if ``rich`` is installed. If input or output
+is not a terminal, each update is a line with a JSON object.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class TopView:
         self._before: dict[str, Any] | None = None
 
     def rates(self, answer: dict[str, Any]) -> dict[str, float]:
-        """Return passes and job starts per second since the last update; empty at first, and after a reload."""
+        """Return passes and job starts per second since the last update; empty at first, and after
+        a reload."""
         before, self._before = self._before, answer
         if before is None or before.get("started") != answer.get("started"):
             return {}
@@ -147,7 +148,8 @@ class TopView:
 
 
 def state_bar(counts: dict[str, int], width: int) -> str:
-    """Draw the numbers of nodes in each state as a bar; each state that occurs has at least one column."""
+    """Draw the numbers of nodes in each state as a bar; each state that occurs has at least one
+    column."""
     total = sum(counts.values())
     if total <= 0 or width < len(_BAR_MARKS):
         return ""
@@ -240,7 +242,8 @@ def _quit(*_: Any) -> None:
 
 
 def _coloured(line: str) -> str:
-    """Return a line with node states in colour, if ``rich`` is installed and NO_COLOR is not set."""
+    """Return a line with node states in colour, if ``rich`` is installed and NO_COLOR is not
+    set."""
     if os.environ.get("NO_COLOR"):
         return line
     try:

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Backfill: a waiting job is promised a start, which jobs that go ahead may not delay.
 
-Jobs are examined in order of priority, then of submission. A job that does not fit is promised the earliest time at which enough running
-jobs will have ended. A later job may start now if all promises are kept: it ends in time, or uses resources that the promises leave (the
-two conditions of EASY; Mu'alem and Feitelson 2001). A promise is a number of nodes at a time; the nodes are chosen at the job's start.
+Jobs are examined in order of priority, then of submission. A job that does not fit is promised the
+earliest time at which enough running jobs will have ended. A later job may start now if all
+promises are kept: it ends in time, or uses resources that the promises leave (the two conditions of
+EASY; Mu'alem and Feitelson 2001). A promise is a number of nodes at a time; the nodes are chosen at
+the job's start.
 
-`Backfill` has the options and the methods that a site's own class overrides. The passes are in three files: ``in_order``, ``by_rank`` and
-``by_latest_start``.
+`Backfill` has the options and the methods that a site's own class overrides. The passes are in
+three files: ``in_order``, ``by_rank`` and ``by_latest_start``.
 """
 
 from __future__ import annotations
@@ -36,32 +38,36 @@ PROFILES = {
 
 
 class Backfill(PolicyScheduler):
-    """Backfilling with promises: EASY with one promise (Lifka 1995), conservative backfill with one for every job (Mu'alem and Feitelson
-    2001).
+    """Backfilling with promises: EASY with one promise (Lifka 1995), conservative backfill with one
+    for every job (Mu'alem and Feitelson 2001).
 
     When a job ends before its limit, each promise may move once, in queue order, to an earlier time
     that keeps all others (``guarantee=kept``); or all are made anew (``guarantee=none``).
 
-    A job that waits for jobs without a time limit cannot be promised a time. It gets an *open* promise: its resources are kept free. A job
-    that waits for ranks that are down keeps nothing from others.
+    A job that waits for jobs without a time limit cannot be promised a time. It gets an *open*
+    promise: its resources are kept free. A job that waits for ranks that are down keeps nothing
+    from others.
 
     Jobs without a common rank do not count against each other, so that Flux queues on separate
     ranks do not block one another; with ``order=strict`` all jobs count.
 
-    With ``promise=all`` every job is promised a latest start on arrival (`flux.scheduler.policies.by_latest_start`); with ``rank=`` or
-    ``candidates=`` jobs are examined in another order (`flux.scheduler.policies.by_rank`), and promises to heads are made anew in each
-    pass.
+    With ``promise=all`` every job is promised a latest start on arrival
+    (`flux.scheduler.policies.by_latest_start`); with ``rank=`` or ``candidates=`` jobs are examined
+    in another order (`flux.scheduler.policies.by_rank`), and promises to heads are made anew in
+    each pass.
 
     A site's own class overrides `rank`, `candidate_rank`, `predicted` or `latest_start`.
 
     Args:
         h: the Flux handle
-        *args (str): module arguments: ``promise=N|head|unlimited|all``, the number of blocked jobs with a promise, Maui's RESERVATIONDEPTH
-            (default 1, which is EASY, also called head; 0 lets any fitting job start; unlimited is conservative backfill; all: every job,
-            on arrival); ``promises=`` and ``reservations=``, its older names; ``within=DURATION`` (default 24h); ``guarantee=kept|none``
-            (default kept); ``rank=`` and ``candidates=``, names of `flux.scheduler.policies.ranks.RANKS` or ``FILE:FUNCTION``;
-            ``predict=limits|class|last2|FILE:FUNCTION``; ``profile=``, a name of `PROFILES`; ``order=queue|strict`` (default queue);
-            ``reason-depth=N``; and those of `Scheduler`
+        *args (str): module arguments: ``promise=N|head|unlimited|all``, the number of blocked jobs
+            with a promise, Maui's RESERVATIONDEPTH (default 1, which is EASY, also called head; 0
+            lets any fitting job start; unlimited is conservative backfill; all: every job, on
+            arrival); ``promises=`` and ``reservations=``, its older names; ``within=DURATION``
+            (default 24h); ``guarantee=kept|none`` (default kept); ``rank=`` and ``candidates=``,
+            names of `flux.scheduler.policies.ranks.RANKS` or ``FILE:FUNCTION``;
+            ``predict=limits|class|last2|FILE:FUNCTION``; ``profile=``, a name of `PROFILES`;
+            ``order=queue|strict`` (default queue); ``reason-depth=N``; and those of `Scheduler`
 
     Attributes:
         promises_limit (int or None): as ``promise=``; None: unlimited, or all
@@ -149,7 +155,8 @@ class Backfill(PolicyScheduler):
     def rank(self, job: PendingJob) -> float:
         """Return the sort key of a job among those of equal priority; the lowest is examined first.
 
-        Called for each pending job in a pass in which one may start. Override it for a site's own ranks.
+        Called for each pending job in a pass in which one may start. Override it for a site's own
+        ranks.
 
         Args:
             job (PendingJob): the job; `expected_run` returns its expected run time
@@ -157,8 +164,9 @@ class Backfill(PolicyScheduler):
         return self.ranks.of(job)
 
     def candidate_rank(self, job: PendingJob) -> float:
-        """Return the sort key of a backfill candidate, a job that may go ahead of a blocked one regardless of priority. Used if
-        ``candidates=`` is given or this is overridden; otherwise candidates are examined in order of `rank`."""
+        """Return the sort key of a backfill candidate, a job that may go ahead of a blocked one
+        regardless of priority. Used if ``candidates=`` is given or this is overridden; otherwise
+        candidates are examined in order of `rank`."""
         return self.ranks.of(job, "candidates")
 
     def predicted(self, job: PendingJob) -> float | None:
@@ -169,10 +177,11 @@ class Backfill(PolicyScheduler):
         return self.ranks.predicted(job) if self.ranks.predicts else None
 
     def latest_start(self, job: PendingJob) -> float:
-        """With ``promise=all``, return the time (seconds since the epoch) from which the latest start of a job is searched: its submission
-        plus ``within=``. Called once per job."""
+        """With ``promise=all``, return the time (seconds since the epoch) from which the latest
+        start of a job is searched: its submission plus ``within=``. Called once per job."""
         return job.t_submit + self.within
 
     def expected_run(self, job: PendingJob) -> float:
-        """Return the run time in seconds that ranks are computed from; see `flux.scheduler.history.expected_run`."""
+        """Return the run time in seconds that ranks are computed from; see
+        `flux.scheduler.history.expected_run`."""
         return expected_run(self.predicted(job) if self.ranks.predicts else None, job.limit)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The common base of the backfilling decisions: a plan with promises in which jobs start, and the promised jobs in queue order."""
+"""The common base of the backfilling decisions: a plan with promises in which jobs start, and the
+promised jobs in queue order."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Backfilling(Decision):
     Attributes:
         plan (Plan): the plan with the promises, valid during a pass
         promises (PromiseBook): the promises to pending jobs
-        kind (str): the kind of promised times: "planned" if the next pass may promise the time to another job, else "promised"
+        kind (str): the kind of promised times: "planned" if the next pass may promise the time to
+            another job, else "promised"
     """
 
     looks_past_heads = True
@@ -109,8 +111,8 @@ class Backfilling(Decision):
         self.policy.forecasts.promised(job, when, self.kind_of_promise(job))
 
     def kind_of_promise(self, job: PendingJob) -> str:
-        """Return the kind of a job's promise, for its user: `kind`, or "planned" if an admission rule may keep the job from starting
-        then."""
+        """Return the kind of a job's promise, for its user: `kind`, or "planned" if an admission
+        rule may keep the job from starting then."""
         admission = self.policy.admission
         certain = not admission.engaged or admission.keeps_promise(job)
         return self.kind if certain else "planned"
@@ -151,14 +153,17 @@ class Backfilling(Decision):
 class PromiseBook:
     """The pending jobs with a promise in a plan.
 
-    A promise is either for a time, or *open*: the job's possible start is unknown, and the resources it needs are kept free from now on.
+    A promise is either for a time, or *open*: the job's possible start is unknown, and the
+    resources it needs are kept free from now on.
 
     Args:
-        changed: ``changed(job, promised)`` is called when a job gets its first promise, or has lost its promise
+        changed: ``changed(job, promised)`` is called when a job gets its first promise, or has lost
+            its promise
         drops (int): initial value of `drops`
 
     Attributes:
-        plan (Plan): the pool's plan, in which the promises are entered; set before the first is made
+        plan (Plan): the pool's plan, in which the promises are entered; set before the first is
+            made
     """
 
     plan: Plan
@@ -252,7 +257,8 @@ class PromiseBook:
             the time at which it is due, seconds since the epoch; None if it is open
 
         Raises:
-            InsufficientResources: the promise cannot be kept: a running job was given more time or ended late, or ranks were lost
+            InsufficientResources: the promise cannot be kept: a running job was given more time or
+                ended late, or ranks were lost
         """
         if job.jobid in self.open_ids:
             return None
@@ -263,15 +269,17 @@ class PromiseBook:
     def advance_following(
         self, job: PendingJob, stop: PendingJob | None
     ) -> tuple[list[PendingJob], list[PendingJob], float]:
-        """Advance the promises of the jobs right behind the promised job `job`, while they can certainly be kept (`Plan.advance_in_turn`),
-        up to the number of moves allowed per reactor turn. No promise may be open.
+        """Advance the promises of the jobs right behind the promised job `job`, while they can
+        certainly be kept (`Plan.advance_in_turn`), up to the number of moves allowed per reactor
+        turn. No promise may be open.
 
         Args:
             job (PendingJob): the job
             stop (PendingJob): the last job whose promise may move; None: no bound
 
         Returns:
-            the jobs examined; those whose promises moved; and the earliest start of the latter, seconds since the epoch, or infinity. If
+            the jobs examined; those whose promises moved; and the earliest start of the latter,
+            seconds since the epoch, or infinity. If
                 that time has come, it is the start of the last job of both lists.
         """
         first = bisect_left(self._jobs, job) + 1
@@ -306,9 +314,11 @@ class PromiseBook:
         self._by_ranks = None
 
     def count_before(self, job: PendingJob, ranks_of: Callable[[PendingJob], int]) -> int:
-        """Return the number of promised jobs ahead of `job` in the queue that could use some of the same ranks.
+        """Return the number of promised jobs ahead of `job` in the queue that could use some of the
+        same ranks.
 
-        The first call after a change looks at each promise, later ones at each different mask of ranks.
+        The first call after a change looks at each promise, later ones at each different mask of
+        ranks.
 
         Args:
             job (PendingJob): the job
@@ -335,8 +345,8 @@ class PromiseBook:
         return bool(self._jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
 
     def due(self, now: float) -> list[PendingJob]:
-        """Return the jobs whose promised times have come, if one has since the last call, and those with open promises, in order.
-        O(promises) then."""
+        """Return the jobs whose promised times have come, if one has since the last call, and those
+        with open promises, in order. O(promises) then."""
         jobs, found = self._by_id, self.open_ids.copy()
         if self._first <= now:
             due, self._first = self.plan.due(now)

@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Backfilling with a latest start for every job: sched-backfill with ``promise=all``.
 
-Promises follow from time limits, the order from ranks. An arriving job is promised a latest start: the first time, not before its
-submission plus ``within=`` (`Backfill.latest_start`), at which it fits by limits beside all other promises. A job starts now only if all
-other promises still hold by limits. So while limits are enforced and nodes stay up, no promise is ever broken: each start and each end
-leaves a plan in which all can be kept. Ranks and predictions only determine the order of examination: a wrong prediction may delay a job,
-but breaks no promise.
+Promises follow from time limits, the order from ranks. An arriving job is promised a latest start:
+the first time, not before its submission plus ``within=`` (`Backfill.latest_start`), at which it
+fits by limits beside all other promises. A job starts now only if all other promises still hold by
+limits. So while limits are enforced and nodes stay up, no promise is ever broken: each start and
+each end leaves a plan in which all can be kept. Ranks and predictions only determine the order of
+examination: a wrong prediction may delay a job, but breaks no promise.
 
 A pass (`BackfillByLatestStart.one_pass`):
 
 1. new jobs are promised their latest starts, in queue order;
 2. jobs whose latest start has come start;
-3. the others are examined in order of ranks. Until one is blocked, each job that fits now and breaks no promise starts. The first that does
-   not fit the free resources is the head, as in EASY: the time at which running jobs will have made room for it, by their limits, is kept
-   in a separate plan, and jobs that start after it may not delay it. Jobs that fitted before the head was reached but would have broken a
-   promise are then examined again, in their places: another job's start may have removed the promise in their way.
+3. the others are examined in order of ranks. Until one is blocked, each job that fits now and
+   breaks no promise starts. The first that does not fit the free resources is the head, as in EASY:
+   the time at which running jobs will have made room for it, by their limits, is kept in a separate
+   plan, and jobs that start after it may not delay it. Jobs that fitted before the head was reached
+   but would have broken a promise are then examined again, in their places: another job's start may
+   have removed the promise in their way.
 
 `VOID_CAUSES` lists the causes of void promises.
 
-Latest starts survive a reload: after loading, no job starts until the promised jobs have been requested again and their promises restored
-(at most `WAIT_FOR_KNOWN_S`).
+Latest starts survive a reload: after loading, no job starts until the promised jobs have been
+requested again and their promises restored (at most `WAIT_FOR_KNOWN_S`).
 """
 
 from __future__ import annotations
@@ -48,15 +51,16 @@ if TYPE_CHECKING:
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
 
-#: Number of jobs that return at once when the limit or licence that they wait for has room. Any of them may start, and each is examined.
+#: Number of jobs that return at once when the limit or licence that they wait for has room. Any of
+#: them may start, and each is examined.
 LET_IN = 64
 
-#: Tolerated delay of a start after the latest start, in seconds: a running job ends exactly at its limit, and its resources are freed a
-#: little later.
+#: Tolerated delay of a start after the latest start, in seconds: a running job ends exactly at its
+#: limit, and its resources are freed a little later.
 GRACE_S = 1.0
 
-#: Key of the stored latest starts, version of their format, and minimum seconds between writes: promises of the last minute before a crash
-#: are lost.
+#: Key of the stored latest starts, version of their format, and minimum seconds between writes:
+#: promises of the last minute before a crash are lost.
 KEY = "checkpoint.sched-promises"
 VERSION = 1
 SAVE_INTERVAL_S = 60.0
@@ -64,7 +68,8 @@ SAVE_INTERVAL_S = 60.0
 #: Number of latest starts in one stored part.
 TIMES_PER_PART = 1024
 
-#: Seconds after the start to wait for jobs with a latest start, before other jobs may start in their place.
+#: Seconds after the start to wait for jobs with a latest start, before other jobs may start in
+#: their place.
 WAIT_FOR_KNOWN_S = 5.0
 
 
@@ -84,17 +89,20 @@ class BackfillByLatestStart(BackfillByRank):
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
-        #: the cause for promises that do not fit a new plan, into which all must be entered; None: all are in the plan
+        #: the cause for promises that do not fit a new plan, into which all must be entered; None:
+        #: all are in the plan
         self._void: str | None = None
         #: job id -> job whose new promise has not been sent yet
         self._untold: dict[int, PendingJob] = {}
-        # The plan with the heads' times (None: not made), its heads, and the heads of the last pass.
+        # The plan with the heads' times (None: not made), its heads, and the heads of the last
+        # pass.
         self._beside: Plan | None = None
         self._planned: list[PendingJob] = []
         self._heads: list[PendingJob] = []
         #: pending jobs without a latest start: no time at which they fit is known
         self._without: dict[int, PendingJob] = {}
-        #: job id -> whether the job could start with all promises kept; valid until a job starts or is promised
+        #: job id -> whether the job could start with all promises kept; valid until a job starts or
+        #: is promised
         self._kept: dict[int, bool] = {}
         self._timer: Timer | None = None
         #: the head that a job starting now goes ahead of
@@ -235,8 +243,8 @@ class BackfillByLatestStart(BackfillByRank):
         return left
 
     def plan_beside(self, heads: list[PendingJob]) -> Plan | None:
-        """Return a plan of the resources that running jobs leave, with each head promised the first time at which it fits; None if there is
-        no head."""
+        """Return a plan of the resources that running jobs leave, with each head promised the first
+        time at which it fits; None if there is no head."""
         if not heads:
             return None
         policy, beside = self.policy, self._beside
@@ -271,7 +279,8 @@ class BackfillByLatestStart(BackfillByRank):
         when = latest.when(job)
         ends = policy.resources.jobs_by_end()
         if ends and ends[0][0] <= now:
-            # It keeps its place in the plan, and starts when the late job has ended: an event, at an unknown time.
+            # It keeps its place in the plan, and starts when the late job has ended: an event, at
+            # an unknown time.
             if now > when + GRACE_S:
                 if not latest.overdue.get(job.jobid):
                     self.void(job, "late")
@@ -328,8 +337,8 @@ class BackfillByLatestStart(BackfillByRank):
         self._untold[job.jobid] = job
 
     def promise_before_others(self, job: PendingJob, wanted: float, behind: float | None) -> Steps:
-        """Promise a job the time at which it fits beside the promises to jobs of its own or higher priority. Promises of lower priority
-        that cannot be kept beside it become void.
+        """Promise a job the time at which it fits beside the promises to jobs of its own or higher
+        priority. Promises of lower priority that cannot be kept beside it become void.
 
         Args:
             job (PendingJob): the job
@@ -345,8 +354,8 @@ class BackfillByLatestStart(BackfillByRank):
         yield from self.put_back(lower, "priority")
 
     def goes_before(self, job: PendingJob) -> Generator[None, None, bool]:
-        """Start a job at the expense of jobs of lower priority, if possible: those of their promises that cannot be kept become void.
-        Return whether it has left the queue."""
+        """Start a job at the expense of jobs of lower priority, if possible: those of their
+        promises that cannot be kept become void. Return whether it has left the queue."""
         now = self.policy.now()
         lower = yield from self.take_out(job, now, now + job.limit)
         left = (
@@ -364,8 +373,9 @@ class BackfillByLatestStart(BackfillByRank):
     def take_out(
         self, job: PendingJob, start: float, end: float
     ) -> Generator[None, None, list[PendingJob]]:
-        """Remove from the plan the promises that a job may go before: those between `start` and `end` to jobs of lower priority that could
-        use the same ranks. Return these jobs, in queue order."""
+        """Remove from the plan the promises that a job may go before: those between `start` and
+        `end` to jobs of lower priority that could use the same ranks. Return these jobs, in queue
+        order."""
         policy = self.policy
         lower = []
         for number, other in enumerate(self.latest.before(end), 1):
@@ -387,8 +397,8 @@ class BackfillByLatestStart(BackfillByRank):
         return taken
 
     def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
-        """Enter removed promises into the plan again, in this order; those that do not fit are void, and made anew when all others are
-        in."""
+        """Enter removed promises into the plan again, in this order; those that do not fit are
+        void, and made anew when all others are in."""
         plan = self.plan
         lost = []
         for number, job in enumerate(jobs, 1):
@@ -471,7 +481,8 @@ class BackfillByLatestStart(BackfillByRank):
         job.request.annotate({"sched": {"t_latest": when}})
 
     def tell(self) -> Steps:
-        """Annotate waiting jobs with their latest starts; those of started jobs were sent with the start."""
+        """Annotate waiting jobs with their latest starts; those of started jobs were sent with the
+        start."""
         untold, self._untold = self._untold, {}
         for number, job in enumerate(untold.values(), 1):
             if job in self.latest and not job.request.finalized:
@@ -522,8 +533,8 @@ class BackfillByLatestStart(BackfillByRank):
         self._known = self._store.read(parse) or {}
 
     def wait_for_known(self) -> bool:
-        """Whether to wait for jobs with a stored latest start, in whose place another job could start. Those canceled meanwhile never
-        arrive."""
+        """Whether to wait for jobs with a stored latest start, in whose place another job could
+        start. Those canceled meanwhile never arrive."""
         policy, now = self.policy, self.policy.now()
         if self._wait_until is None:
             self._wait_until = now + WAIT_FOR_KNOWN_S
@@ -535,7 +546,8 @@ class BackfillByLatestStart(BackfillByRank):
         )
 
     def keep_known(self) -> Steps:
-        """Enter the stored latest starts into the plan, in order; those that have passed are void."""
+        """Enter the stored latest starts into the plan, in order; those that have passed are
+        void."""
         known, self._known = self._known, {}
         came, self._came = self._came, {}
 
@@ -593,8 +605,8 @@ class BackfillByLatestStart(BackfillByRank):
 
     def ranks_changed(self, lost: bool) -> None:
         super().ranks_changed(lost)
-        # A counted plan would count all promises again in one turn; a new one takes a few per turn. Bound promises need no new plan, in
-        # which another binding might not be found.
+        # A counted plan would count all promises again in one turn; a new one takes a few per turn.
+        # Bound promises need no new plan, in which another binding might not be found.
         plan = self.policy.planning.current()
         if not lost and plan is not None and plan.is_counted:
             self.policy.planning.renew()

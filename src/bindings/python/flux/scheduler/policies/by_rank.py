@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Backfilling in order of ranks: sched-backfill with ``rank=`` or ``candidates=``.
 
-A pass examines jobs in order of priority, then of rank (`Backfill.rank`). Each starts if it fits. The first that does not fit is the head:
-it is promised the earliest time at which enough running jobs will have ended (EASY, Lifka 1995). The others may start now if they do not
-delay it; with ``candidates=`` they are examined in order of `Backfill.candidate_rank`.
+A pass examines jobs in order of priority, then of rank (`Backfill.rank`). Each starts if it fits.
+The first that does not fit is the head: it is promised the earliest time at which enough running
+jobs will have ended (EASY, Lifka 1995). The others may start now if they do not delay it; with
+``candidates=`` they are examined in order of `Backfill.candidate_rank`.
 
-Ranks change with waiting times and predictions, so only facts of a request itself are kept between passes: heads are determined anew, and
-keep their times until the next pass. Most passes need no order, since no job that fits the free resources may start: finding out costs a
-check of each of these, and ranks are computed only if one may. A pass over a long queue is made in steps, and finished before another
-begins, so that every job has its turn.
+Ranks change with waiting times and predictions, so only facts of a request itself are kept between
+passes: heads are determined anew, and keep their times until the next pass. Most passes need no
+order, since no job that fits the free resources may start: finding out costs a check of each of
+these, and ranks are computed only if one may. A pass over a long queue is made in steps, and
+finished before another begins, so that every job has its turn.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup
 
-#: Jobs tried per reactor turn, at 1 to 5 microseconds each; and the effort of a start, in tried jobs.
+#: Jobs tried per reactor turn, at 1 to 5 microseconds each; and the effort of a start, in tried
+#: jobs.
 TRIED_PER_TURN = 128
 START_EFFORT = 32
 
@@ -56,7 +59,8 @@ class BackfillByRank(Backfilling):
         self._feasible: Remembered[Any, bool] = Remembered()
         # jobs with a promise in a void plan
         self._lost: list[PendingJob] = []
-        # The effort of this turn, in tried jobs; and whether the plan may have become void since the last check.
+        # The effort of this turn, in tried jobs; and whether the plan may have become void since
+        # the last check.
         self._effort = 0
         self._unsure = False
         # ids of jobs for which a rule keeps resources, in this pass
@@ -131,15 +135,15 @@ class BackfillByRank(Backfilling):
                 self.starts(job)
 
     def starts(self, job: PendingJob) -> bool:
-        """Start a job that fits beside the heads. Return True if it is not to be promised: it has left the queue, or the plan has become
-        void."""
+        """Start a job that fits beside the heads. Return True if it is not to be promised: it has
+        left the queue, or the plan has become void."""
         if self.is_kept_for(job) or (self.is_free(job) and self.plan.fits(job.resource_request)):
             return self.try_to_start(job) or self.must_begin_anew()
         return self.is_kept_out(job, self.policy.admission.part)
 
     def is_kept_out(self, job: PendingJob, ask: Callable[[PendingJob], None]) -> bool:
-        """Whether a rule defers a job, either in any case (`AdmissionControl.check`) or because it does not fit (`AdmissionControl.part`):
-        it gets no promise, and no job waits behind it."""
+        """Whether a rule defers a job, either in any case (`AdmissionControl.check`) or because it
+        does not fit (`AdmissionControl.part`): it gets no promise, and no job waits behind it."""
         if not self.policy.admission.engaged:
             return False
         try:
@@ -154,12 +158,13 @@ class BackfillByRank(Backfilling):
         return admission.kept_jobs() if admission.engaged else []
 
     def is_kept_for(self, job: PendingJob) -> bool:
-        """Whether a rule keeps resources for a job, so that a check of the free ones does not decide. If it fits neither, its rule defers
-        it when it is tried."""
+        """Whether a rule keeps resources for a job, so that a check of the free ones does not
+        decide. If it fits neither, its rule defers it when it is tried."""
         return job.jobid in self._kept_ids
 
     def start_kept(self) -> Steps:
-        """Start the jobs for which a rule keeps resources and which this pass has not reached, in the same order."""
+        """Start the jobs for which a rule keeps resources and which this pass has not reached, in
+        the same order."""
         policy = self.policy
         found = [policy.pending(jobid) for jobid in self._kept_ids]
         jobs = [job for job in found if job is not None and job.queued]
@@ -189,7 +194,8 @@ class BackfillByRank(Backfilling):
     # -- common to passes by rank ------------------------------------------------------------------
 
     def still_asked(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
-        """Yield `jobs` that are still queued at their turn, in order, until this pass's plan is void; None to yield to the reactor."""
+        """Yield `jobs` that are still queued at their turn, in order, until this pass's plan is
+        void; None to yield to the reactor."""
         self._unsure = True
         for job in jobs:
             self._effort += 1
@@ -215,7 +221,8 @@ class BackfillByRank(Backfilling):
         return free
 
     def free_groups(self) -> Generator[None, None, list[JobGroup]]:
-        """Return the groups of pending jobs that would fit now without any promises. Deny those that could never run."""
+        """Return the groups of pending jobs that would fit now without any promises. Deny those
+        that could never run."""
         feasible = self._feasible
         groups = self.backlog.groups
         for number, group in enumerate([g for s, g in groups.items() if s not in feasible], 1):
@@ -233,7 +240,8 @@ class BackfillByRank(Backfilling):
         return found
 
     def deny_impossible(self, group: JobGroup) -> Steps:
-        """Deny the jobs of a group if they could never run: as they are not tried, the pool would not refuse them."""
+        """Deny the jobs of a group if they could never run: as they are not tried, the pool would
+        not refuse them."""
         policy = self.policy
         try:
             policy.resources.check_feasibility(group.request)
@@ -252,7 +260,8 @@ class BackfillByRank(Backfilling):
         return bool((yield from self.free_groups()))
 
     def try_to_start(self, job: PendingJob) -> bool:
-        """Start a job that fits, or let an admission rule defer it. Return whether it has left the queue."""
+        """Start a job that fits, or let an admission rule defer it. Return whether it has left the
+        queue."""
         left = super().try_to_start(job)
         self._unsure = True
         if left:
@@ -270,7 +279,8 @@ class BackfillByRank(Backfilling):
         return True
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
-        """Return the pending jobs in order of priority, then of rank; a generator that yields at intervals."""
+        """Return the pending jobs in order of priority, then of rank; a generator that yields at
+        intervals."""
         return (yield from in_steps(self.backlog.jobs.to_list(), self.policy.ranks.key()))
 
     def by_candidate_rank(
@@ -312,7 +322,8 @@ class BackfillByRank(Backfilling):
     # -- questions ---------------------------------------------------------------------------------
 
     def goes_first(self, job: PendingJob) -> bool:
-        # Heads are planned only in passes in which a job can start, so the plan may lack their promises.
+        # Heads are planned only in passes in which a job can start, so the plan may lack their
+        # promises.
         waiting = [other for other in self.backlog.jobs.to_list() if not other.request.finalized]
         return min(waiting, key=self.policy.ranks.key(), default=job) is job
 

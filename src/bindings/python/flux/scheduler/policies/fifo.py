@@ -12,9 +12,10 @@ from flux.scheduler.policy import PolicyScheduler
 class Fifo(PolicyScheduler):
     """The job with the highest priority starts next; among equals, the one submitted first.
 
-    While it does not fit, no job starts; with ``order=queue``, none that could use some of the same nodes: Flux queues on separate nodes
-    never block each other, and of queues that share nodes the job with the higher priority goes first. Pending jobs are annotated with an
-    estimated start and a reason.
+    While it does not fit, no job starts; with ``order=queue``, none that could use some of the same
+    nodes: Flux queues on separate nodes never block each other, and of queues that share nodes the
+    job with the higher priority goes first. Pending jobs are annotated with an estimated start and
+    a reason.
 
     Args:
         h: the Flux handle

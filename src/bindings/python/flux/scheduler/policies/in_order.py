@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Backfilling in queue order: EASY, conservative backfill, and the range between.
 
-A pass (`BackfillInOrder.schedule`) examines jobs one by one (`BackfillInOrder.examine`), in the order of a `flux.scheduler.walk.Walk`. A
-promised job whose time has not come keeps waiting (`BackfillInOrder.has_come`). Any other job starts if it can
-(`Backfilling.try_to_start`), or if only promises to jobs behind it are in its way (`BackfillInOrder.overtake`); otherwise it waits, and is
-promised a time if it is its turn (`BackfillInOrder.wait`).
+A pass (`BackfillInOrder.schedule`) examines jobs one by one (`BackfillInOrder.examine`), in the
+order of a `flux.scheduler.walk.Walk`. A promised job whose time has not come keeps waiting
+(`BackfillInOrder.has_come`). Any other job starts if it can (`Backfilling.try_to_start`), or if
+only promises to jobs behind it are in its way (`BackfillInOrder.overtake`); otherwise it waits, and
+is promised a time if it is its turn (`BackfillInOrder.wait`).
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ if TYPE_CHECKING:
 #: Effort of making a promise, relative to examining a job (`Backlog.spend`).
 PROMISE_EFFORT = 12
 
-#: Minimum number of promises to examine together; effort of a full row (the maximum number of moves per turn) if all move; and the fraction
-#: of it for those that stay.
+#: Minimum number of promises to examine together; effort of a full row (the maximum number of moves
+#: per turn) if all move; and the fraction of it for those that stay.
 MIN_IN_A_ROW = 8
 ROW_EFFORT = 128
 STAYING_PART = 0.1
 
-#: Delay of the pass for a promised time, in seconds: a job that ends at that time has ended by then.
+#: Delay of the pass for a promised time, in seconds: a job that ends at that time has ended by
+#: then.
 LATE_S = 1e-3
 
 
 class BackfillInOrder(Backfilling):
-    """Promises starts in queue order, to the first `Backfill.promises_limit` jobs that wait for the same ranks, and starts other jobs that
-    keep these promises."""
+    """Promises starts in queue order, to the first `Backfill.promises_limit` jobs that wait for the
+    same ranks, and starts other jobs that keep these promises."""
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
@@ -86,8 +88,8 @@ class BackfillInOrder(Backfilling):
         return None if rooms is None or self.policy.admission.keeps_resources else rooms.with_room()
 
     def may_be_promised(self, job: PendingJob) -> bool:
-        """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that this job could use, and none ahead still
-        waits for one."""
+        """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
+        this job could use, and none ahead still waits for one."""
         limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
         if limit is None:
             return True
@@ -113,7 +115,8 @@ class BackfillInOrder(Backfilling):
     # -- one job -----------------------------------------------------------------------------------
 
     def use_current_plan(self) -> None:
-        """Switch to a new plan if this pass's plan has become void: a job that started or was given up has broken promises."""
+        """Switch to a new plan if this pass's plan has become void: a job that started or was given
+        up has broken promises."""
         plan = self.policy.planning.current()
         if plan is not self.plan:
             assert plan is not None, "the pool could plan when this pass began"
@@ -132,8 +135,8 @@ class BackfillInOrder(Backfilling):
     def has_come(self, job: PendingJob) -> bool:
         """Whether the time of a promised job has come, or its promise is open.
 
-        Its promise may move to an earlier time. If it cannot be kept, since a running job was given more time or ended late, it is made
-        anew. It keeps its time if an admission rule needs that.
+        Its promise may move to an earlier time. If it cannot be kept, since a running job was given
+        more time or ended late, it is made anew. It keeps its time if an admission rule needs that.
         """
         if self.policy.admission.engaged and self.stays(job):
             return False
@@ -152,7 +155,8 @@ class BackfillInOrder(Backfilling):
         return False
 
     def stays(self, job: PendingJob) -> bool:
-        """Whether an admission rule needs a job's future promise to keep its time; the job then keeps waiting."""
+        """Whether an admission rule needs a job's future promise to keep its time; the job then
+        keeps waiting."""
         admission, when = self.policy.admission, self.promises.when(job)
         if (
             when is None
@@ -167,8 +171,8 @@ class BackfillInOrder(Backfilling):
     def advance_following(self, job: PendingJob) -> None:
         """Advance the promises right behind that of an examined, waiting job.
 
-        The result is that of examining these jobs in order. It stops at the first that needs examination: its time has come, or its promise
-        may be broken.
+        The result is that of examining these jobs in order. It stops at the first that needs
+        examination: its time has come, or its promise may be broken.
         """
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
         if promises.open_ids or len(promises) < MIN_IN_A_ROW or backlog.has_apart:
@@ -198,10 +202,12 @@ class BackfillInOrder(Backfilling):
         return left
 
     def overtake(self, job: PendingJob) -> bool:
-        """Start a job that is blocked only by promises to jobs behind it, or clear the way for its promise.
+        """Start a job that is blocked only by promises to jobs behind it, or clear the way for its
+        promise.
 
-        A job that arrives ahead of promised ones takes precedence: their promises are revoked, and made anew behind it. A job that returns
-        from a deferral does not. Nor may an open promise block a job ahead of it.
+        A job that arrives ahead of promised ones takes precedence: their promises are revoked, and
+        made anew behind it. A job that returns from a deferral does not. Nor may an open promise
+        block a job ahead of it.
 
         Returns:
             whether the job has left the queue
@@ -267,8 +273,8 @@ class BackfillInOrder(Backfilling):
     def renew_open(self, job: PendingJob) -> None:
         """Promise a job with an open promise a time, if one is known now.
 
-        Open promises behind it have no end, so they do not count: two of them could keep each other without a time for good, and both block
-        a job whose time has come.
+        Open promises behind it have no end, so they do not count: two of them could keep each other
+        without a time for good, and both block a job whose time has come.
         """
         open_ones = self.open_promises_after(job)
         for other in [job, *open_ones]:
@@ -280,8 +286,8 @@ class BackfillInOrder(Backfilling):
             self.released()  # resources kept from now on may let others start
 
     def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of all behind it; each is made again in its turn. With rules, jobs on other ranks may also
-        compete, as for licences."""
+        """Drop the promises of a job and of all behind it; each is made again in its turn. With
+        rules, jobs on other ranks may also compete, as for licences."""
         engaged = self.policy.admission.engaged
         for other in self.promises.after(job) if engaged else self.promised_after(job):
             self.promises.drop(other)
@@ -355,14 +361,15 @@ class BackfillInOrder(Backfilling):
     # -- promises that come due --------------------------------------------------------------------
 
     def wake_when_due(self) -> None:
-        """Request a pass for the next promise that comes due.  O(promises), when it may be needed."""
+        """Request a pass for the next promise that comes due.  O(promises), when it may be
+        needed."""
         if self.promises and self.may_come_due_alone():
             self.wake_at(self.promises.next_after(self.policy.now()))
 
     def may_come_due_alone(self) -> bool:
-        """Whether a promise may come due without the end of a running job, which would itself request a pass. An admission rule or an open
-        promise may keep resources until then; and a promise bound to ranks keeps its time when the job that it waits for ends early.
-        O(1)."""
+        """Whether a promise may come due without the end of a running job, which would itself
+        request a pass. An admission rule or an open promise may keep resources until then; and a
+        promise bound to ranks keeps its time when the job that it waits for ends early. O(1)."""
         policy = self.policy
         return bool(
             policy.admission.engaged
@@ -372,8 +379,9 @@ class BackfillInOrder(Backfilling):
         )
 
     def wake_at(self, when: float | None) -> None:
-        """Request a pass at a promised time, unless another event will. Only the earliest time is kept; the next is determined then. A
-        promise for now waits for a late job, whose end is an event: a timer would cause one pass after another."""
+        """Request a pass at a promised time, unless another event will. Only the earliest time is
+        kept; the next is determined then. A promise for now waits for a late job, whose end is an
+        event: a timer would cause one pass after another."""
         timer = self._timer
         if when is None or (timer and timer.when <= when + LATE_S) or not self.may_come_due_alone():
             return

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The latest starts promised by sched-backfill with ``promise=all``, and the outcomes of these promises."""
+"""The latest starts promised by sched-backfill with ``promise=all``, and the outcomes of these
+promises."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class LatestStarts:
     def __init__(self) -> None:
         self._times: dict[int, tuple[float, PendingJob]] = {}
         self._order: list[tuple[float, int]] = []  # (latest start, job id), ascending
-        #: id of a job whose latest start has passed, and which any pass may start -> whether its promise is void
+        #: id of a job whose latest start has passed, and which any pass may start -> whether its
+        #: promise is void
         self.overdue: dict[int, bool] = {}
         self.made = 0
         self.restored = 0
@@ -70,7 +72,8 @@ class LatestStarts:
         return self._times[job.jobid][0]
 
     def make(self, job: PendingJob, when: float) -> None:
-        """Promise a job to start by `when`, seconds since the epoch. Replaces a previous promise."""
+        """Promise a job to start by `when`, seconds since the epoch. Replaces a previous
+        promise."""
         self.made += 1
         self._enter(job, when)
 
@@ -104,7 +107,8 @@ class LatestStarts:
         return [self._times[jobid][1] for _, jobid in found]
 
     def started(self, job: PendingJob, now: float, grace: float) -> None:
-        """Note that a job has started. Its promise was kept if it is not void and the start is at most `grace` seconds late."""
+        """Note that a job has started. Its promise was kept if it is not void and the start is at
+        most `grace` seconds late."""
         void = self.overdue.get(job.jobid, False)
         when = self.drop(job)
         if when is not None and not void and now <= when + grace:
@@ -130,7 +134,8 @@ class LatestStarts:
         return sorted(self._times[jobid][1] for _, jobid in found)
 
     def stats(self) -> dict[str, Any]:
-        """Return counts for ``stats``: made, kept, void by cause, violated, and the mean time to spare in seconds."""
+        """Return counts for ``stats``: made, kept, void by cause, violated, and the mean time to
+        spare in seconds."""
         return {
             "made": self.made,
             "restored": self.restored,

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Ranks: the order in which pending jobs of equal priority are examined.
 
-A rank is a number; the lowest goes first. `RANKS` has the formulas, by the names in ``rank=`` and ``candidates=`` of sched-backfill. With
-w, a job's wait so far, and e, its expected run time, both in seconds; n, the cores that it requests; and s, the seconds from the first
-submission known to the scheduler to the job's, plus 1:
+A rank is a number; the lowest goes first. `RANKS` has the formulas, by the names in ``rank=`` and
+``candidates=`` of sched-backfill. With w, a job's wait so far, and e, its expected run time, both
+in seconds; n, the cores that it requests; and s, the seconds from the first submission known to the
+scheduler to the job's, plus 1:
 
 ===========  ==========================================  ======================================================
 fcfs         0                                           first come, first served
@@ -173,7 +174,8 @@ class JobRanks:
         return rank(waited if waited > 0 else 0.0, expected, job.size, max(0.0, since) + 1)
 
     def predicted(self, job: PendingJob) -> float | None:
-        """Return the predicted run time of a job in seconds by ``predict=`` (other than "limits"), or None."""
+        """Return the predicted run time of a job in seconds by ``predict=`` (other than "limits"),
+        or None."""
         function = self._functions.get("predict")
         if function is not None:
             guess = self._asked("predict", function, job)
@@ -181,8 +183,8 @@ class JobRanks:
         return self._policy.history.predict(job.userid, job.size, job.limit)
 
     def key(self) -> Callable[[PendingJob], tuple[Any, ...]]:
-        """Return the current sort key of pending jobs: order, rank, id, and the job. Without a site's own code the formula is called
-        directly: a rank then takes 2 to 3 microseconds."""
+        """Return the current sort key of pending jobs: order, rank, id, and the job. Without a
+        site's own code the formula is called directly: a rank then takes 2 to 3 microseconds."""
         policy = self._policy
         if not self._is_plain or self._functions.keys() & {"rank", "predict"}:
 
@@ -211,7 +213,8 @@ class JobRanks:
         return key
 
     def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
-        """Return the result of a site's function for a job; None if it raises, which is logged once."""
+        """Return the result of a site's function for a job; None if it raises, which is logged
+        once."""
         try:
             return function(self._policy, job)
         except Exception as exc:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""`Fifo` under the name of the scheduler that Flux loads by default, with hooks for Flux's own tests."""
+"""`Fifo` under the name of the scheduler that Flux loads by default, with hooks for Flux's own
+tests."""
 
 from __future__ import annotations
 
@@ -22,13 +23,14 @@ class Simple(Fifo):
     Bits of the module's debug word:
 
     - 1: deny every request
-    - 2: annotate pending jobs only with "insufficient resources" and the number of jobs ahead of them
+    - 2: annotate pending jobs only with "insufficient resources" and the number of jobs ahead of
+      them
     - 4: refuse to change the expiration of a job
 
     Args:
         h: the Flux handle
-        *args (str): module arguments: those of `Fifo`, and ``test-hello-nopartial``: hello omits jobs that have returned part of their
-            resources
+        *args (str): module arguments: those of `Fifo`, and ``test-hello-nopartial``: hello omits
+            jobs that have returned part of their resources
     """
 
     schedule_when_empty = False  # alloc() below keeps jobs in the usual queue

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from flux.scheduler.projection.player import ProjectedPolicy
     from flux.scheduler.query.answering import Caller
 
-#: Seconds after which no more plays with drawn run times are made for a query, beyond the minimum number.
+#: Seconds after which no more plays with drawn run times are made for a query, beyond the minimum
+#: number.
 ODDS_SECONDS = 5.0
 
 #: Seconds per query after which a child is killed.
@@ -30,8 +31,9 @@ KILLED_AFTER_S = 2 * (PLAY_SECONDS + ODDS_SECONDS + DRAWN_PLAY_SECONDS)
 #: Factor for these in virtual time: there an answer must not depend on the machine's load.
 VIRTUAL_PATIENCE = 10
 
-#: Maximum number of queries answered by a child, so that no user waits for all of another's; and with odds, which take longer. A guest has
-#: at most that number of queries with odds waiting: further ones are answered without.
+#: Maximum number of queries answered by a child, so that no user waits for all of another's; and
+#: with odds, which take longer. A guest has at most that number of queries with odds waiting:
+#: further ones are answered without.
 QUESTIONS_PER_CHILD = 16
 ODDS_PER_CHILD = 4
 
@@ -41,11 +43,12 @@ NICENESS = 10
 #: Seconds between checks for a child's answer.
 LOOK_S = 0.005
 
-#: Guests' waiting queries together check as often as this number of queries would: 512 that checked every 5 ms took half of the scheduler's
-#: time, a millisecond per reactor turn.
+#: Guests' waiting queries together check as often as this number of queries would: 512 that checked
+#: every 5 ms took half of the scheduler's time, a millisecond per reactor turn.
 LOOKERS = 8
 
-#: Ratio of the pause after a fork to the fork's duration: forks take a tenth of the scheduler's time.
+#: Ratio of the pause after a fork to the fork's duration: forks take a tenth of the scheduler's
+#: time.
 REST = 9.0
 
 #: Upper bound of file descriptors.
@@ -65,15 +68,17 @@ class Question:
 
     Args:
         method (str): a method of `Player`
-        odds (bool): whether to play it `PLAYS` times with drawn run times too, unless a guest has too many such queries
+        odds (bool): whether to play it `PLAYS` times with drawn run times too, unless a guest has
+            too many such queries
         asked_by (Caller or None): the client; None for the scheduler itself
         **arguments: arguments of the method; a ``caller`` is also the client
 
     Attributes:
-        turn_of (int or None): the guest that sent the query; None for the owner, admins and the scheduler itself
+        turn_of (int or None): the guest that sent the query; None for the owner, admins and the
+            scheduler itself
         is_asked (bool): whether it was passed to a child
-        answer (dict): the method's result, with odds also ``plays``: the ``starts`` of each play; no such plays are made if the result is
-            ``settled``. None: no answer yet
+        answer (dict): the method's result, with odds also ``plays``: the ``starts`` of each play;
+            no such plays are made if the result is ``settled``. None: no answer yet
         error (str): why there is no answer, or None
     """
 
@@ -95,7 +100,8 @@ class Projections:
 
     Args:
         policy (PolicyScheduler): the scheduler
-        waits (bool): whether to wait for each child: in virtual time an answer must not depend on the machine's speed
+        waits (bool): whether to wait for each child: in virtual time an answer must not depend on
+            the machine's speed
 
     Attributes:
         count (int): number of children so far
@@ -166,7 +172,8 @@ class Projections:
             self._read()
 
     def _take_questions(self) -> list[Question]:
-        """Remove the next child's queries from the waiting ones: guests come last, and take turns."""
+        """Remove the next child's queries from the waiting ones: guests come last, and take
+        turns."""
         before: dict[int | None, int] = {None: -len(self._waiting)}  # queries so far, by user
         turns = []
         for number, question in enumerate(self._waiting):
@@ -232,7 +239,8 @@ class Projections:
             self._over()
 
     def _over(self) -> None:
-        """Close the child's pipe. The process is reaped later, since a niced one exits late on a loaded machine."""
+        """Close the child's pipe. The process is reaped later, since a niced one exits late on a
+        loaded machine."""
         os.close(self._pipe)
         self._exiting.append(self._pid)
         self._pid = 0

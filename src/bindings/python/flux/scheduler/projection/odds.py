@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The likely start of a job: the outcome of plays with drawn run times, corrected by their past misses.
+"""The likely start of a job: the outcome of plays with drawn run times, corrected by their past
+misses.
 
-Plays are overconfident: later jobs overtake, and run times are correlated. So their outcome for a job is compared with its start. The
-*miss* is the difference between the start and the median of the plays, in widths of the odds; quantiles of recent misses correct further
-forecasts. This is conformal prediction (Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005): if future misses are
-like recent ones, nine of ten jobs start by the time told, whatever the distribution of run times.
+Plays are overconfident: later jobs overtake, and run times are correlated. So their outcome for a
+job is compared with its start. The *miss* is the difference between the start and the median of the
+plays, in widths of the odds; quantiles of recent misses correct further forecasts. This is
+conformal prediction (Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005): if
+future misses are like recent ones, nine of ten jobs start by the time told, whatever the
+distribution of run times.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-#: Number of plays with drawn run times; minimum number, when time is short, below which there are no odds.
+#: Number of plays with drawn run times; minimum number, when time is short, below which there are
+#: no odds.
 PLAYS = 20
 LEAST_PLAYS = 10
 
@@ -24,18 +28,20 @@ LIKELY, SAFE = 0.5, 0.9
 #: Number of plays without a start from which on a job has no nine-of-ten time.
 MOST_WITHOUT_START = PLAYS - math.ceil(SAFE * PLAYS) + 1
 
-#: Seconds added to the time between the median and the nine-of-ten time of the plays: equal plays are not certainty.
+#: Seconds added to the time between the median and the nine-of-ten time of the plays: equal plays
+#: are not certainty.
 LEAST_WIDTH_S = 600.0
 
 #: Maximum number of misses kept.
 MAX_MISSES = 400
 
-#: Assumed miss in widths, as long as none is known: on most recorded traces nine of ten were smaller.
+#: Assumed miss in widths, as long as none is known: on most recorded traces nine of ten were
+#: smaller.
 UNKNOWN_MISS = 2.0
 LEAST_MISSES = 9
 
-#: Seconds within which only one miss per user is kept, that of the last job to start: jobs of a burst start early or late together, so
-#: hundreds of them are one observation.
+#: Seconds within which only one miss per user is kept, that of the last job to start: jobs of a
+#: burst start early or late together, so hundreds of them are one observation.
 BURST_S = 3600.0
 
 
@@ -57,7 +63,8 @@ class Played(NamedTuple):
 
     @classmethod
     def of(cls, starts: Sequence[float]) -> Played | None:
-        """Return the outcome for a job's starts in the plays (infinite: none); None if it starts in too few, or there are too few plays."""
+        """Return the outcome for a job's starts in the plays (infinite: none); None if it starts in
+        too few, or there are too few plays."""
         safe = quantile(starts, SAFE) if len(starts) >= LEAST_PLAYS else math.inf
         return cls(quantile(starts, LIKELY), safe) if safe < math.inf else None
 
@@ -68,7 +75,8 @@ class Played(NamedTuple):
 
 
 def _to_expect(misses: list[float], share: float) -> float:
-    """Return the quantile of future misses: the next one adds to the sample, and may be the largest."""
+    """Return the quantile of future misses: the next one adds to the sample, and may be the
+    largest."""
     return sorted(misses)[math.ceil(share * (len(misses) + 1) - 1e-9) - 1]
 
 
@@ -83,7 +91,8 @@ class Calibration:
         return len(self._misses)
 
     def learn(self, userid: int | None, asked: float, played: Played, start: float) -> None:
-        """Add a job that has started, with a forecast made at `asked` (both seconds since the epoch).  O(1)."""
+        """Add a job that has started, with a forecast made at `asked` (both seconds since the
+        epoch).  O(1)."""
         self._remember(userid, int(asked // BURST_S), (start - played.likely) / played.width)
 
     def _remember(self, userid: int | None, span: int, miss: float) -> None:
@@ -97,7 +106,8 @@ class Calibration:
 
         Args:
             played (Played): the outcome of its plays
-            limits (float): its start if all jobs run to their limits, an upper bound of assumed misses; None: unknown
+            limits (float): its start if all jobs run to their limits, an upper bound of assumed
+                misses; None: unknown
         """
         known = list(self._misses.values())
         unknown = UNKNOWN_MISS
@@ -142,6 +152,7 @@ class JobOdds(NamedTuple):
     limits: float | None
 
     def by(self, when: float) -> JobOdds:
-        """Return the forecast for a job that is known to start by a time, in seconds since the epoch."""
+        """Return the forecast for a job that is known to start by a time, in seconds since the
+        epoch."""
         told = self.told
         return self._replace(told=Played(min(when, told.likely), min(when, told.safe)))

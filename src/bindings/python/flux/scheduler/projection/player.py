@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import RunningJob
 
-#: Maximum duration of a play in seconds: of real time or, if the host has another clock, counted by steps, independent of the machine's
-#: speed.
+#: Maximum duration of a play in seconds: of real time or, if the host has another clock, counted by
+#: steps, independent of the machine's speed.
 PLAY_SECONDS = 2.0
 DRAWN_PLAY_SECONDS = 0.5
 SECONDS_PER_STEP = 0.0005
 
-#: Virtual seconds without a start or an end after which a play ends: eight days show the start of a job that waits for a weekly
-#: reservation, and bound the cost of one that waits forever.
+#: Virtual seconds without a start or an end after which a play ends: eight days show the start of a
+#: job that waits for a weekly reservation, and bound the cost of one that waits forever.
 HORIZON_S = 8 * 86400.0
 
 #: Expected seconds until the end of a running job that is past its limit.
@@ -36,7 +36,8 @@ LATE_END_S = 1.0
 #: Number of steps between checks of the time.
 STEPS_PER_LOOK = 64
 
-#: Priority of a job unless a plugin sets another: the default urgency (RFC 14); and the highest urgency.
+#: Priority of a job unless a plugin sets another: the default urgency (RFC 14); and the highest
+#: urgency.
 DEFAULT_PRIORITY = 16
 MAX_URGENCY = 31
 
@@ -124,8 +125,9 @@ class Player:
             patient (bool): whether to give up no job for its wait
 
         Returns:
-            dict: ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids of jobs denied earlier; ``took``,
-                duration in seconds; ``settled``, whether the result does not depend on run times
+            dict: ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids
+                of jobs denied earlier; ``took``, duration in seconds; ``settled``, whether the
+                result does not depend on run times
         """
         if patient:
             self._policy.wait_limits.drop_all()
@@ -158,10 +160,11 @@ class Player:
             priority (int): its priority; None: as for a new job (`_usual_priority`)
 
         Returns:
-            dict: ``made``, time of submission; ``start`` (seconds since the epoch) and ``ranks`` (an idset), or None; ``starts``, ``took``
-                and ``settled`` as for `estimates`; ``denied``, a bool; ``reason``, why it is denied, initially kept waiting by a rule, or
-                its start is unknown; ``t_latest``, if it was promised a latest start; ``left``, number of pending jobs without a start when
-                time ran out
+            dict: ``made``, time of submission; ``start`` (seconds since the epoch) and ``ranks``
+                (an idset), or None; ``starts``, ``took`` and ``settled`` as for `estimates`;
+                ``denied``, a bool; ``reason``, why it is denied, initially kept waiting by a rule,
+                or its start is unknown; ``t_latest``, if it was promised a latest start; ``left``,
+                number of pending jobs without a start when time ran out
         """
         policy = self._policy
         waiting = list(policy.pending_jobs())
@@ -213,8 +216,9 @@ class Player:
 
     @staticmethod
     def _usual_priority(waiting: list[Any]) -> int:
-        """Return the priority expected for a new job: the default urgency; or, if a pending job's priority is too high for an urgency and
-        so comes from a priority plugin, the lowest priority of pending jobs."""
+        """Return the priority expected for a new job: the default urgency; or, if a pending job's
+        priority is too high for an urgency and so comes from a priority plugin, the lowest priority
+        of pending jobs."""
         priorities: list[int] = [job.priority for job in waiting]
         if not priorities or max(priorities) <= MAX_URGENCY:
             return DEFAULT_PRIORITY

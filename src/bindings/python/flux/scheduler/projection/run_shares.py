@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The fractions of their limits that jobs ran for, and run times drawn from them.
 
-`flux.scheduler.history` predicts a job's run time as one number. Odds need its distribution: these are recent jobs of each user, with any
-request.
+`flux.scheduler.history` predicts a job's run time as one number. Odds need its distribution: these
+are recent jobs of each user, with any request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ STORED_DIGITS = 4
 class RunShares:
     """Recent shares of each user, and of all.
 
-    A job's share is its run time divided by its limit; for jobs without a limit, kept separately, it is the run time in seconds.
+    A job's share is its run time divided by its limit; for jobs without a limit, kept separately,
+    it is the run time in seconds.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,8 @@ class RunShares:
         return max(map(len, self._of_all.values())) >= LEAST_JOBS
 
     def learn(self, userid: Any, limit: float, run: float) -> None:
-        """Add a user's job that ended after `run` seconds; `limit` is infinite if it had none.  O(1)."""
+        """Add a user's job that ended after `run` seconds; `limit` is infinite if it had none.
+        O(1)."""
         if not isfinite(run) or run < 0 or limit <= 0:
             return
         limited = limit < inf
@@ -67,7 +69,8 @@ class RunShares:
             self._of_user.popitem(last=False)
 
     def of(self, userid: Any, limited: bool) -> Iterator[list[float]]:
-        """Yield the sorted shares that represent a user's job: the user's, if there are enough; then those of all users."""
+        """Yield the sorted shares that represent a user's job: the user's, if there are enough;
+        then those of all users."""
         own = self._of_user.get((userid, limited), ())
         if len(own) >= LEAST_JOBS:
             yield sorted(own)
@@ -76,7 +79,8 @@ class RunShares:
     # -- over a restart ----------------------------------------------------------------------------
 
     def stored(self) -> list[Any]:
-        """Return the shares for JSON: user id, whether there was a limit, shares; the user whose job ended last is last."""
+        """Return the shares for JSON: user id, whether there was a limit, shares; the user whose
+        job ended last is last."""
         return [
             [userid, limited, [float(f"{share:.{STORED_DIGITS}g}") for share in shares]]
             for (userid, limited), shares in self._of_user.items()
@@ -104,8 +108,8 @@ class Draws:
 
     Args:
         shares (RunShares): the shares to draw from
-        seed (int): seed of the play. Equal seeds give a job equal run times, regardless of other jobs in the query, so that answers a
-            minute apart differ by events, not by chance
+        seed (int): seed of the play. Equal seeds give a job equal run times, regardless of other
+            jobs in the query, so that answers a minute apart differ by events, not by chance
     """
 
     def __init__(self, shares: RunShares, seed: int) -> None:
@@ -114,8 +118,8 @@ class Draws:
         self._sorted: dict[tuple[Any, bool], list[list[float]]] = {}
 
     def run_of(self, job: RunningJob, elapsed: float) -> float:
-        """Return a job's run time in seconds: drawn from representative jobs that ran for longer than `elapsed`; its limit (infinite if it
-        has none) if there is none of them."""
+        """Return a job's run time in seconds: drawn from representative jobs that ran for longer
+        than `elapsed`; its limit (infinite if it has none) if there is none of them."""
         limited = job.limit < inf
         scale = job.limit if limited else 1.0
         key = (job.userid, limited)

@@ -117,7 +117,8 @@ class VirtualHandle:
     handle: Any
 
     def take_over(self, time: VirtualTime, observer: Observer, handle: Any) -> None:
-        """Initialize, right after the class was assigned; `handle` is the bindings', with the module's debug flags."""
+        """Initialize, right after the class was assigned; `handle` is the bindings', with the
+        module's debug flags."""
         self.time = time
         self.observer = observer
         self.handle = handle

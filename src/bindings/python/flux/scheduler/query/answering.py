@@ -25,13 +25,14 @@ MAX_HORIZON_S = 366 * 86400.0
 #: Seconds per reactor turn that answers may take: no pass is delayed by more.
 ANSWER_SECONDS_PER_TURN = 0.001
 
-#: Maximum number of consecutive periods of `READING_S` without work while queries arrive: a reactor turn brings one message, and the job
-#: manager's may be behind queries. A timer in each turn would cost as much as refusing a query.
+#: Maximum number of consecutive periods of `READING_S` without work while queries arrive: a reactor
+#: turn brings one message, and the job manager's may be behind queries. A timer in each turn would
+#: cost as much as refusing a query.
 MAX_READINGS = 10
 READING_S = 0.001
 
-#: Maximum number of open queries: of one guest, of all guests, and of all users. A query counts once per started `BYTES_OF_ONE` of its
-#: payload, since requests are kept until they are answered.
+#: Maximum number of open queries: of one guest, of all guests, and of all users. A query counts
+#: once per started `BYTES_OF_ONE` of its payload, since requests are kept until they are answered.
 MAX_OPEN_OF_GUEST = 32
 MAX_OPEN_OF_GUESTS = 512
 MAX_OPEN = 1024
@@ -39,17 +40,19 @@ BYTES_OF_ONE = 256 << 10
 
 _TRY_AGAIN = "not answered yet: try again later"
 
-#: An answer made in steps, between which the scheduler may do other work; a step that yields a number waits for that number of seconds.
+#: An answer made in steps, between which the scheduler may do other work; a step that yields a
+#: number waits for that number of seconds.
 Steps = Generator[Any, None, dict[str, Any]]
 
 
 class Caller:
-    """The caller: the instance owner and admins see everything, a guest sees own jobs, and of others' the parts in
-    `flux.scheduler.disclosure`.
+    """The caller: the instance owner and admins see everything, a guest sees own jobs, and of
+    others' the parts in `flux.scheduler.disclosure`.
 
     Args:
         msg (Message): the request
-        private: whether guests do not even learn the number of others' jobs (``access.private-mode``)
+        private: whether guests do not even learn the number of others' jobs
+            (``access.private-mode``)
 
     Attributes:
         userid (int): the user
@@ -71,7 +74,8 @@ class Caller:
         return name_of(jobid) if self.may_see(userid) else "another job"
 
     def shown(self, path: str, value: Any) -> Any:
-        """Return the part of an answer's value that the caller may see; see `flux.scheduler.disclosure.FIELDS`."""
+        """Return the part of an answer's value that the caller may see; see
+        `flux.scheduler.disclosure.FIELDS`."""
         return value if self.sees_all else shown_to(self, path, value)
 
 
@@ -153,9 +157,10 @@ def encode(answer: dict[str, Any]) -> str:
 
 
 class Answering:
-    """Works on answers, one after another, `ANSWER_SECONDS_PER_TURN` per reactor turn: no pass waits longer, whatever the number of
-    queries. Users take turns after each answer. While queries arrive, they are only queued or refused, so that the job manager's messages
-    behind them are read soon.
+    """Works on answers, one after another, `ANSWER_SECONDS_PER_TURN` per reactor turn: no pass
+    waits longer, whatever the number of queries. Users take turns after each answer. While queries
+    arrive, they are only queued or refused, so that the job manager's messages behind them are read
+    soon.
 
     Args:
         handle: the Flux handle
@@ -268,7 +273,8 @@ class Answering:
         self._arm()
 
     def forget(self, notice: Any) -> None:
-        """Drop the queries of a client that has disconnected.  O(open queries), if its user has any.
+        """Drop the queries of a client that has disconnected.  O(open queries), if its user has
+        any.
 
         Args:
             notice (Message): the disconnect request (RFC 6), with the client's userid

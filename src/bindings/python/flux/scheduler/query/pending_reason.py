@@ -51,8 +51,9 @@ class PendingReason:
         """Return the reason of a job's wait, as a row of a table.
 
         Returns:
-            dict: ``id``, ``name``, ``queue``, ``priority``, ``verdict`` ("starts", "waits", "never"), ``reason``, ``t_estimate`` and its
-                kind, `OddsService.known`, and the counts of ``ResourcePool.explain()``
+            dict: ``id``, ``name``, ``queue``, ``priority``, ``verdict`` ("starts", "waits",
+                "never"), ``reason``, ``t_estimate`` and its kind, `OddsService.known`, and the
+                counts of ``ResourcePool.explain()``
         """
         policy = self._policy
         request = job.resource_request
@@ -86,8 +87,9 @@ class PendingReason:
         """Return the full explanation of a job's wait; yields between its parts.
 
         Returns:
-            dict: as `line`; ``excluded``, the nodes excluded by each part of its constraint; ``rules``, all reasons of admission rules, the
-                job's first; ``reservation`` and the facts of other rules; `Decision.facts`; ``behind``, the jobs ahead, with
+            dict: as `line`; ``excluded``, the nodes excluded by each part of its constraint;
+                ``rules``, all reasons of admission rules, the job's first; ``reservation`` and the
+                facts of other rules; `Decision.facts`; ``behind``, the jobs ahead, with
                 ``behind_more`` if some are left out; ``fits``, the part of the job that would fit
         """
         policy = self._policy
@@ -144,7 +146,8 @@ class PendingReason:
     def _running_before(
         self, job: PendingJob, caller: Caller
     ) -> Generator[None, None, tuple[list[dict[str, Any]], bool]]:
-        """Return the running jobs whose resources a job waits for, those that end last before its start, and whether there are more."""
+        """Return the running jobs whose resources a job waits for, those that end last before its
+        start, and whether there are more."""
         source = self._source
         wanted = self._policy.facts.ranks_of(job.resource_request)
         estimate, _ = source.estimate_of(job)
@@ -171,8 +174,8 @@ class PendingReason:
         return found, False
 
     def _fits(self, job: PendingJob, head: PendingJob | None) -> dict[str, Any] | None:
-        """Return the part of the job that could start now: the longest limit at its size, and the largest count at its limit. None if there
-        is none, or the order of the queue forbids it."""
+        """Return the part of the job that could start now: the longest limit at its size, and the
+        largest count at its limit. None if there is none, or the order of the queue forbids it."""
         plan = self._snapshot.plan()
         if plan is None or (head is not None and not self._policy.decision.looks_past_heads):
             return None

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 #: Maximum age of the copy in seconds.
 MAX_SNAPSHOT_AGE_S = 1.0
 
-#: Once the queue has changed, maximum age of the copy as a multiple of the time it took to make: otherwise a stream of queries would take
-#: the time that passes need. A copy made in 1 ms is out of date after 20 ms; one that took 50 ms or more, after `MAX_SNAPSHOT_AGE_S`.
+#: Once the queue has changed, maximum age of the copy as a multiple of the time it took to make:
+#: otherwise a stream of queries would take the time that passes need. A copy made in 1 ms is out of
+#: date after 20 ms; one that took 50 ms or more, after `MAX_SNAPSHOT_AGE_S`.
 AGE_PER_COST = 20.0
 
 

@@ -65,8 +65,9 @@ class QueryService:
             caller (Caller): the client
 
         Returns:
-            dict: ``jobs``: for one job the results of `PendingReason.explain` and `OddsService.of_job`, for all jobs that of
-                `PendingReason.line` each; ``others``: for a guest, the number of others' pending jobs
+            dict: ``jobs``: for one job the results of `PendingReason.explain` and
+                `OddsService.of_job`, for all jobs that of `PendingReason.line` each; ``others``:
+                for a guest, the number of others' pending jobs
 
         Raises:
             ValueError: the payload is invalid, or there is no such pending job
@@ -112,12 +113,14 @@ class QueryService:
         """Predict the start of a job that is not submitted, if no other arrives.
 
         Args:
-            payload: ``{"jobspec": {...}}`` (RFC 14), optionally ``"priority": N``; default: that of a new job, see `Player.newcomer`
+            payload: ``{"jobspec": {...}}`` (RFC 14), optionally ``"priority": N``; default: that of
+                a new job, see `Player.newcomer`
             caller (Caller): the client
 
         Returns:
-            dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``; ``ranks``, an idset or None; ``unplanned``,
-                number of pending jobs without a start when time ran out; ``t_latest``, if the policy promises latest starts; ``t_likely``
+            dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``;
+                ``ranks``, an idset or None; ``unplanned``, number of pending jobs without a start
+                when time ran out; ``t_latest``, if the policy promises latest starts; ``t_likely``
                 and ``t_p90``, see `OddsService.known`
 
         Raises:
@@ -180,8 +183,9 @@ class QueryService:
             caller (Caller): the client; unused
 
         Returns:
-            dict: ``until``; ``kinds``, objects with ``kind``, ``total`` and ``steps``, pairs of a number of nodes and the time until which
-                they are free together; ``levels``, the numbers of groups whose nodes are idle now, see `PlacementRule.levels`
+            dict: ``until``; ``kinds``, objects with ``kind``, ``total`` and ``steps``, pairs of a
+                number of nodes and the time until which they are free together; ``levels``, the
+                numbers of groups whose nodes are idle now, see `PlacementRule.levels`
         """
         horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         policy, source = self._policy, self._source

@@ -93,15 +93,16 @@ class QuerySource:
                 yield jobid, self.policy.admission.end_of(jobid, end)
 
     def end_of(self, jobid: int) -> float:
-        """Return the end of a job that holds resources; 0 if unknown. Raises KeyError if it holds none."""
+        """Return the end of a job that holds resources; 0 if unknown. Raises KeyError if it holds
+        none."""
         return self.policy.admission.end_of(jobid, self.pool.job_end(jobid))
 
     def ending_by(self, limit: float) -> Generator[None, None, Iterator[int]]:
-        """Return the ids of the jobs that hold resources and end by `limit`, the last to end first; if `limit` is infinite, jobs without an
-        end come first.
+        """Return the ids of the jobs that hold resources and end by `limit`, the last to end first;
+        if `limit` is infinite, jobs without an end come first.
 
-        O(log running jobs) until the result is iterated. If a rule may change ends, O(running jobs), with a yield after each
-        `ENDS_PER_STEP`.
+        O(log running jobs) until the result is iterated. If a rule may change ends, O(running
+        jobs), with a yield after each `ENDS_PER_STEP`.
         """
         pool, admission = self.pool, self.policy.admission
         if not admission.sets_ends:
@@ -126,7 +127,8 @@ class QuerySource:
     def _last_first(
         ends: list[tuple[float, int]], endless: list[int], limit: float
     ) -> Iterator[int]:
-        """Yield ids from ascending ``(end, id)``, backwards from `limit`; jobs with equal ends in order of id."""
+        """Yield ids from ascending ``(end, id)``, backwards from `limit`; jobs with equal ends in
+        order of id."""
         for jobid in endless:
             if jobid >= 0:
                 yield jobid
@@ -139,7 +141,8 @@ class QuerySource:
             behind = first
 
     def kind_of_wait(self, job: PendingJob) -> str:
-        """Return the kind of a job's wait: the name of an admission rule such as ``reservation``, or ``order``, ``down``, ``resources``."""
+        """Return the kind of a job's wait: the name of an admission rule such as ``reservation``,
+        or ``order``, ``down``, ``resources``."""
         policy = self.policy
         cause = policy.admission.why(job)
         if cause is not None:

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Reservations: resources kept by an administrator for a group of jobs, for some time.
 
-Files =====
+Files
+=====
 
 ``reservation``       `Reservation`: the administrator's request; immutable
 ``times``             starts of windows, in the wall clock time of a time zone
-``state``             the state of a reservation; its nodes in the pool's terms; the pending jobs of its group
+``state``             the state of a reservation; its nodes in the pool's terms; the pending
+                      jobs of its group
 ``manager``           the table of reservations; its docstring explains how they are enforced
-``windows``           planned windows: promises in the plan; active ones: a placeholder in the pool, and the jobs inside
+``windows``           planned windows: promises in the plan; active ones: a placeholder in the
+                      pool, and the jobs inside
 ``answers``           the reservation that a job waits for; descriptions of reservations
 ``service``           requests to make, give up and list reservations; configuration; KVS
 ``rule``              the admission rule: the scheduler's only interface to this package
 
-Compatibility: the result of `Reservation.to_dict` is stored in the KVS of running instances and read by the next version: keys may be added
-to it, but not changed. `flux.scheduler.states.WINDOW` is the state table of windows and placeholders. The fault runs (``t/faults``) check
-after each step that no job outside the group holds reserved resources.
+Compatibility: the result of `Reservation.to_dict` is stored in the KVS of running instances and
+read by the next version: keys may be added to it, but not changed. `flux.scheduler.states.WINDOW`
+is the state table of windows and placeholders. The fault runs (``t/faults``) check after each step
+that no job outside the group holds reserved resources.
 """
 
 from flux.scheduler.reservations.reservation import Asker, Reservation, Window

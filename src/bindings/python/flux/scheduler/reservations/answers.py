@@ -27,8 +27,8 @@ SAME_TIME_S = 1.0
 
 
 class ReservationAnswers:
-    """Determines the reservation that a job waits for or must not run into, and describes reservations: in lists, in plans, and with the
-    jobs in their way.
+    """Determines the reservation that a job waits for or must not run into, and describes
+    reservations: in lists, in plans, and with the jobs in their way.
 
     Args:
         host (RuleHost): the scheduler
@@ -59,13 +59,14 @@ class ReservationAnswers:
         return self.blame(job)[0]
 
     def blamed(self, job: PendingJob) -> dict[str, Any] | None:
-        """Return name, start and end of the reservation that a job waits for or must not run into, or None."""
+        """Return name, start and end of the reservation that a job waits for or must not run into,
+        or None."""
         _, entry = self.blame(job)
         return None if entry is None else self._shown(entry)
 
     def before(self, job: PendingJob, start: float) -> dict[str, Any] | None:
-        """Return name, start and end of the last reservation to end before a job's `start`, among those on nodes that it could use and
-        other than its own, or None."""
+        """Return name, start and end of the last reservation to end before a job's `start`, among
+        those on nodes that it could use and other than its own, or None."""
         wanted = self._host.facts.ranks_of(job.resource_request)
         own = self._group_jobs.reservation_of(job)
         over = [
@@ -233,7 +234,8 @@ class ReservationAnswers:
         return self._in_the_way(room, reservation.nodes, window.start)
 
     def in_the_way(self, entry: ReservationState) -> list[dict[str, Any]]:
-        """Return `conflicts` for an existing reservation; while its window is active, the jobs that hold its missing nodes."""
+        """Return `conflicts` for an existing reservation; while its window is active, the jobs that
+        hold its missing nodes."""
         if not entry.active:
             return self.conflicts(entry.reservation)
         short = self._selector.lacks(entry)
@@ -243,7 +245,8 @@ class ReservationAnswers:
         return self._in_the_way(room, short, self._host.now())
 
     def _in_the_way(self, room: int, nodes: int | None, start: float) -> list[dict[str, Any]]:
-        """Return the running jobs that keep `nodes` of `room` (None: all) from being free at `start`."""
+        """Return the running jobs that keep `nodes` of `room` (None: all) from being free at
+        `start`."""
         busy: list[tuple[float, int, int]] = []
         taken = 0
         for jobid, end in self._active.running():

@@ -1,33 +1,40 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Keeps reserved resources from jobs outside the group.
 
-Enforcement of a reservation ============================
+Enforcement of a reservation
+============================
 
-*Before a window begins*, the plan treats it as a promise with a fixed start: a number of whole nodes, a start and a duration. Every start
-or promise made through that plan respects it, and ranks are chosen as late as for any promise. If running jobs overlap the window, so that
-it cannot be complete, each part is entered from the time at which it is free. Repeating windows are entered `windows.WINDOWS_PLANNED`
-ahead, the last of them without an end, so that it also keeps away jobs that would outlive it.
+*Before a window begins*, the plan treats it as a promise with a fixed start: a number of whole
+nodes, a start and a duration. Every start or promise made through that plan respects it, and ranks
+are chosen as late as for any promise. If running jobs overlap the window, so that it cannot be
+complete, each part is entered from the time at which it is free. Repeating windows are entered
+`windows.WINDOWS_PLANNED` ahead, the last of them without an end, so that it also keeps away jobs
+that would outlive it.
 
-*When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which belongs to no job (its id is negative).
-No other code needs to know: the pool sees allocated resources, and the plan sees when they are freed. Nodes still in use are added as they
-become free; until then the reservation is short of them.
+*When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which
+belongs to no job (its id is negative). No other code needs to know: the pool sees allocated
+resources, and the plan sees when they are freed. Nodes still in use are added as they become free;
+until then the reservation is short of them.
 
-*A job of the group* that starts inside is placed on the placeholder's resources; the placeholder keeps the rest, and takes the job's
-resources back at its end. The placeholder gets a new id each time, since a plan identifies an allocation by id and end.
+*A job of the group* that starts inside is placed on the placeholder's resources; the placeholder
+keeps the rest, and takes the job's resources back at its end. The placeholder gets a new id each
+time, since a plan identifies an allocation by id and end.
 
 *When it ends*, the placeholder is freed, and blocked jobs are examined.
 
-A job of the group that does not fit inside may use idle resources outside, like any job, but none are kept for it there and no job waits
-behind it: it is deferred until resources are released.
+A job of the group that does not fit inside may use idle resources outside, like any job, but none
+are kept for it there and no job waits behind it: it is deferred until resources are released.
 
 Classes
 =======
 
-`ReservationManager` has the table of reservations, and begins and ends windows. `windows.FutureWindows` enters planned windows into the
-plan; `windows.ActiveWindows` chooses the ranks of active ones and holds them in the pool. `state.ReservationState` is a reservation with
-its state, `state.NodeSelector` translates its nodes into the pool's terms, and `state.GroupJobs` has the pending jobs of the groups.
-`answers.ReservationAnswers` explains waits and describes reservations, without changing them. `service.ReservationService` answers
-requests, and stores reservations.
+`ReservationManager` has the table of reservations, and begins and ends windows.
+`windows.FutureWindows` enters planned windows into the plan; `windows.ActiveWindows` chooses the
+ranks of active ones and holds them in the pool. `state.ReservationState` is a reservation with its
+state, `state.NodeSelector` translates its nodes into the pool's terms, and `state.GroupJobs` has
+the pending jobs of the groups. `answers.ReservationAnswers` explains waits and describes
+reservations, without changing them. `service.ReservationService` answers requests, and stores
+reservations.
 """
 
 from __future__ import annotations
@@ -103,7 +110,8 @@ class ReservationManager:
             anyway: whether to add it even if some of its nodes are not in the instance at present
 
         Raises:
-            ValueError: the name is in use, all its windows are over, or the instance lacks its nodes
+            ValueError: the name is in use, all its windows are over, or the instance lacks its
+                nodes
         """
         self._check_name_and_time(reservation)
         if not anyway:
@@ -176,7 +184,8 @@ class ReservationManager:
     # -- starting ----------------------------------------------------------------------------------
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Place a job of a group inside the active window. Return None if there is no window, or no room.
+        """Place a job of a group inside the active window. Return None if there is no window, or no
+        room.
 
         Args:
             job (PendingJob): the job
@@ -191,8 +200,8 @@ class ReservationManager:
         return self.active.allocate(entry, job, plan)
 
     def started(self, jobid: int) -> None:
-        """Check promises after a job's start: if the job is inside a window and outlives it, promises of resources that the window's end
-        would free may break."""
+        """Check promises after a job's start: if the job is inside a window and outlives it,
+        promises of resources that the window's end would free may break."""
         if self.active.outlives_window(jobid):
             self._host.planning.doubt()
 
@@ -256,8 +265,8 @@ class ReservationManager:
                 self.future.enter(entry)
             elif entry.active:
                 surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
-        # A window may have begun on other nodes than those planned. Promises on these are void, and must be dropped before they cause a job
-        # to be refused.
+        # A window may have begun on other nodes than those planned. Promises on these are void, and
+        # must be dropped before they cause a job to be refused.
         short = changed and not self.future.mend()
         if short or (surprise and self.future.breaks_a_promise()):
             self._host.planning.renew()

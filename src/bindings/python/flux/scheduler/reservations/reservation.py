@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A reservation: resources kept by an administrator for a group of jobs, for some time.
 
-While one of its *windows* lasts (it has several if it repeats), no job outside the group holds the resources. A job belongs to the group if
-its jobspec names the reservation (``attributes.system.reservation``) and the reservation admits its user, queue and bank. A reservation
-without a group keeps its resources idle: it is a maintenance window.
+While one of its *windows* lasts (it has several if it repeats), no job outside the group holds the
+resources. A job belongs to the group if its jobspec names the reservation
+(``attributes.system.reservation``) and the reservation admits its user, queue and bank. A
+reservation without a group keeps its resources idle: it is a maintenance window.
 
-The resources are a number of nodes, chosen as late as possible; hosts by name; or all nodes that meet a constraint. A number may be
-combined with a constraint.
+The resources are a number of nodes, chosen as late as possible; hosts by name; or all nodes that
+meet a constraint. A number may be combined with a constraint.
 """
 
 from __future__ import annotations
@@ -82,9 +83,10 @@ class Reservation:
         users: the group's user ids; empty: any user
         queues: the group's queues, each with its virtual queues; empty: any queue
         banks: the group's banks; empty: any bank
-        at_end: action on the group's running jobs at the end of a window: ``"cancel"``: it is their expiration; ``"run"``: they continue as
-            ordinary jobs
-        pin: whether to choose the ranks when the reservation is made, rather than as late as possible
+        at_end: action on the group's running jobs at the end of a window: ``"cancel"``: it is their
+            expiration; ``"run"``: they continue as ordinary jobs
+        pin: whether to choose the ranks when the reservation is made, rather than as late as
+            possible
         made: time at which it was made, seconds since the epoch
     """
 
@@ -143,7 +145,8 @@ class Reservation:
 
         Args:
             asker (Asker): the job's properties
-            queue_names (QueueNames): resolves queue names: a parent's name includes its virtual queues
+            queue_names (QueueNames): resolves queue names: a parent's name includes its virtual
+                queues
         """
         return (
             not self.for_nobody
@@ -155,7 +158,8 @@ class Reservation:
     # -- windows -----------------------------------------------------------------------------------
 
     def window_at(self, when: float) -> Window | None:
-        """Return the window that is active at `when`, else the next one, or None after the last.  O(1)."""
+        """Return the window that is active at `when`, else the next one, or None after the last.
+        O(1)."""
         found = self.recurrence.next_end_after(when, self.duration)
         if found is None:
             return None
@@ -250,8 +254,9 @@ class Reservation:
         """Make a reservation from an entry of a request, the KVS or the configuration.
 
         Args:
-            entry: an object with the keys of `to_dict`; times may be texts as for `times.parse_time` and `times.parse_duration`, users may
-                be names, and a single user, queue or bank need not be a list
+            entry: an object with the keys of `to_dict`; times may be texts as for
+                `times.parse_time` and `times.parse_duration`, users may be names, and a single
+                user, queue or bank need not be a list
             now: the current time, seconds since the epoch
 
         Raises:
@@ -337,7 +342,8 @@ class Reservation:
 
 
 def _quoted(value: object) -> object:
-    """Return `value`, unless it is an unquoted TOML date: the broker passes that as ``{"iso-8601-ts": TEXT}``, without its offset from UTC.
+    """Return `value`, unless it is an unquoted TOML date: the broker passes that as
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC.
 
     Raises:
         ValueError: it is an unquoted date

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from flux.scheduler.rule_host import RuleHost
 
 
-#: Maximum number of deferred jobs examined again after a release. Each costs a search of the pool, and the cost of a release must not grow
-#: with the number of jobs that wait for a reservation.
+#: Maximum number of deferred jobs examined again after a release. Each costs a search of the pool,
+#: and the cost of a release must not grow with the number of jobs that wait for a reservation.
 DEFERRED_JOBS_RETRIED = 32
 
 
 class ReservationRule(AdmissionRule):
-    """Keeps reserved resources from jobs outside the group, and allocates them to jobs of the group.
+    """Keeps reserved resources from jobs outside the group, and allocates them to jobs of the
+    group.
 
     Args:
         host (RuleHost): the scheduler
@@ -56,12 +57,14 @@ class ReservationRule(AdmissionRule):
         self.service = ReservationService(host, self._manager, commits, errors)
 
     def _engage(self) -> None:
-        """Update `engaged` after the reservations, or the pending jobs that name one, have changed."""
+        """Update `engaged` after the reservations, or the pending jobs that name one, have
+        changed."""
         engaged = bool(self._manager.entries or self._manager.group_jobs)
         self.host.admission.engage(self, engaged)
 
     def _changed(self) -> None:
-        """Let deferred jobs be examined after a window began or ended, or a reservation was made or given up."""
+        """Let deferred jobs be examined after a window began or ended, or a reservation was made or
+        given up."""
         self.host.readmit(self)
         self.host.look_again()
 
@@ -137,7 +140,8 @@ class ReservationRule(AdmissionRule):
         self.service.load()
 
     def ready(self) -> None:
-        # Windows may begin only now: until all running jobs were found, the pool showed their nodes as free.
+        # Windows may begin only now: until all running jobs were found, the pool showed their nodes
+        # as free.
         self._manager.open()
         self.service.arm()
 
@@ -157,7 +161,8 @@ class ReservationRule(AdmissionRule):
         return self._manager.active.own_end_of(jobid, end)
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """Return name, start and end of the reservation that `job` waits for, must not run into, or is to start after, or None."""
+        """Return name, start and end of the reservation that `job` waits for, must not run into, or
+        is to start after, or None."""
         answers = self._manager.answers
         found = answers.blamed(job) if first else None
         if found is None and expected_start is not None:

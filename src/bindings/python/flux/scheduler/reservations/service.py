@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Requests to make, list and give up reservations; the KVS, the configuration, the clock.
 
-Reservations made by request are stored in the KVS under `KEY` before the request is answered: they survive reloads of the scheduler and
-restarts of the instance. Those in the configuration, ``[reservations.NAME]``, are read when it is loaded or reloaded.
+Reservations made by request are stored in the KVS under `KEY` before the request is answered: they
+survive reloads of the scheduler and restarts of the instance. Those in the configuration,
+``[reservations.NAME]``, are read when it is loaded or reloaded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 KEY = "checkpoint.sched-reservations"
 VERSION = 1
 
-#: Seconds between readings of the clock when no window begins or ends: an administrator may have set the clock.
+#: Seconds between readings of the clock when no window begins or ends: an administrator may have
+#: set the clock.
 CLOCK_CHECK_S = 60.0
 
 #: Maximum number of reservations: each release of resources iterates over all of them.
@@ -60,7 +62,8 @@ class ReservationService:
         """Read the reservations from the KVS, then from the configuration.
 
         Raises:
-            ValueError: the stored text is unreadable; to ignore it would let jobs start on reserved nodes
+            ValueError: the stored text is unreadable; to ignore it would let jobs start on reserved
+                nodes
         """
         for reservation in read_stored(self._host.handle, KEY, self._parse) or ():
             if reservation.window_at(self._host.now()) is None:
@@ -234,7 +237,8 @@ class ReservationService:
     # -- the clock ---------------------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Schedule `ReservationManager.tick` for when it is due, within `CLOCK_CHECK_S`: the clock may be set."""
+        """Schedule `ReservationManager.tick` for when it is due, within `CLOCK_CHECK_S`: the clock
+        may be set."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The state of a reservation: its window, chosen nodes and allocations; its nodes in the pool's terms; and the pending jobs of its
-group."""
+"""The state of a reservation: its window, chosen nodes and allocations; its nodes in the pool's
+terms; and the pending jobs of its group."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ class ReservationState:
 
     Attributes:
         reservation (Reservation): the administrator's request
-        configured (bool): whether it comes from the configuration, and cannot be given up by a request
+        configured (bool): whether it comes from the configuration, and cannot be given up by a
+            request
         window (Window or None): the active window, else the next; None after the last
         state (str): state of the window, one of `flux.scheduler.states.WINDOW`
         ranks (int): mask of the chosen ranks; 0 before it begins, unless pinned
         placeholder (int or None): id of the allocation that keeps their free part
-        filler (int or None): id of the allocation that keeps the free part of ranks used by a job beyond the window; they are chosen if the
-            job ends early
+        filler (int or None): id of the allocation that keeps the free part of ranks used by a job
+            beyond the window; they are chosen if the job ends early
         keys (list): keys of its promises in the plan
         parts (list): (start, number of nodes) of the promises for its next window
-        whole (bool): whether these cover all of its nodes; otherwise they are made again at each release
+        whole (bool): whether these cover all of its nodes; otherwise they are made again at each
+            release
     """
 
     __slots__ = (
@@ -83,7 +85,8 @@ class ReservationState:
 
     @property
     def pinned(self) -> bool:
-        """Whether its ranks are chosen before it begins. Hosts by name, and all nodes that meet a constraint, need no choice."""
+        """Whether its ranks are chosen before it begins. Hosts by name, and all nodes that meet a
+        constraint, need no choice."""
         return self.reservation.pin and self.reservation.nodes is not None
 
 
@@ -114,7 +117,8 @@ class NodeSelector:
         return self._parse(reservation.jobspec(nodes, duration, ranks))
 
     def nodes(self, reservation: Reservation) -> int:
-        """Return the number of nodes of a reservation: as given, or all that meet its constraint."""
+        """Return the number of nodes of a reservation: as given, or all that meet its
+        constraint."""
         if reservation.nodes is not None:
             return reservation.nodes
         return max(popcount(self.ranks(reservation)), reservation.named or 0)
@@ -142,8 +146,8 @@ class NodeSelector:
         return pool.match_mask(request) & pool.eligible_ranks(request)
 
     def lacks(self, entry: ReservationState) -> int:
-        """Return the number of nodes missing from an active window. Down nodes do not count as missing from a maintenance window: nothing
-        runs there."""
+        """Return the number of nodes missing from an active window. Down nodes do not count as
+        missing from a maintenance window: nothing runs there."""
         reservation = entry.reservation
         short = self.nodes(reservation) - popcount(entry.ranks)
         if reservation.for_nobody:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Wall-clock times: parsing and recurrence.
 
-"Tuesdays at eight, for four hours" is a time of day in a zone: it stays eight o'clock across changes to and from summer time. So a
-repetition by days or weeks keeps the wall-clock start and the zone's name, from which each occurrence is computed. The duration is elapsed
-time, in seconds.
+"Tuesdays at eight, for four hours" is a time of day in a zone: it stays eight o'clock across
+changes to and from summer time. So a repetition by days or weeks keeps the wall-clock start and the
+zone's name, from which each occurrence is computed. The duration is elapsed time, in seconds.
 
-Two corner cases follow iCalendar (RFC 5545): a start skipped by the clock (02:30 in the night that it jumps to 03:00) is interpreted with
-the offset before the jump, as 03:30; of a start that occurs twice, the first counts.
+Two corner cases follow iCalendar (RFC 5545): a start skipped by the clock (02:30 in the night that
+it jumps to 03:00) is interpreted with the offset before the jump, as 03:30; of a start that occurs
+twice, the first counts.
 """
 
 from __future__ import annotations
@@ -143,8 +144,9 @@ def parse_time(text: object, now: float, zone: str = "UTC") -> float:
     """Parse a time as written by an administrator.
 
     Args:
-        text: ``now``; ``+2h``: relative to now; ``08:00``: the next such time; ``tomorrow 08:00``, ``tuesday 08:00``: on that day;
-            ``2026-12-01``, ``2026-12-01T08:00``, optionally with seconds and with an offset or Z; a number: seconds since the epoch
+        text: ``now``; ``+2h``: relative to now; ``08:00``: the next such time; ``tomorrow 08:00``,
+            ``tuesday 08:00``: on that day; ``2026-12-01``, ``2026-12-01T08:00``, optionally with
+            seconds and with an offset or Z; a number: seconds since the epoch
         now: the current time, seconds since the epoch
         zone: zone of times without an offset
 
@@ -254,8 +256,8 @@ class Recurrence:
         if self._wall is None:
             return self.start + index * self._seconds
         try:
-            # Adding days to an aware datetime keeps the wall clock; fold=0 is the first of two equal times and, in a gap, the offset before
-            # the jump.
+            # Adding days to an aware datetime keeps the wall clock; fold=0 is the first of two
+            # equal times and, in a gap, the offset before the jump.
             return (self._wall.replace(fold=0) + timedelta(days=index * self._days)).timestamp()
         except OverflowError:
             return math.inf

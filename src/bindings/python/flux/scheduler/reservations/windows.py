@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The windows of reservations. A planned window is a promise in the plan. An active one has ranks, held by an allocation that belongs to no
-job and lent to the jobs of the group."""
+"""The windows of reservations. A planned window is a promise in the plan. An active one has ranks,
+held by an allocation that belongs to no job and lent to the jobs of the group."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ EPSILON_S = 1e-3
 class FutureWindows:
     """Enters planned windows into the plan through which jobs start, and withdraws them.
 
-    A window is a promise with a fixed start. If running jobs overlap it, so that it cannot be complete, each part is entered from the time
-    at which it is free.
+    A window is a promise with a fixed start. If running jobs overlap it, so that it cannot be
+    complete, each part is entered from the time at which it is free.
 
     Args:
         host (RuleHost): the scheduler
@@ -56,7 +56,8 @@ class FutureWindows:
         self._plan: Plan | None = None
 
     def attach(self, plan: Plan | None) -> None:
-        """Enter all reservations into a plan without promises, and keep it up to date; None: the previous plan is void."""
+        """Enter all reservations into a plan without promises, and keep it up to date; None: the
+        previous plan is void."""
         self._plan = plan
         for entry in self._entries.values():
             entry.keys = []
@@ -94,8 +95,8 @@ class FutureWindows:
             self.enter(entry)
 
     def ranks_planned(self, entry: ReservationState) -> tuple[int, int]:
-        """Return masks of the ranks that the plan keeps for the active or next window: from now on, and only from a later time. 0 if the
-        plan only counts."""
+        """Return masks of the ranks that the plan keeps for the active or next window: from now on,
+        and only from a later time. 0 if the plan only counts."""
         now = later = 0
         if self._plan is not None and entry.window is not None:
             starts, time = self._plan.promises(), self._host.now()
@@ -131,7 +132,8 @@ class FutureWindows:
     def _enter_missing(
         self, plan: Plan, entry: ReservationState, keys: list[int], parts: list[tuple[float, int]]
     ) -> bool:
-        """Enter the nodes missing from the active window, so that no job starts on them when they are freed.
+        """Enter the nodes missing from the active window, so that no job starts on them when they
+        are freed.
 
         Returns:
             whether the window is complete
@@ -159,7 +161,8 @@ class FutureWindows:
         """Enter one window into a plan, in as few parts as possible.
 
         Returns:
-            whether it is complete from its start; the keys of its parts; their (start, number of nodes)
+            whether it is complete from its start; the keys of its parts; their (start, number of
+            nodes)
         """
         pinned = entry.ranks if entry.pinned and not entry.active else 0
         wanted = self._selector.nodes(entry.reservation)
@@ -185,9 +188,11 @@ class FutureWindows:
         parts: list[tuple[float, int]],
         walls: int = MAX_SPLITS,
     ) -> bool:
-        """Enter `left` nodes of a window, among `ranks` (0: any). Return whether all are kept from `start`.
+        """Enter `left` nodes of a window, among `ranks` (0: any). Return whether all are kept from
+        `start`.
 
-        Nodes that another reservation has for part of the time are entered for the rest, by splitting the window at up to `walls` times.
+        Nodes that another reservation has for part of the time are entered for the rest, by
+        splitting the window at up to `walls` times.
         """
         start = max(start, self._host.now())
         whole = True
@@ -219,7 +224,8 @@ class FutureWindows:
         return whole
 
     def _wall(self, reservation: Reservation, start: float, end: float) -> float | None:
-        """Return the first start or end of another reservation's window between `start` and `end`, or None."""
+        """Return the first start or end of another reservation's window between `start` and `end`,
+        or None."""
         times = []
         for entry in self._entries.values():
             if entry.name != reservation.name:
@@ -259,7 +265,8 @@ class FutureWindows:
         end: float,
         pinned: int,
     ) -> int:
-        """Return the largest number of nodes, up to `most`, that a plan has free from `start` to `end`."""
+        """Return the largest number of nodes, up to `most`, that a plan has free from `start` to
+        `end`."""
 
         def fits(count: int) -> bool:
             try:
@@ -284,8 +291,9 @@ class FutureWindows:
 class ActiveWindows:
     """Holds the ranks of active windows in the pool.
 
-    The free part belongs to a *placeholder*: an allocation with a negative id. Jobs of the group are placed on its resources. In the pool
-    they last as long as the window, since the resources that they free earlier are reserved; their own ends are recorded here.
+    The free part belongs to a *placeholder*: an allocation with a negative id. Jobs of the group
+    are placed on its resources. In the pool they last as long as the window, since the resources
+    that they free earlier are reserved; their own ends are recorded here.
 
     Args:
         host (RuleHost): the scheduler
@@ -302,17 +310,18 @@ class ActiveWindows:
         self._host = host
         self._entries = entries
         self._selector = selector
-        #: id of a running job that started inside a window -> (name of the reservation, the job's own end or 0)
+        #: id of a running job that started inside a window -> (name of the reservation, the job's
+        #: own end or 0)
         self._inside: dict[int, tuple[str, float]] = {}
 
     # -- choice of ranks ---------------------------------------------------------------------------
 
     def pin(self, entry: ReservationState) -> None:
-        """Choose the ranks of a pinned reservation that has none, or too few that are up: free ones first, then those in use; in the
-        minimum number of groups (such as racks), else the lowest.
+        """Choose the ranks of a pinned reservation that has none, or too few that are up: free ones
+        first, then those in use; in the minimum number of groups (such as racks), else the lowest.
 
-        If there are groups, ranks whose jobs end before the window begins count as free: otherwise the window would be scattered over the
-        ranks that are free now.
+        If there are groups, ranks whose jobs end before the window begins count as free: otherwise
+        the window would be scattered over the ranks that are free now.
         """
         if not entry.pinned or entry.active or entry.window is None:
             return
@@ -337,10 +346,12 @@ class ActiveWindows:
 
         Args:
             entry: the reservation
-            planned: masks of the ranks that the plan keeps for it now, and from a later time; they are chosen first
+            planned: masks of the ranks that the plan keeps for it now, and from a later time; they
+                are chosen first
 
         Returns:
-            whether it now holds ranks, or parts of ranks, that the plan did not keep for it and that may be promised to jobs
+            whether it now holds ranks, or parts of ranks, that the plan did not keep for it and
+            that may be promised to jobs
         """
         pool = self._host.resources
         usable = self._selector.ranks_up(entry.reservation)
@@ -358,7 +369,8 @@ class ActiveWindows:
                 chosen = self._choose(some, missing, entry.ranks)
                 entry.ranks |= chosen
                 missing -= popcount(chosen)
-        # If other jobs use part of a rank beyond the window, as far as is known, the rest is kept: otherwise new jobs would go on using it.
+        # If other jobs use part of a rank beyond the window, as far as is known, the rest is kept:
+        # otherwise new jobs would go on using it.
         busy = 0
         if missing > 0:
             room = self._room_outside(entry, usable & ~idle & ~entry.ranks)
@@ -377,8 +389,9 @@ class ActiveWindows:
     def _choose(self, ranks: int, count: int, beside: int) -> int:
         """Choose `count` of some ranks, or all if there are fewer.
 
-        Uses the minimum number of groups: those with ranks of the reservation (`beside`) come first, those without a rank in use or chosen
-        for any window last. Without groups, the lowest ranks.
+        Uses the minimum number of groups: those with ranks of the reservation (`beside`) come
+        first, those without a rank in use or chosen for any window last. Without groups, the lowest
+        ranks.
         """
         if count <= 0:
             return 0
@@ -391,7 +404,8 @@ class ActiveWindows:
         return pool.choose_nodes(ranks, count, idle, beside)
 
     def _free_by(self, time: float) -> int:
-        """Return the mask of ranks that no running job uses at a time, as far as is known.  O(jobs)."""
+        """Return the mask of ranks that no running job uses at a time, as far as is known.
+        O(jobs)."""
         pool = self._host.resources
         free: int = pool.ranks
         for jobid, end in pool.job_end_times():
@@ -400,7 +414,8 @@ class ActiveWindows:
         return free
 
     def _room_outside(self, entry: ReservationState, idle: int) -> int:
-        """Return those of some idle ranks that no other reservation has chosen for an overlapping window."""
+        """Return those of some idle ranks that no other reservation has chosen for an overlapping
+        window."""
         assert entry.window is not None
         for other in self._entries.values():
             window = other.window
@@ -424,7 +439,8 @@ class ActiveWindows:
     # -- placeholders ------------------------------------------------------------------------------
 
     def _placeholder(self, entry: ReservationState, busy: int = 0) -> None:
-        """Allocate the free part of the chosen ranks, and of `busy` ranks in use beyond the window, to placeholders."""
+        """Allocate the free part of the chosen ranks, and of `busy` ranks in use beyond the window,
+        to placeholders."""
         if entry.window is None:
             return
         jobid = self._selector.new_id()
@@ -439,7 +455,8 @@ class ActiveWindows:
     def _in_use_beyond(self, window_end: float, busy: int) -> int:
         """Return the ranks in `busy` with a job that, as far as is known, ends after the window.
 
-        The others the plan keeps for the window from when they become idle; jobs that end earlier may use the rest of them.
+        The others the plan keeps for the window from when they become idle; jobs that end earlier
+        may use the rest of them.
         """
         beyond = 0
         pool = self._host.resources
@@ -464,7 +481,8 @@ class ActiveWindows:
     # -- jobs inside -------------------------------------------------------------------------------
 
     def allocate(self, entry: ReservationState, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Place a job of the group on the reserved ranks. Return None if it does not fit there now."""
+        """Place a job of the group on the reserved ranks. Return None if it does not fit there
+        now."""
         pool = self._host.resources
         window = entry.window
         if window is None or entry.placeholder is None:
@@ -497,8 +515,8 @@ class ActiveWindows:
         return held
 
     def found_inside(self, jobid: int, name: str) -> None:
-        """Register a running job of a group that was started by an earlier scheduler: it is inside the window, unless it is on ranks that
-        the reservation cannot have."""
+        """Register a running job of a group that was started by an earlier scheduler: it is inside
+        the window, unless it is on ranks that the reservation cannot have."""
         entry = self._entries[name]
         window = entry.window
         held = self._host.resources.held_ranks(jobid)
@@ -507,7 +525,8 @@ class ActiveWindows:
             self._note_inside(jobid, name, end, window)
 
     def _note_inside(self, jobid: int, name: str, end: float, window: Window) -> None:
-        """Register a job that runs inside a window until `end`; in the pool it lasts at least as long as the window."""
+        """Register a job that runs inside a window until `end`; in the pool it lasts at least as
+        long as the window."""
         self._inside[jobid] = (name, end)
         pool_end = max(end, window.end) if end else 0.0
         self._host.resources.update_expiration(jobid, pool_end)
@@ -523,7 +542,8 @@ class ActiveWindows:
         return self._inside[jobid][1] if jobid in self._inside else end
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """Set the new end of a running job. Return whether it is inside a window: the pool is then updated here.
+        """Set the new end of a running job. Return whether it is inside a window: the pool is then
+        updated here.
 
         If an administrator extends a job beyond the window, the new end is also the pool's.
         """

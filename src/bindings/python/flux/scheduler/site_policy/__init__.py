@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Site policy from configuration tables: limits, licences, sharing of nodes and others.
 
-Each feature is a `table_rule.TableRule`, an `AdmissionRule` in its own file, enabled by its own table. Without the table it is not among a
-scheduler's rules, and costs nothing.
+Each feature is a `table_rule.TableRule`, an `AdmissionRule` in its own file, enabled by its own
+table. Without the table it is not among a scheduler's rules, and costs nothing.
 
 - `table_rule`: the base class of these rules;
 - `in_force`: the rules with tables, updated when the configuration is reloaded;
 - `tables`: the single reader of tables; `fields`: helpers to read a table's keys;
-- `limits`, `limit`: limits on resources held at a time; `counts`: the quantities that can be limited; `holdings`: the resources held by
-  jobs, including ranks that have left the instance;
-- `budgets`: limits on resources used in a period; `scope`: the jobs that a limit or budget applies to;
+- `limits`, `limit`: limits on resources held at a time; `counts`: the quantities that can be
+  limited; `holdings`: the resources held by jobs, including ranks that have left the instance;
+- `budgets`: limits on resources used in a period; `scope`: the jobs that a limit or budget applies
+  to;
 - `amounts`: memory and other amounts on nodes, counted by the pool;
 - `licenses`: counted resources that are on no node; `elsewhere`: reads the numbers used by others;
 - `sharing`: jobs that may share a node;
@@ -31,8 +32,9 @@ from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.site_policy.sharing import SharingRule
 from flux.scheduler.site_policy.table_rule import TableRule
 
-#: The rules of this package, in the order of checks, after the reservations: limit, budget, licence, sharing, preemption, placement, fair
-#: share. The first one that keeps a job from starting gives the reason shown to its user.
+#: The rules of this package, in the order of checks, after the reservations: limit, budget,
+#: licence, sharing, preemption, placement, fair share. The first one that keeps a job from starting
+#: gives the reason shown to its user.
 RULES: tuple[type[TableRule], ...] = (
     LimitRule,
     BudgetRule,

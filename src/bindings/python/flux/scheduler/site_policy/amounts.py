@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Amounts on nodes other than cores and GPUs, such as memory: ``[amounts]``.
 
-The pool counts them (`flux.resource.pool.amounts`), so placement, plans, promises and reasons treat them like cores. This rule configures
-the pool at the scheduler's start. A job's amounts are in its R, from which the next start of the scheduler reads them.
+The pool counts them (`flux.resource.pool.amounts`), so placement, plans, promises and reasons treat
+them like cores. This rule configures the pool at the scheduler's start. A job's amounts are in its
+R, from which the next start of the scheduler reads them.
 """
 
 from __future__ import annotations

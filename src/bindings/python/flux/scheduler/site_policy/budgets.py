@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Budgets: node-hours, core-hours and GPU-hours that the jobs of a user, a bank or a queue may use in a period: ``[budgets.NAME]``.
+"""Budgets: node-hours, core-hours and GPU-hours that the jobs of a user, a bank or a queue may use
+in a period: ``[budgets.NAME]``.
 
-A job is charged for the resources in its R while it holds them. It may start if past use in the period, the use of running jobs up to their
-limits and its own use are together within the budget: so no job has to be ended when a budget is used up. Use after the end of the period
-is charged to the next one.
+A job is charged for the resources in its R while it holds them. It may start if past use in the
+period, the use of running jobs up to their limits and its own use are together within the budget:
+so no job has to be ended when a budget is used up. Use after the end of the period is charged to
+the next one.
 
-Like a limit, a budget is checked twice: against the minimum of the request, and then exactly, against the pool's offer. A job over a budget
-is deferred: it has no promise, and no job waits behind it. It is readmitted when a job of its key has ended before its limit, or in the
-next period.
+Like a limit, a budget is checked twice: against the minimum of the request, and then exactly,
+against the pool's offer. A job over a budget is deferred: it has no promise, and no job waits
+behind it. It is readmitted when a job of its key has ended before its limit, or in the next period.
 """
 
 from __future__ import annotations
@@ -138,7 +140,8 @@ class Account:
         key (tuple): key of the jobs
         bounds (list): (index in `DIMENSIONS`, maximum in units times seconds) of limited dimensions
         begin, end (float): the period, seconds since the epoch
-        taken (list): use per dimension, including that of running jobs until the end of the period or their limits, in units times seconds
+        taken (list): use per dimension, including that of running jobs until the end of the period
+            or their limits, in units times seconds
         stored_as (list): key of the past use in `Usage`, per dimension
         wanted (list): maximum use by its pending jobs in a period, per dimension
         waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
@@ -332,7 +335,8 @@ class BudgetRule(TableRule):
                 account.wanted[at] += sign * rate * seconds
 
     def _over(self, known: Known, rates: Amounts) -> tuple[Account, int] | None:
-        """Return the account and the index in `DIMENSIONS` with too little left for a job that would hold `rates`, or None."""
+        """Return the account and the index in `DIMENSIONS` with too little left for a job that
+        would hold `rates`, or None."""
         limit = known.limit
         for account in known.accounts:
             for at, most in account.bounds:
@@ -458,7 +462,8 @@ class BudgetRule(TableRule):
         return False
 
     def _let_in(self, account: Account) -> None:
-        """Readmit jobs that wait for a budget: of those with equal needs, the number that the remainder suffices for."""
+        """Readmit jobs that wait for a budget: of those with equal needs, the number that the
+        remainder suffices for."""
         if not account.waiting:
             return
         admission, now = self.host.admission, self.host.now()
@@ -484,8 +489,8 @@ class BudgetRule(TableRule):
         return self._sentence(*found, known, known.least)
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``, ``taken``, ``max`` and ``needs`` in hours, and
-        ``t_again``, the start of the next period."""
+        """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``,
+        ``taken``, ``max`` and ``needs`` in hours, and ``t_again``, the start of the next period."""
         known = self._jobs.get(job.jobid)
         found = self._over(known, known.least) if known is not None else None
         if known is None or found is None:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Licences used elsewhere, read from a file written by a site's own program.
 
-Each line is ``NAME COUNT``; empty lines, and text after ``#``, are ignored. The file must be replaced atomically (written under another
-name, then renamed), and touched even if unchanged: its modification time is the age of its numbers.
+Each line is ``NAME COUNT``; empty lines, and text after ``#``, are ignored. The file must be
+replaced atomically (written under another name, then renamed), and touched even if unchanged: its
+modification time is the age of its numbers.
 
-The scheduler reads the file at intervals, and runs no program: waiting for one would block it. An irregular file, such as a pipe, is closed
-again at once. But a read from a hanging file system cannot be aborted, so the file must be on a local one.
+The scheduler reads the file at intervals, and runs no program: waiting for one would block it. An
+irregular file, such as a pipe, is closed again at once. But a read from a hanging file system
+cannot be aborted, so the file must be on a local one.
 """
 
 from __future__ import annotations

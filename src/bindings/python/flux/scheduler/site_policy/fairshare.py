@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Fair share: jobs of equal priority are sorted by the use of their bank, then of their user, relative to their shares, the lowest first:
-``[fairshare]``.
+"""Fair share: jobs of equal priority are sorted by the use of their bank, then of their user,
+relative to their shares, the lowest first: ``[fairshare]``.
 
-A job's use is the resources in its R, from its start to its final ``sched.free``, times the weight of each kind of resource. It decays by
-half in each half-life. The order is that of Slurm's Fair Tree with two levels: banks by use per share, and the users of a bank likewise.
+A job's use is the resources in its R, from its start to its final ``sched.free``, times the weight
+of each kind of resource. It decays by half in each half-life. The order is that of Slurm's Fair
+Tree with two levels: banks by use per share, and the users of a bank likewise.
 
-The order is computed once per period, and pending jobs are sorted again only if it has changed. Use is stored in the KVS
-(`flux.scheduler.site_policy.usage`); jobs that ended while no scheduler was loaded are looked up in ``job-list``.
+The order is computed once per period, and pending jobs are sorted again only if it has changed. Use
+is stored in the KVS (`flux.scheduler.site_policy.usage`); jobs that ended while no scheduler was
+loaded are looked up in ``job-list``.
 """
 
 from __future__ import annotations
@@ -189,7 +191,8 @@ class FairShareRule(TableRule):
     # -- the order ---------------------------------------------------------------------------------
 
     def _level_of_job(self, job: PendingJob) -> Level:
-        """Return the sort key of a pending job among those of its priority; the lowest goes first."""
+        """Return the sort key of a pending job among those of its priority; the lowest goes
+        first."""
         association = self._pending.get(job.jobid)
         if association is None:
             return 0.0, 0.0  # just made, no rule has been told of it
@@ -248,8 +251,8 @@ class FairShareRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """Return the place of the job's association among those with pending jobs, ``place`` of ``of``, with ``bank`` and ``user``, and
-        their use (`shares`)."""
+        """Return the place of the job's association among those with pending jobs, ``place`` of
+        ``of``, with ``bank`` and ``user``, and their use (`shares`)."""
         places = _places(self._levels_of_pending())
         association = self._pending.get(job.jobid)
         if association is None or association not in places:
@@ -266,8 +269,10 @@ class FairShareRule(TableRule):
         """Return use and shares of banks and users.
 
         Returns:
-            dict: ``half_life`` in seconds (None: fair share is off); ``shares``, an object per bank (``user`` is None), followed by its
-                users: ``shares``, ``part`` of all shares, ``used`` in weighted hours, ``used_part`` of all use, numbers of ``pending`` and
+            dict: ``half_life`` in seconds (None: fair share is off); ``shares``, an object per bank
+                (``user`` is None), followed by its
+                users: ``shares``, ``part`` of all shares, ``used`` in weighted hours, ``used_part``
+                    of all use, numbers of ``pending`` and
                 ``running`` jobs. A guest sees banks, and itself
         """
         read(payload)

@@ -19,7 +19,8 @@ class Fields:
         path (str): prefix of keys in errors, for a nested table: ``"max."``
 
     Raises:
-        ValueError: it is not a table; from each method: the value is of another type. The text begins with the key
+        ValueError: it is not a table; from each method: the value is of another type. The text
+            begins with the key
     """
 
     def __init__(self, table: Any, path: str = "") -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The resources that jobs hold by their R, including ranks that have left the instance.
 
-The pool forgets a rank that leaves. A job still holds it until the rank is freed, and limits count it.
+The pool forgets a rank that leaves. A job still holds it until the rank is freed, and limits count
+it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Holding(NamedTuple):
         return Holding(self.ranks | other.ranks, self.cores + other.cores, self.gpus + other.gpus)
 
     def left_of(self, R: Any) -> Holding:
-        """Return the remainder after the ranks in `R` (an object, or a ResourcePool) are freed. Ranks that it does not hold are ignored."""
+        """Return the remainder after the ranks in `R` (an object, or a ResourcePool) are freed.
+        Ranks that it does not hold are ignored."""
         ranks, cores, gpus = self
         for mask, core_mask, gpu_mask in read_lite(object_of(R)):
             count = popcount(mask & ranks)
@@ -48,7 +50,8 @@ NOTHING = Holding()
 
 
 def _together(kinds: Iterable[tuple[int, int, int]]) -> Holding:
-    """Return the total of ``(cores, GPUs, mask of ranks)``: these numbers on each rank. No rank may occur twice."""
+    """Return the total of ``(cores, GPUs, mask of ranks)``: these numbers on each rank. No rank may
+    occur twice."""
     ranks = all_cores = all_gpus = 0
     for cores, gpus, mask in kinds:
         count = popcount(mask)
@@ -67,7 +70,8 @@ def holding_of(pool: ResourcePool, jobid: int) -> Holding:
 
 
 def amounts_held(pool: ResourcePool, jobid: int) -> dict[str, Any] | None:
-    """Return a job's amounts, such as memory, in the form of R's scheduling key, which the R of a free lacks; None if none are counted."""
+    """Return a job's amounts, such as memory, in the form of R's scheduling key, which the R of a
+    free lacks; None if none are counted."""
     inventory = getattr(pool, "inventory", None)
     if inventory is None or not getattr(inventory, "amounts", ()):
         return None
@@ -82,7 +86,8 @@ def holding_in(R: Any) -> Holding:
 
 
 def part_of(R: Any, ranks: int) -> dict[str, Any] | None:
-    """Return the part of an R (an object, or a ResourcePool) on some ranks (a mask), as an R object; None if empty."""
+    """Return the part of an R (an object, or a ResourcePool) on some ranks (a mask), as an R
+    object; None if empty."""
     entries = []
     for mask, cores, gpus in read_lite(object_of(R)):
         if mask & ranks:
@@ -107,8 +112,9 @@ class Holdings:
         self._last: tuple[int, int, Holding] = (0, -1, NOTHING)
 
     def of(self, jobid: int, where: Any = None) -> Holding:
-        """Return the holding of a job, in the pool and on ranks that have left; or in `where`, a copy of the pool.  O(different holdings
-        per rank); cached, as several rules ask about a starting job."""
+        """Return the holding of a job, in the pool and on ranks that have left; or in `where`, a
+        copy of the pool.  O(different holdings per rank); cached, as several rules ask about a
+        starting job."""
         pool = self._pool()
         if where is not None and where is not pool:
             return holding_of(where, jobid)

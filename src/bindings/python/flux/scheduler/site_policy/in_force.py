@@ -63,8 +63,8 @@ class RulesInForce:
             self._add(name, self._make("rule", name, text))
         self.tables = self._reader(errors)
         self._own_table = self._own_reader(errors)
-        #: rules with new entries not yet in force, and number of such changes: an answer that arrives after the tables were read again is
-        #: dropped
+        #: rules with new entries not yet in force, and number of such changes: an answer that
+        #: arrives after the tables were read again is dropped
         self._changing: list[AdmissionRule] = []
         self._changes = 0
 
@@ -108,8 +108,8 @@ class RulesInForce:
         self._own[name] = rule
 
     def _take_own(self, config: dict[str, Any]) -> list[AdmissionRule]:
-        """Make the new rules in ``[rules]``. Return those that are no longer there, removed from `rules`. A rule that cannot be made is
-        reported."""
+        """Make the new rules in ``[rules]``. Return those that are no longer there, removed from
+        `rules`. A rule that cannot be made is reported."""
         self._own_table.read(config)
         wanted = {**self._own_table.entries(own_rules.TABLE), **self._own_by_argument}
         gone = [name for name, rule in self._own.items() if wanted.get(name) != rule.source]
@@ -187,8 +187,9 @@ class RulesInForce:
             payload: ``config``, the proposed configuration of the instance
 
         Returns:
-            dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see `PolicyTables.changes_to`; ``over``, the jobs over new or
-                changed entries, see `TableRule.held_back`
+            dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
+                `PolicyTables.changes_to`; ``over``, the jobs over new or changed entries, see
+                `TableRule.held_back`
         """
         config = read(payload, config=None)["config"]
         if not isinstance(config, dict):
@@ -258,8 +259,9 @@ class RulesInForce:
         return answer
 
     def _change(self) -> None:
-        """Put the new entries of changing rules in force, all at once, when the required data of running jobs have arrived. Until then the
-        old entries stay in force: no job may start between a removed limit and a licence that is not counted yet."""
+        """Put the new entries of changing rules in force, all at once, when the required data of
+        running jobs have arrived. Until then the old entries stay in force: no job may start
+        between a removed limit and a licence that is not counted yet."""
         self._changes += 1
         number = self._changes
         known: dict[int, dict[str, Any] | None] = {}
@@ -287,7 +289,8 @@ class RulesInForce:
         proceed()
 
     def needed(self, rules: Iterable[AdmissionRule]) -> tuple[str, ...]:
-        """Return the data of running jobs that some rules need: ``jobspec``, ``eventlog``, or both."""
+        """Return the data of running jobs that some rules need: ``jobspec``, ``eventlog``, or
+        both."""
         names = set()
         for rule in rules:
             if rule.wants_attributes():

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Licences: countable resources that are on no node, used by running jobs: ``[licenses]``.
 
-A job requests licences with ``system.licenses.NAME``, as in ``--setattr=system.licenses.matlab=2``. It holds them from its start until its
-last resources are freed: until then its program may still run on some node.
+A job requests licences with ``system.licenses.NAME``, as in ``--setattr=system.licenses.matlab=2``.
+It holds them from its start until its last resources are freed: until then its program may still
+run on some node.
 
-A job whose licences are in use is deferred: no node is kept idle for it and no job waits behind it. With ``plan = true`` a licence is also
-a dimension of the plan, if the policy backfills in queue order: a job that is due a promise gets one for the time at which both nodes and
-licences are free, and later jobs respect it. For other policies it is like any other licence.
+A job whose licences are in use is deferred: no node is kept idle for it and no job waits behind it.
+With ``plan = true`` a licence is also a dimension of the plan, if the policy backfills in queue
+order: a job that is due a promise gets one for the time at which both nodes and licences are free,
+and later jobs respect it. For other policies it is like any other licence.
 
-With ``elsewhere = FILE`` the number of licences used outside this instance is read from a file at intervals
-(`flux.scheduler.site_policy.elsewhere`). The last number read stays in force, regardless of its age, which answers include.
+With ``elsewhere = FILE`` the number of licences used outside this instance is read from a file at
+intervals (`flux.scheduler.site_policy.elsewhere`). The last number read stays in force, regardless
+of its age, which answers include.
 """
 
 from __future__ import annotations
@@ -108,7 +111,8 @@ def read_license(key: str, value: Any) -> License:
 
 
 def asked_for(attributes: SystemAttributes) -> dict[str, int]:
-    """Return the licences that a job requests, {name: number}. They are user input, so they are checked.
+    """Return the licences that a job requests, {name: number}. They are user input, so they are
+    checked.
 
     Raises:
         ValueError: the value is not a table of positive numbers
@@ -212,7 +216,8 @@ class LicenseRule(TableRule):
                 self._let_in(name)
 
     def _elsewhere(self, name: str) -> int:
-        """Return the number of a licence used elsewhere, as last read; 0 before the first reading."""
+        """Return the number of a licence used elsewhere, as last read; 0 before the first
+        reading."""
         path = self._licenses[name].elsewhere
         found = None if path is None else self._read.get(path)
         return 0 if found is None else found.counts.get(name, 0)
@@ -275,7 +280,8 @@ class LicenseRule(TableRule):
         return None
 
     def _has_time(self, job: PendingJob) -> bool:
-        """Whether the time at which a job's licences are free is known, so that it may be promised a start."""
+        """Whether the time at which a job's licences are free is known, so that it may be promised
+        a start."""
         plan = self.host.planning.current()
         request = job.resource_request
         tokens = getattr(request, "tokens", None)
@@ -285,7 +291,8 @@ class LicenseRule(TableRule):
         return plan.tokens.earliest(tokens, now, length_of(request), now, job.jobid) < inf
 
     def _short_of(self, job: PendingJob) -> str | None:
-        """Return why planned licences keep a job from starting now, although it waits for a promise, or None."""
+        """Return why planned licences keep a job from starting now, although it waits for a
+        promise, or None."""
         request = job.resource_request
         tokens = getattr(request, "tokens", None)
         if not tokens:
@@ -415,8 +422,8 @@ class LicenseRule(TableRule):
             }
 
     def _facts_elsewhere(self, name: str) -> dict[str, Any]:
-        """Return the additions to an answer for a licence used elsewhere: ``elsewhere``, ``age`` in seconds (None: not read yet) and
-        ``stale``; empty for other licences."""
+        """Return the additions to an answer for a licence used elsewhere: ``elsewhere``, ``age`` in
+        seconds (None: not read yet) and ``stale``; empty for other licences."""
         if self._licenses[name].elsewhere is None:
             return {}
         return {

@@ -86,7 +86,8 @@ class Use:
         userid (int or None): the jobs' user, if it is the same for all
         ranks (RankCounts): the jobs' ranks
         used (list): the jobs' holdings, per dimension
-        waiting (dict): key of a deferral -> (uses in which these waiting jobs count, their minimum amount)
+        waiting (dict): key of a deferral -> (uses in which these waiting jobs count, their minimum
+            amount)
         pending (list): minimum of all pending jobs of the key together
         head (PendingJob or None): the first job waiting for the limit, if it is strict
         certain (dict): id -> pending job with a promise that this limit is certain to allow
@@ -152,7 +153,8 @@ class Use:
         pending[JOBS] += sign * jobs
 
     def over(self, more: Sequence[int], kept: Amount | None = None) -> int | None:
-        """Return the first index in `DIMENSIONS` at which `more` and `kept` would exceed the limit, or None."""
+        """Return the first index in `DIMENSIONS` at which `more` and `kept` would exceed the limit,
+        or None."""
         used = self.used
         for at, most in self.limit.bounds:
             if used[at] + more[at] + (kept[at] if kept is not None else 0) > most:

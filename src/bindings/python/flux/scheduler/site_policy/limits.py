@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Limits on the resources that the jobs of a user, a bank or a queue hold at a time: ``[limits.NAME]``.
+"""Limits on the resources that the jobs of a user, a bank or a queue hold at a time:
+``[limits.NAME]``.
 
-A job counts with the resources in its R, from its start to its final ``sched.free``, including clean-up. A limit is checked twice: against
-the minimum of the request, before the pool is asked, and then exactly, against the pool's offer. So a limit of nodes is enforced although a
-job's number of nodes is not known beforehand.
+A job counts with the resources in its R, from its start to its final ``sched.free``, including
+clean-up. A limit is checked twice: against the minimum of the request, before the pool is asked,
+and then exactly, against the pool's offer. So a limit of nodes is enforced although a job's number
+of nodes is not known beforehand.
 
-A job over a limit is deferred: it has no promise and no job waits behind it. Such jobs are grouped by the limits that they count against
-and by their minimum needs. When none of these limits is exceeded any more, they are readmitted one by one until one is reached.
+A job over a limit is deferred: it has no promise and no job waits behind it. Such jobs are grouped
+by the limits that they count against and by their minimum needs. When none of these limits is
+exceeded any more, they are readmitted one by one until one is reached.
 """
 
 from __future__ import annotations
@@ -76,7 +79,8 @@ class LimitRule(TableRule):
         self._jobs: dict[int, Counted] = {}
         #: key of a deferral -> `Use` that the pool's offer would exceed
         self._offers: dict[Hashable, Use] = {}
-        #: (`Use`, request) -> why the pool's present offer is too much; void when the offer may change
+        #: (`Use`, request) -> why the pool's present offer is too much; void when the offer may
+        #: change
         self._too_much: Remembered[tuple[Use, tuple[Any, float]], str] = Remembered()
         #: number of changes of ranks
         self._changes = 0
@@ -140,8 +144,8 @@ class LimitRule(TableRule):
         return Amount(*self.host.facts.least_of(request), 1)
 
     def _alone_too_much(self, limit: Limit, job: PendingJob) -> str | None:
-        """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share count too: there is no other job to
-        share with."""
+        """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
+        count too: there is no other job to share with."""
         request = job.resource_request
         least = self._least(request)._replace(nodes=max(1, getattr(request, "nnodes", 1)))
         for at, most in limit.bounds:
@@ -179,16 +183,16 @@ class LimitRule(TableRule):
         return None
 
     def _more(self, use: Use, job: PendingJob, least: Amount) -> Amount:
-        """Return the minimum that a job adds to a use. If it may share nodes, it can run on those of other jobs of the key, but may request
-        more nodes than these use."""
+        """Return the minimum that a job adds to a use. If it may share nodes, it can run on those
+        of other jobs of the key, but may request more nodes than these use."""
         if least.nodes or use.limit.most[0] is None:
             return least
         missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
         return least._replace(nodes=max(0, missing))
 
     def _kept(self, use: Use, job: PendingJob) -> Amount | None:
-        """Return the amount that a job must leave free: the needs of the first waiting job, if the limit is strict, and those of jobs ahead
-        that are promised a start before it would end."""
+        """Return the amount that a job must leave free: the needs of the first waiting job, if the
+        limit is strict, and those of jobs ahead that are promised a start before it would end."""
         head, kept = use.head, None
         if head is not None and head is not job and head < job:
             kept = self._least_of(head)
@@ -225,7 +229,8 @@ class LimitRule(TableRule):
         return Deferral(self._reason(use, job, at), key=key)
 
     def _heads(self, use: Use, job: PendingJob) -> None:
-        """Note a job that waits for a strict limit: later jobs must leave its needs, unless it would wait forever."""
+        """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
+        would wait forever."""
         if (use.head is None or job < use.head) and self._alone_too_much(use.limit, job) is None:
             use.head = job
 
@@ -287,7 +292,8 @@ class LimitRule(TableRule):
         return None
 
     def _asked(self, job: PendingJob) -> tuple[Any, float]:
-        """Return the key of an offer: a job's shape and, if there are promises, its limit in seconds."""
+        """Return the key of an offer: a job's shape and, if there are promises, its limit in
+        seconds."""
         request = job.resource_request
         return getattr(request, "shape", None), getattr(request, "duration", 0.0)
 
@@ -297,8 +303,8 @@ class LimitRule(TableRule):
         return Deferral(reason, key=key)
 
     def _less(self, job: PendingJob, known: Counted) -> Iterator[Any]:
-        """Yield smaller requests within the remainder, if the job's is a range; and requests for nodes of other jobs of the key, if it may
-        share nodes."""
+        """Yield smaller requests within the remainder, if the job's is a range; and requests for
+        nodes of other jobs of the key, if it may share nodes."""
         request = job.resource_request
         shape = getattr(request, "shape", None)
         if shape is None:
@@ -334,7 +340,8 @@ class LimitRule(TableRule):
             # The number of nodes is unknown for a job that may share them.
             if use.limit.most[0] is not None and not known.least.nodes:
                 return False
-            # It is certain to start if all pending jobs fit together, since later jobs leave its needs.
+            # It is certain to start if all pending jobs fit together, since later jobs leave its
+            # needs.
             if use.over(use.pending) is not None:
                 return False
         for use in hard:
@@ -472,8 +479,8 @@ class LimitRule(TableRule):
         return None if deferral is None else deferral.reason
 
     def facts(self, job: PendingJob, expected_start: float | None, first: bool) -> dict[str, Any]:
-        """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs, and ``t_again``, when enough may be free,
-        with ``job``."""
+        """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
+        and ``t_again``, when enough may be free, with ``job``."""
         known = self._jobs.get(job.jobid)
         if known is None:
             return {}
@@ -496,7 +503,8 @@ class LimitRule(TableRule):
         return {"limit": None}
 
     def _again(self, use: Use, at: int, least: Amount) -> tuple[float | None, int | None]:
-        """Return when enough jobs of a key will have ended to make room for another, and the last of these.  O(running jobs counted)."""
+        """Return when enough jobs of a key will have ended to make room for another, and the last
+        of these.  O(running jobs counted)."""
         pool = self.host.resources
         ends = []
         for jobid, known in self._jobs.items():
@@ -602,7 +610,8 @@ class LimitRule(TableRule):
 
 
 def _no_more(request: Any, left: list[int | None]) -> Any:
-    """Return a range request reduced to the remaining nodes, cores and GPUs; None if it is not a range, or its minimum is too much."""
+    """Return a range request reduced to the remaining nodes, cores and GPUs; None if it is not a
+    range, or its minimum is too much."""
     shape = request.shape
     counts = {"node_count": shape.node_count, "slot_count": shape.slot_count}
     ranges = {key: count for key, count in counts.items() if count is not None and not count.fixed}

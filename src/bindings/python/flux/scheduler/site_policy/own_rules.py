@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A site's own rules, from the configuration (``[rules]``) or the argument ``rule=``.
 
-Each is given as ``FILE:CLASS``, a class derived from `AdmissionRule` or, if enabled by its own table, from `TableRule`. The file must be
-writable only by the instance owner and root. It is run when the rule comes into force; checking a configuration does not run it.
+Each is given as ``FILE:CLASS``, a class derived from `AdmissionRule` or, if enabled by its own
+table, from `TableRule`. The file must be writable only by the instance owner and root. It is run
+when the rule comes into force; checking a configuration does not run it.
 """
 
 from __future__ import annotations

@@ -4,15 +4,18 @@
 A level, such as ``rack``, is a set of groups of nodes. A job requests a placement at a level with
 ``system.placement``:
 
-- ``required``: all of its nodes, or each segment of them, in one group. Until that is possible it waits as for resources: it is promised
-  the earliest time at which a group has room.
-- ``preferred``: the same until it has waited for ``wait``, then anywhere. Earlier promises are for one group.
+- ``required``: all of its nodes, or each segment of them, in one group. Until that is possible it
+  waits as for resources: it is promised the earliest time at which a group has room.
+- ``preferred``: the same until it has waited for ``wait``, then anywhere. Earlier promises are for
+  one group.
 
-If there are levels, the pool places all other jobs in the minimum number of groups, the fullest first, so that whole groups stay free; no
-job waits longer for that. R does not contain groups; a job with a placement is annotated with its groups (``sched.placement``).
+If there are levels, the pool places all other jobs in the minimum number of groups, the fullest
+first, so that whole groups stay free; no job waits longer for that. R does not contain groups; a
+job with a placement is annotated with its groups (``sched.placement``).
 
-The rule adds the placement to the job's resource request (`flux.resource.request.Shape.within`); the pool does the rest
-(`flux.resource.pool.groups`), so that plans, reasons and ``flux sched when`` respect it.
+The rule adds the placement to the job's resource request (`flux.resource.request.Shape.within`);
+the pool does the rest (`flux.resource.pool.groups`), so that plans, reasons and ``flux sched when``
+respect it.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ class Level(NamedTuple):
 
     Attributes:
         groups (tuple): of ``(name, hostlist)``; empty if properties define the groups
-        prefix (str): prefix of properties that define groups: the rest of a node's property is the name of its group; empty if none do
+        prefix (str): prefix of properties that define groups: the rest of a node's property is the
+            name of its group; empty if none do
     """
 
     groups: tuple[tuple[str, str], ...]
@@ -73,7 +77,8 @@ class Placed:
     Attributes:
         wanted (Wanted): its placement
         within (Within): the placement, in terms of existing groups
-        until (float or None): end of its wait for the placement, seconds since the epoch; None: no end, or no wait
+        until (float or None): end of its wait for the placement, seconds since the epoch; None: no
+            end, or no wait
         timer (Timer or None): timer for that time
     """
 
@@ -341,9 +346,9 @@ class PlacementRule(TableRule):
         }
 
     def levels(self) -> list[dict[str, Any]]:
-        """Return for each level: ``level``; the numbers of ``groups``, of ``idle_groups``, whose nodes are all up and idle, and of
-        ``nodes`` in groups; ``idle_nodes``, the maximum number of up and idle nodes in one group; and the number of jobs ``waiting`` for
-        groups.
+        """Return for each level: ``level``; the numbers of ``groups``, of ``idle_groups``, whose
+        nodes are all up and idle, and of ``nodes`` in groups; ``idle_nodes``, the maximum number of
+        up and idle nodes in one group; and the number of jobs ``waiting`` for groups.
 
         O(groups + jobs with placements).
         """
@@ -365,7 +370,8 @@ class PlacementRule(TableRule):
         return found
 
     def _waiting(self, groups: Groups) -> int:
-        """Return the number of pending jobs that can start only in such groups now, without those whose wait for a preference is over."""
+        """Return the number of pending jobs that can start only in such groups now, without those
+        whose wait for a preference is over."""
         count = 0
         for jobid, placed in self._jobs.items():
             if placed.within.groups is groups:

@@ -10,15 +10,17 @@ from typing import Any
 class QueueNames:
     """The parents of virtual queues.
 
-    A virtual queue is another queue for the resources of its parent. In a site's tables, such as a limit, a parent's name includes its
-    virtual queues; a virtual queue's name, or one that is not configured, stands only for itself.
+    A virtual queue is another queue for the resources of its parent. In a site's tables, such as a
+    limit, a parent's name includes its virtual queues; a virtual queue's name, or one that is not
+    configured, stands only for itself.
     """
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
 
     def read(self, config: dict[str, Any]) -> bool:
-        """Read the parents from the configuration, ``queues.NAME.parent``. Return whether one has changed."""
+        """Read the parents from the configuration, ``queues.NAME.parent``. Return whether one has
+        changed."""
         queues = config.get("queues")
         parents = {}
         for name, queue in queues.items() if isinstance(queues, dict) else ():

@@ -37,7 +37,8 @@ class Scope(NamedTuple):
     def key_of(
         self, userid: int, attributes: SystemAttributes, names: QueueNames
     ) -> tuple[Any, ...] | None:
-        """Return the key under which a job is counted: user id, bank or queue, or two of them; None if the job is not included."""
+        """Return the key under which a job is counted: user id, bank or queue, or two of them; None
+        if the job is not included."""
         queue, bank = attributes.queue, attributes.bank or ""
         if self.queues and not names.any_covers(self.queues, queue):
             return None

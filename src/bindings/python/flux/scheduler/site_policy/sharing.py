@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs that may share a node: ``[sharing.NAME]``.
 
-Modes, the strictest first: ``node``: a job gets whole nodes; ``user`` and ``bank``: the jobs on a node belong to one user or bank;
-``free``: any jobs.
+Modes, the strictest first: ``node``: a job gets whole nodes; ``user`` and ``bank``: the jobs on a
+node belong to one user or bank; ``free``: any jobs.
 
-With ``node`` a request is changed on arrival: the pool sees a request for whole nodes. With ``user`` and ``bank`` a rank is *claimed* by
-the key (user or bank) of the first job on it, until the last job there is freed, including clean-up. A job is preferably placed beside
-others of its key.
+With ``node`` a request is changed on arrival: the pool sees a request for whole nodes. With
+``user`` and ``bank`` a rank is *claimed* by the key (user or bank) of the first job on it, until
+the last job there is freed, including clean-up. A job is preferably placed beside others of its
+key.
 
-Claims are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks keeps its place in the queue, and is promised the
-time at which the last job of another key has ended there. A pool that cannot plan, or another rule, may offer ranks claimed by others:
-these are freed, and other ranks are requested. If there are none the job is deferred until resources are freed.
+Claims are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks keeps its
+place in the queue, and is promised the time at which the last job of another key has ended there. A
+pool that cannot plan, or another rule, may offer ranks claimed by others: these are freed, and
+other ranks are requested. If there are none the job is deferred until resources are freed.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ MODES = ("free", "bank", "user", "node")
 CLAIMING = ("user", "bank")
 
 
-#: Number of jobs per key and request, waiting for claimed ranks, that are examined again when resources are freed.
+#: Number of jobs per key and request, waiting for claimed ranks, that are examined again when
+#: resources are freed.
 RETRIED = 4
 
 
@@ -178,8 +181,8 @@ class SharingRule(TableRule):
         return ()
 
     def _where(self, queue: str | None) -> dict[str, int]:
-        """Return {mode: mask of ranks on which it applies to jobs of a queue}: a node's rule overrides the queue's, and the strictest of
-        several counts."""
+        """Return {mode: mask of ranks on which it applies to jobs of a queue}: a node's rule
+        overrides the queue's, and the strictest of several counts."""
         found = self._modes.get(queue)
         if found is None:
             pool = self.host.resources
@@ -222,7 +225,8 @@ class SharingRule(TableRule):
         return self._in_whole_nodes(request, self._where(attributes.queue)["node"])
 
     def _in_whole_nodes(self, request: Any, whole: int) -> Any:
-        """Return a request for whole nodes, if the job can get some of its possible ranks only as whole nodes.
+        """Return a request for whole nodes, if the job can get some of its possible ranks only as
+        whole nodes.
 
         Args:
             request: the job's request
@@ -261,8 +265,8 @@ class SharingRule(TableRule):
             plan.claims = ClaimPlan(self._claims, plan.pool)
 
     def _strange(self, sharer: Sharer) -> int:
-        """Return the mask of ranks that a job may not use: those claimed by other keys, and those that it would claim while jobs of other
-        keys are on them."""
+        """Return the mask of ranks that a job may not use: those claimed by other keys, and those
+        that it would claim while jobs of other keys are on them."""
         return self._claims.apart_from(sharer.claimant)
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
@@ -300,7 +304,8 @@ class SharingRule(TableRule):
         return Deferral(self._sentence(job, sharer), key=key, instead=self._elsewhere(job, strange))
 
     def _meets(self, sharer: Sharer, pool: Any, held: int) -> bool:
-        """Whether some held ranks (a mask) are forbidden for a job in a copy of the pool, in which some jobs have ended."""
+        """Whether some held ranks (a mask) are forbidden for a job in a copy of the pool, in which
+        some jobs have ended."""
         there = {jobid for jobid, _ in pool.job_end_times()}
         return any(
             on & held & sharer.claimant.apart_from(claimant)

@@ -34,12 +34,13 @@ class Over(NamedTuple):
 class TableRule(AdmissionRule):
     """An admission rule enabled by its own configuration table.
 
-    It is among the scheduler's rules only while its table has an entry. When the table has changed, `configure` is called; then the rule is
-    told of all jobs again, running ones (`hello`, with the data that it `needs`) and pending ones (`alloc`). So it counts from scratch, and
-    need not adjust its counts.
+    It is among the scheduler's rules only while its table has an entry. When the table has changed,
+    `configure` is called; then the rule is told of all jobs again, running ones (`hello`, with the
+    data that it `needs`) and pending ones (`alloc`). So it counts from scratch, and need not adjust
+    its counts.
 
-    A subclass sets `table`, parses its entries (`parse`), and receives them in `configure`. It is listed in
-    `flux.scheduler.site_policy.RULES`.
+    A subclass sets `table`, parses its entries (`parse`), and receives them in `configure`. It is
+    listed in `flux.scheduler.site_policy.RULES`.
 
     Args:
         host (RuleHost): the scheduler
@@ -76,7 +77,8 @@ class TableRule(AdmissionRule):
         raise NotImplementedError
 
     def elsewhere(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Return further entries, for `parse`, from other places in the configuration, by the name of that place in errors."""
+        """Return further entries, for `parse`, from other places in the configuration, by the name
+        of that place in errors."""
         return {}
 
     def configure(self, entries: dict[str, Any]) -> None:
@@ -90,7 +92,8 @@ class TableRule(AdmissionRule):
         raise NotImplementedError
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
-        """Return the data of running jobs to look up for `hello`, among ``jobspec`` and ``eventlog``; by default none.
+        """Return the data of running jobs to look up for `hello`, among ``jobspec`` and
+        ``eventlog``; by default none.
 
         Args:
             entries (dict): the entries in force, or about to be
@@ -98,8 +101,8 @@ class TableRule(AdmissionRule):
         return ()
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        """Yield the present use, an object per line, of which `caller` sees the fields in `flux.scheduler.disclosure.FIELDS`; None where
-        the answer may pause."""
+        """Yield the present use, an object per line, of which `caller` sees the fields in
+        `flux.scheduler.disclosure.FIELDS`; None where the answer may pause."""
         return iter(())
 
     def held_back(

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The reader of a site's policy tables.
 
-A configuration table has *entries*: ``[limits.NAME]`` per limit, ``matlab = 40`` in ``[licenses]``. An entry is read as a whole or not at
-all: a fault is logged in one line with its key; the previous version of the entry, and all others, stay in force.
+A configuration table has *entries*: ``[limits.NAME]`` per limit, ``matlab = 40`` in ``[licenses]``.
+An entry is read as a whole or not at all: a fault is logged in one line with its key; the previous
+version of the entry, and all others, stay in force.
 
-``[sched-limits]`` is the same as ``[limits]``. If both exist, the former takes precedence: flux-core may some day give the shorter name
-another meaning.
+``[sched-limits]`` is the same as ``[limits]``. If both exist, the former takes precedence:
+flux-core may some day give the shorter name another meaning.
 """
 
 from __future__ import annotations
@@ -58,9 +59,11 @@ class PolicyTables:
 
         Args:
             table (str): name of the table, such as ``"limits"``
-            parse: ``parse(key, value)`` returns an entry in the feature's form, which must compare equal if nothing has changed; raises
-                ValueError, with a text that begins with the key inside the entry, if it is invalid
-            elsewhere: maps the whole configuration to further entries from elsewhere, by their names in errors
+            parse: ``parse(key, value)`` returns an entry in the feature's form, which must compare
+                equal if nothing has changed; raises ValueError, with a text that begins with the
+                key inside the entry, if it is invalid
+            elsewhere: maps the whole configuration to further entries from elsewhere, by their
+                names in errors
         """
         self._parsers[table] = parse
         if elsewhere is not None:
@@ -93,7 +96,8 @@ class PolicyTables:
         return changed
 
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
-        """Yield probable mistakes in a valid configuration: a table with almost the name of a registered one, and unconfigured queues.
+        """Yield probable mistakes in a valid configuration: a table with almost the name of a
+        registered one, and unconfigured queues.
 
         Args:
             config (dict): the configuration last read
@@ -116,8 +120,8 @@ class PolicyTables:
                         yield f"configuration: [{table}.{key}] there is no queue {queue!r}{hint}"
 
     def changes_to(self, other: PolicyTables) -> dict[str, dict[str, list[str]]]:
-        """Return the changes if `other`'s entries replaced these: {table: {``new``, ``changed``, ``gone``: keys}}, without unchanged
-        tables."""
+        """Return the changes if `other`'s entries replaced these: {table: {``new``, ``changed``,
+        ``gone``: keys}}, without unchanged tables."""
         found = {}
         for table, before in self._entries.items():
             after = other._entries[table]

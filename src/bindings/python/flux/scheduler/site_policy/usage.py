@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The past use of resources by jobs, kept across reloads of the scheduler and restarts of the instance.
+"""The past use of resources by jobs, kept across reloads of the scheduler and restarts of the
+instance.
 
-An entry grows by the use per second of its key's running jobs, and decays by half in each half-life. It is updated when it is read, so a
-job costs time only when it starts and when it frees resources.
+An entry grows by the use per second of its key's running jobs, and decays by half in each
+half-life. It is updated when it is read, so a job costs time only when it starts and when it frees
+resources.
 """
 
 from __future__ import annotations
@@ -40,8 +42,8 @@ class Usage:
         half_life (float): seconds in which an amount decays by half; infinite: no decay
 
     Attributes:
-        through (float): time up to which the use of running jobs was counted when the amounts were stored or counting stopped, seconds
-            since the epoch; 0: never
+        through (float): time up to which the use of running jobs was counted when the amounts were
+            stored or counting stopped, seconds since the epoch; 0: never
     """
 
     def __init__(self, half_life: float = inf) -> None:
@@ -51,7 +53,8 @@ class Usage:
         self._entries: dict[tuple[Any, ...], tuple[float, float, float]] = {}
 
     def change(self, key: tuple[Any, ...], rate: float, now: float, since: float = inf) -> None:
-        """Change the use per second by a key's jobs by `rate` from `now` on, counted since `since`.  O(1)."""
+        """Change the use per second by a key's jobs by `rate` from `now` on, counted since `since`.
+        O(1)."""
         amount, before, _ = self._at(key, now)
         if since < now:
             amount += self._used_by(rate, now - since)
@@ -138,7 +141,8 @@ class Usage:
         """Load the parsed output of `text`.
 
         Raises:
-            ValueError: it has another form; other exceptions in `flux.scheduler.checkpoint.DAMAGES` mean the same
+            ValueError: it has another form; other exceptions in `flux.scheduler.checkpoint.DAMAGES`
+                mean the same
         """
         if stored["version"] != VERSION:
             return
@@ -153,14 +157,15 @@ class Usage:
 
 
 class KeptUsage(Usage):
-    """Usage stored in the KVS, and completed from ``job-list`` with jobs that ended while no scheduler was loaded.
+    """Usage stored in the KVS, and completed from ``job-list`` with jobs that ended while no
+    scheduler was loaded.
 
     Args:
         host (RuleHost): the scheduler
         errors (ErrorReporter): logs errors
         key (str): KVS key
-        learn: ``learn(job, since, until)`` is called for such a job, with its `ATTRIBUTES` from ``job-list``, and the uncounted time span
-            in seconds since the epoch
+        learn: ``learn(job, since, until)`` is called for such a job, with its `ATTRIBUTES` from
+            ``job-list``, and the uncounted time span in seconds since the epoch
         is_key: whether a tuple is a valid key
     """
 
@@ -209,7 +214,8 @@ class KeptUsage(Usage):
             )
 
     def found(self, jobid: int) -> float:
-        """Add a job found running. Return the time from which to count it, seconds since the epoch."""
+        """Add a job found running. Return the time from which to count it, seconds since the
+        epoch."""
         self._found.add(jobid)
         return max(self._host.running[jobid].start, self.through)
 

@@ -74,7 +74,8 @@ def make_R(
 ) -> dict[str, Any]:
     """Build a version 1 R with equal ranks.
 
-    Ranks, cores and GPUs are given as a number, counted from 0, or as an idset (RFC 22) such as ``"0-3,7"``.
+    Ranks, cores and GPUs are given as a number, counted from 0, or as an idset (RFC 22) such as
+    ``"0-3,7"``.
 
     Args:
         ranks (int or str): the ranks

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The scheduler's handle in a fake instance: the engine's handle, with the part of ``flux.Flux`` used by schedulers.
+"""The scheduler's handle in a fake instance: the engine's handle, with the part of ``flux.Flux``
+used by schedulers.
 
-Arguments and errors are the same. Functions of the bindings that take a handle, such as those in ``flux.kvs``, do not accept this one;
-those used by `flux.scheduler` are methods here (`flux.scheduler.host`).
+Arguments and errors are the same. Functions of the bindings that take a handle, such as those in
+``flux.kvs``, do not accept this one; those used by `flux.scheduler` are methods here
+(`flux.scheduler.host`).
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class FakeFuture(RPC):
     def then(
         self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any
     ) -> FakeFuture:
-        """Have the reactor call ``callback(future, *args, **kwargs)`` for each response. Return the future."""
+        """Have the reactor call ``callback(future, *args, **kwargs)`` for each response. Return the
+        future."""
         if self._callback is not None:
             raise FileExistsError(errno.EEXIST, "then callback already exists for this future")
         super().then(callback, *args, **kwargs)
@@ -103,8 +106,9 @@ class FakeTransaction:
 
 
 def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
-    """Return a ``flux_t``, from which the host's BrokerModule gets the module's name and to which it reports the module's state, and the
-    objects that must live as long. It leads nowhere (``loop://``).
+    """Return a ``flux_t``, from which the host's BrokerModule gets the module's name and to which
+    it reports the module's state, and the objects that must live as long. It leads nowhere
+    (``loop://``).
     """
     import flux.core.handle
 
@@ -213,7 +217,8 @@ class FakeHandle(Flux):
     # -- the reactor -------------------------------------------------------------------------------
 
     def reactor_run(self, reactor: Any = None, flags: int = 0) -> int:
-        """Return at once: the test turns the reactor, unlike in a real instance, where a module's ``run()`` blocks here."""
+        """Return at once: the test turns the reactor, unlike in a real instance, where a module's
+        ``run()`` blocks here."""
         self.in_reactor = True
         return 0
 

@@ -43,18 +43,21 @@ MODULES = Path(__file__).resolve().parents[5] / "modules"
 
 
 class SchedulerErrors(AssertionError):
-    """There are errors in the log: exceptions of a policy, or objections of the job manager to its answers."""
+    """There are errors in the log: exceptions of a policy, or objections of the job manager to its
+    answers."""
 
 
 class EndlessLoop(BaseException):
-    """A scheduler has not returned to its reactor. Not caught by ``except Exception`` in a policy."""
+    """A scheduler has not returned to its reactor. Not caught by ``except Exception`` in a
+    policy."""
 
 
 class FakeInstance:
     """A Flux instance for one scheduler, in the test's process.
 
-    The scheduler is real; the job manager, the resource service and all other services are fake. Time only passes when the test says so:
-    `run_until_idle` lets the scheduler work without it, `advance` lets it pass. It is virtual: an hour costs only its events.
+    The scheduler is real; the job manager, the resource service and all other services are fake.
+    Time only passes when the test says so: `run_until_idle` lets the scheduler work without it,
+    `advance` lets it pass. It is virtual: an hour costs only its events.
 
     A scheduler's ``run()`` returns here when its reactor would start.
 
@@ -66,15 +69,17 @@ class FakeInstance:
         up (str): the ranks that are up, an idset; default: all
         config (dict): the instance's configuration, tables as dicts
         start_time (float): initial time in seconds since the epoch; default: a fixed time
-        check_errors (bool): whether `run_until_idle` and `advance` raise `SchedulerErrors` for entries logged at ``err`` or worse
+        check_errors (bool): whether `run_until_idle` and `advance` raise `SchedulerErrors` for
+            entries logged at ``err`` or worse
         clock: replaces the virtual clock; see `flux.scheduler.testing.reactor.VirtualClock`
-        estimates (bool): whether pending jobs are told estimates and reasons, which costs about ten milliseconds per change; tests with
-            many random jobs do without
+        estimates (bool): whether pending jobs are told estimates and reasons, which costs about ten
+            milliseconds per change; tests with many random jobs do without
 
     Attributes:
         jobs (dict): job id -> `FakeJob`, of all submitted jobs
         scheduler (Scheduler): the scheduler object; None before `load`
-        log (list): (syslog level, text) of the scheduler's entries, and of the job manager's objections to its answers
+        log (list): (syslog level, text) of the scheduler's entries, and of the job manager's
+            objections to its answers
         config (dict): the configuration
         attributes (dict): broker attributes
         start_time (float): initial time
@@ -132,8 +137,8 @@ class FakeInstance:
         """Load a scheduler.
 
         Args:
-            policy (type, str or Path): a subclass of `flux.scheduler.Scheduler`, the path of a module file, or the name of a scheduler of
-                the library, such as ``sched-backfill``
+            policy (type, str or Path): a subclass of `flux.scheduler.Scheduler`, the path of a
+                module file, or the name of a scheduler of the library, such as ``sched-backfill``
             *args (str): module arguments, such as ``queue-depth=8``
             name (str): name of the module; default: that of the file or class
 
@@ -241,16 +246,18 @@ class FakeInstance:
         """Submit a job.
 
         Args:
-            nodes (int or str): number of nodes, or an RFC 14 range such as ``2-8``; None: slots may share nodes
+            nodes (int or str): number of nodes, or an RFC 14 range such as ``2-8``; None: slots may
+                share nodes
             slots (int or str): slots per node, or in total if `nodes` is None
             cores (int or str): cores per slot
             gpus (int): GPUs per slot
             duration (float): time limit in seconds; 0: none
             priority (int): 0 to 4294967295; a job of priority 0 is held, unknown to the scheduler
             userid (int): the submitter; default: the owner of the instance
-            runtime (float): seconds from its start to its end; default: its time limit. Without either it runs until `FakeJob.end` is
-                called
-            jobspec (dict): its request (RFC 14), instead of the first five arguments and the last three
+            runtime (float): seconds from its start to its end; default: its time limit. Without
+                either it runs until `FakeJob.end` is called
+            jobspec (dict): its request (RFC 14), instead of the first five arguments and the last
+                three
             exclusive (bool): whether to request whole nodes
             constraints (dict): constraint on nodes (RFC 31)
             **system: further keys of ``attributes.system``, such as ``queue``
@@ -332,7 +339,8 @@ class FakeInstance:
             SchedulerErrors: there are errors in the log
             RuntimeError: events do not end
             EndlessLoop: a turn takes more than 5 s of processor time; the text has the line
-            Exception: raised by a callback of the scheduler, which has thereby ended, as on a real broker
+            Exception: raised by a callback of the scheduler, which has thereby ended, as on a real
+                broker
         """
         self._run(self.reactor.run_until_idle)
 
@@ -414,8 +422,8 @@ class FakeInstance:
         Args:
             topic (str): topic, such as ``sched.alloc``
             payload: None, a text sent unchanged, or a JSON value
-            answered: ``answered(errnum, payload)`` is called for each response; the payload of an error is its text. None: no response is
-                wanted
+            answered: ``answered(errnum, payload)`` is called for each response; the payload of an
+                error is its text. None: no response is wanted
             userid (int): as for `request`
         """
         self.send_message(
@@ -435,7 +443,8 @@ class FakeInstance:
         rolemask: int,
         sender: Any = None,
     ) -> None:
-        """As `send`, with any credentials: user id and roles (RFC 12); `sender` identifies the client."""
+        """As `send`, with any credentials: user id and roles (RFC 12); `sender` identifies the
+        client."""
         text = payload_text(payload)
         if answered is None:
             msg = FakeMessage(topic, text, None, userid=userid, rolemask=rolemask, sender=sender)
@@ -456,7 +465,8 @@ class FakeInstance:
         self.reactor.request(msg)
 
     def publish(self, topic: str, payload: Any = None) -> None:
-        """Publish an event, which the scheduler receives in the next turn if it has subscribed to it."""
+        """Publish an event, which the scheduler receives in the next turn if it has subscribed to
+        it."""
         handle = self.handle
         if handle is not None and any(topic.startswith(one) for one in handle.subscriptions):
             handle.task.receive(FakeMessage(topic, payload_text(payload), type=EVENT))
@@ -466,8 +476,8 @@ class FakeInstance:
 
         Args:
             name (str): first word of its topics
-            methods (dict): rest of a topic after the dot -> function of the request's payload, which returns the payload of the response,
-                or raises OSError to refuse
+            methods (dict): rest of a topic after the dot -> function of the request's payload,
+                which returns the payload of the response, or raises OSError to refuse
         """
         FunctionService(self, name, methods)
 
@@ -500,7 +510,8 @@ def _entry_of_class(policy: type) -> Callable[..., Any]:
 
 
 def _entry_of_file(path: Path) -> Callable[..., Any]:
-    """Return the entry point of a module file: its ``mod_main``, else the only module class defined there."""
+    """Return the entry point of a module file: its ``mod_main``, else the only module class defined
+    there."""
     module = types.ModuleType(path.stem.replace("-", "_"))
     module.__file__ = str(path)
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The job manager of a fake instance, and its jobs: the engine's part of the protocol with the scheduler (RFC 27), and its effects."""
+"""The job manager of a fake instance, and its jobs: the engine's part of the protocol with the
+scheduler (RFC 27), and its effects."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class FakeJob(SchedulableJob):
     """A job of a fake instance, made by `FakeInstance.submit`.
 
-    Times are in seconds since the epoch. Effects of methods reach the scheduler when the instance runs next.
+    Times are in seconds since the epoch. Effects of methods reach the scheduler when the instance
+    runs next.
 
     Attributes:
         id (int): the job id
@@ -43,8 +45,8 @@ class FakeJob(SchedulableJob):
         annotations (dict): the scheduler's annotations (RFC 27), as shown by ``flux jobs``
         events (list): its allocation and exceptions, as in its eventlog (RFC 18, 21)
         signals (list): numbers of the signals sent to its tasks by the scheduler
-        clean_up (float): seconds between an exception of severity 0 while it runs and the free of its resources; None: they are not freed
-            until `end` is called
+        clean_up (float): seconds between an exception of severity 0 while it runs and the free of
+            its resources; None: they are not freed until `end` is called
     """
 
     #: There are no queues here, so jobs may name any.
@@ -143,7 +145,8 @@ class FakeJob(SchedulableJob):
     # -- actions -----------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel it, as its owner does: a pending job's request is withdrawn, a running job ends."""
+        """Cancel it, as its owner does: a pending job's request is withdrawn, a running job
+        ends."""
         self._stop("canceled")
 
     def _stop(self, result: str) -> None:
@@ -217,7 +220,8 @@ class FakeJob(SchedulableJob):
         self._manager.sched.give_back(self.id, fragment(held, set(leaving)), final=False)
 
     def set_expiration(self, expiration: float) -> None:
-        """Set the expiration of its resources, and run the instance until the scheduler has answered.
+        """Set the expiration of its resources, and run the instance until the scheduler has
+        answered.
 
         Args:
             expiration (float): seconds since the epoch; 0: never
@@ -279,8 +283,8 @@ class FakeJob(SchedulableJob):
 
 
 class _Sched(Sched):
-    """Jobs keep all of R: a scheduler loaded later may need what its pool wrote there. They may end, since that takes no time here, before
-    the scheduler under which they fail is ready.
+    """Jobs keep all of R: a scheduler loaded later may need what its pool wrote there. They may
+    end, since that takes no time here, before the scheduler under which they fail is ready.
     """
 
     @staticmethod
@@ -293,8 +297,8 @@ class _Sched(Sched):
 
 
 class JobManager(FakeService):
-    """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum; a job of higher priority than one that the
-    scheduler has takes that one's place.
+    """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum; a job
+    of higher priority than one that the scheduler has takes that one's place.
 
     Args:
         instance: its instance

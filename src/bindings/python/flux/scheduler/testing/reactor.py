@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Time and turns: the engine's reactor, with a clock that stands still until all else is done.
 
-Services answer at once. Messages and callbacks of the scheduler wait for the next turn; while the scheduler waits for an answer, only
-services run. The order is fixed, so that equal tests have equal runs.
+Services answer at once. Messages and callbacks of the scheduler wait for the next turn; while the
+scheduler waits for an answer, only services run. The order is fixed, so that equal tests have equal
+runs.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class FakeMessage(Message):
     Args:
         topic (str): service and method
         text (str): the payload, or None
-        answered: ``answered(errnum, text)`` receives each response; None: there is no sender to receive it
+        answered: ``answered(errnum, text)`` receives each response; None: there is no sender to
+            receive it
         userid (int): the sender
         rolemask (int): the sender's roles (RFC 12)
         sender: identifies the client; compared by identity
@@ -128,7 +130,8 @@ class Reactor(DirectReactor):
         self.run_until_idle()
 
     def switch_to_hub(self) -> None:
-        """Process one event of a service, and advance the time if necessary: the scheduler waits for an answer.
+        """Process one event of a service, and advance the time if necessary: the scheduler waits
+        for an answer.
 
         Raises:
             RuntimeError: no service will answer

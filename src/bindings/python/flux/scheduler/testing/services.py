@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The services around a scheduler in a fake instance: resource, job-manager, job-info, kvs, and the broker's.
+"""The services around a scheduler in a fake instance: resource, job-manager, job-info, kvs, and the
+broker's.
 
-Each has only the part of the real service that a scheduler sees (RFC 27, RFC 28). They answer at once unless stated otherwise.
+Each has only the part of the real service that a scheduler sees (RFC 27, RFC 28). They answer at
+once unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class FakeService(Peer):
     Args:
         instance: its instance
         name: first word of its topics
-        methods: rest of a topic -> function of the request, which answers with `respond`, or raises OSError to refuse
+        methods: rest of a topic -> function of the request, which answers with `respond`, or raises
+            OSError to refuse
 
     Attributes:
         methods (dict): as given; a test may replace one
@@ -72,8 +75,10 @@ class ResourceService(FakeService):
         up (IDset): the ranks that are up
         stream (Message): the scheduler's request, or None
         error (tuple): errno and text to refuse the request with, or None
-        discovering (bool): whether the resources are not known yet; it answers when `discovered` is called
-        told (Allocations): the allocations of the resources known to the scheduler, to check new ones
+        discovering (bool): whether the resources are not known yet; it answers when `discovered` is
+            called
+        told (Allocations): the allocations of the resources known to the scheduler, to check new
+            ones
     """
 
     def __init__(self, instance: InstanceView, R: dict[str, Any], up: str | None = None) -> None:
@@ -115,8 +120,8 @@ class ResourceService(FakeService):
         """Send changes to the scheduler.
 
         Args:
-            **changes: keys of the response, with ``_`` for ``-``: ``up="0-3"``, ``down="2"``, ``shrink="7"``, ``expiration=1.7e9``,
-                ``property_add={"fast": "0-1"}``
+            **changes: keys of the response, with ``_`` for ``-``: ``up="0-3"``, ``down="2"``,
+                ``shrink="7"``, ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``
         """
         if self.stream is not None:
             payload = {key.replace("_", "-"): value for key, value in changes.items()}
@@ -152,8 +157,8 @@ class ResourceService(FakeService):
 class JobInfo(FakeService):
     """``job-info``: R, jobspec and eventlog of jobs.
 
-    All requests of a turn are answered together in the next: a client that waits for each answer before the next request needs a turn per
-    request.
+    All requests of a turn are answered together in the next: a client that waits for each answer
+    before the next request needs a turn per request.
 
     Attributes:
         R (dict): job id -> R, of jobs not in `FakeInstance.jobs`

@@ -10,7 +10,8 @@ from flux.simulate import run
 
 
 def main():
-    """Make one run. The command line is the directory, the run's number, and the name of its files."""
+    """Make one run. The command line is the directory, the run's number, and the name of its
+    files."""
     directory, number, name = sys.argv[1:]
     parent = os.getppid()
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Submit a job per run, and report each end as a line of JSON. Runs under ``flux python``, in a real Flux or the embedded instance. A job
-that loses its node is submitted again.
+"""Submit a job per run, and report each end as a line of JSON. Runs under ``flux python``, in a
+real Flux or the embedded instance. A job that loses its node is submitted again.
 
-Standard input: ``interrupt`` ends jobs with the results so far and starts no others; EOF cancels all jobs.
+Standard input: ``interrupt`` ends jobs with the results so far and starts no others; EOF cancels
+all jobs.
 """
 
 import json

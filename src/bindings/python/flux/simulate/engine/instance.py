@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The engine ``instance``: a whole embedded instance, with KVS, ingest, execution and jobtap plugins.
+"""The engine ``instance``: a whole embedded instance, with KVS, ingest, execution and jobtap
+plugins.
 
 Every job starts as in the lean engine, as tests show, at about ten times the cost.
 """
@@ -30,9 +31,9 @@ LEAD = 3600.0
 class PatientKernel(Kernel):
     """A kernel that alternates between the scheduler and all other tasks.
 
-    The scheduler requests a pass right after an event, but other events of the same instant may need more turns of the loop to reach it.
-    For one pass to serve them all, the scheduler's timers wait until all other tasks are idle, and the consequences of a pass until it is
-    over.
+    The scheduler requests a pass right after an event, but other events of the same instant may
+    need more turns of the loop to reach it. For one pass to serve them all, the scheduler's timers
+    wait until all other tasks are idle, and the consequences of a pass until it is over.
     """
 
     _schedulers_turn = False
@@ -178,7 +179,8 @@ class InstanceEngine:
         try:
             self._prepare()
             self._arm()
-            # If the scheduler never starts some jobs, timers may be the only events left: stop after this time.
+            # If the scheduler never starts some jobs, timers may be the only events left: stop
+            # after this time.
             longest = sum(job.seconds for job in self.jobs) + self.jobs[-1].submit + 86400
             longest += sum(job.after[1] or 0.0 for job in self.jobs if job.after is not None)
             self._at(longest, self._stop)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The lean engine: a scheduler's module among peers that only answer its requests.
 
-There is no KVS tree, ingest or shell. All events of an instant are delivered before the scheduler's pass: ends, then actions of a script,
-then submissions in order. A job without run time ends in another round of the same instant.
+There is no KVS tree, ingest or shell. All events of an instant are delivered before the scheduler's
+pass: ends, then actions of a script, then submissions in order. A job without run time ends in
+another round of the same instant.
 """
 
 import contextlib
@@ -37,14 +38,16 @@ class LeanEngine:
         args (list of str): its arguments
         observer (Observer): receives starts, ends and refusals
         epoch (float): start of the workload, seconds since the epoch
-        grain (str): "batch": one pass after all events of an instant; "event-end", "event-submit": one after each event, ends or
-            submissions first, with ends at limits in the first
+        grain (str): "batch": one pass after all events of an instant; "event-end", "event-submit":
+            one after each event, ends or submissions first, with ends at limits in the first
         forecast (bool): whether the scheduler estimates starts and gives reasons
         config (dict): the configuration: queues, resource.exclude
         actions (list): (seconds, ``function(engine)``) to call at these times, in order
-        running (list): (Job, R, start, end) of jobs that run from the beginning; times in seconds since the epoch
+        running (list): (Job, R, start, end) of jobs that run from the beginning; times in seconds
+            since the epoch
         down (str): idset of ranks that are down
-        entry (type): the scheduler's class, if no file is to be executed; `path` is then the file of the class
+        entry (type): the scheduler's class, if no file is to be executed; `path` is then the file
+            of the class
     """
 
     def __init__(
@@ -183,7 +186,8 @@ class LeanEngine:
         self.task.reactor_stop(0)
 
     def at(self, seconds, function):
-        """Have ``function(engine)`` called at a time (seconds), before the submissions of that instant."""
+        """Have ``function(engine)`` called at a time (seconds), before the submissions of that
+        instant."""
         self._serial += 1
         heapq.heappush(self._actions, (self.epoch + seconds, self._serial, function))
 
@@ -270,14 +274,15 @@ class LeanEngine:
             steps.reverse()
         any(step(when) for step in steps)
         if when != self._instant:
-            # Convention 2 of golden/schedules/README.md: at an instant, the first pass of a planner by limits already counts as free the
-            # resources of jobs whose limits end then.
+            # Convention 2 of golden/schedules/README.md: at an instant, the first pass of a planner
+            # by limits already counts as free the resources of jobs whose limits end then.
             self._instant = when
             self._end_at_limits(when)
         return True
 
     def _next_event(self):
-        """Return the time of the next end, action or submission in seconds since the epoch, or None."""
+        """Return the time of the next end, action or submission in seconds since the epoch, or
+        None."""
         ends = self._ends
         while ends and ends[0][2].end_entry is not ends[0]:
             heapq.heappop(ends)
@@ -289,7 +294,8 @@ class LeanEngine:
         return None if when == math.inf else when
 
     def _take_next(self):
-        """Find the next job with a submission time; sets `_next` and `_next_time` (seconds since the epoch)."""
+        """Find the next job with a submission time; sets `_next` and `_next_time` (seconds since
+        the epoch)."""
         self._next = next(self._coming, None)
         found = self._next is not None
         self._next_time = self.jobs[self._next].submit + self.epoch if found else math.inf

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A kernel without turns: the scheduler is the only task, and all others answer at once.
 
-In an instance each service is a task, and messages wait for its turn. Here a request to a peer is a function call, and time advances while
-the scheduler's reactor waits. The scheduler sees the same handle, messages and timers.
+In an instance each service is a task, and messages wait for its turn. Here a request to a peer is a
+function call, and time advances while the scheduler's reactor waits. The scheduler sees the same
+handle, messages and timers.
 """
 
 import marshal

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The job manager: sends jobs to the scheduler, starts those that get resources, and ends them.
 
-Requests are ordered, limited, withdrawn and answered by the job manager's own code (`flux_engine.job_manager.sched`, `.queues`). This file
-has the rest of a job's life: its submission, and a run as long as in the trace.
+Requests are ordered, limited, withdrawn and answered by the job manager's own code
+(`flux_engine.job_manager.sched`, `.queues`). This file has the rest of a job's life: its
+submission, and a run as long as in the trace.
 """
 
 import errno
@@ -28,7 +29,8 @@ def default_queue(config):
 
 
 def request_of(job, queue, queues):
-    """Return the jobspec of a job, with the constraints of its queue (None: no queue); `queues` is a `Queues`."""
+    """Return the jobspec of a job, with the constraints of its queue (None: no queue); `queues` is
+    a `Queues`."""
     requires = None if queue is None else queues.constraints_of(queue)
     return jobspec(job, queue, {"properties": requires} if requires else None)
 
@@ -111,8 +113,8 @@ class Manager(Peer):
 
     Args:
         kernel (Loop): the kernel
-        observer: receives ``began(job)``, ``rejected(job, note)``, ``ended(job, how)``, where `how` is a result of `states`, and
-            ``annotated(job)``
+        observer: receives ``began(job)``, ``rejected(job, note)``, ``ended(job, how)``, where `how`
+            is a result of `states`, and ``annotated(job)``
         resource (Resource): the resource service
         config (dict): the configuration
         userids (dict): user name -> user id
@@ -332,7 +334,8 @@ class Manager(Peer):
         self.respond(msg, {})
 
     def _getattr(self, msg):
-        """Answer with attributes of an active job; its eventlog is empty, since no scheduler reads it here."""
+        """Answer with attributes of an active job; its eventlog is empty, since no scheduler reads
+        it here."""
         known = {**self.known_of(self._find(msg.body["id"])), "eventlog": ""}
         self.respond(msg, {name: known[name] for name in msg.body["attrs"]})
 

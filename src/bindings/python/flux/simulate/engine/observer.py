@@ -18,7 +18,8 @@ class Observer:
         """The scheduler annotated a pending job."""
 
     def arrives(self, index, when):
-        """A job that follows another is to be submitted at `when`, in seconds since the start of the workload."""
+        """A job that follows another is to be submitted at `when`, in seconds since the start of
+        the workload."""
 
     def other_began(self, active):
         """A job of no trace started: it ran from the beginning, or a script submitted it."""

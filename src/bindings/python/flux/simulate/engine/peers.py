@@ -88,7 +88,8 @@ class Lookup(Peer):
     Args:
         kernel (Loop): the kernel
         name (str): name of the service
-        functions (dict): method (the topic after the name) -> function of the payload that returns the answer, or raises OSError to refuse
+        functions (dict): method (the topic after the name) -> function of the payload that returns
+            the answer, or raises OSError to refuse
     """
 
     def __init__(self, kernel, name, functions):

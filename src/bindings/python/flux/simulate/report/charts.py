@@ -268,7 +268,8 @@ WORST = 4.0
 
 
 def shade(value, best, floor=0.0):
-    """Return the shade of a matrix cell: 0 for the best of its row, 1 for `WORST` times that or more, on a logarithmic scale.
+    """Return the shade of a matrix cell: 0 for the best of its row, 1 for `WORST` times that or
+    more, on a logarithmic scale.
 
     Args:
         floor (float): added to both, so that a wait of 1 s is not infinitely many times a wait of 0

@@ -136,7 +136,8 @@ def _bar(place, row, x, y):
 
 
 def whole_run(picture, end, marked=None):
-    """Draw the utilization by part of the machine over the whole run; `marked` (begin, end) is outlined."""
+    """Draw the utilization by part of the machine over the whole run; `marked` (begin, end) is
+    outlined."""
     texts = picture["whole"]["shade"]
     height, rows = 150, len(texts)
     bottom = height - svg.BOTTOM

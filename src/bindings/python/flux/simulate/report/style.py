@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Line styles: one for each of any number of policies."""
 
-#: The colours that are easiest to distinguish, on light and on dark pages; further ones are computed.
+#: The colours that are easiest to distinguish, on light and on dark pages; further ones are
+#: computed.
 PALETTE = (
     ("#0b62a8", "#6cb4f0"), ("#c95a00", "#f5a25c"), ("#00795a", "#4fcaa6"), ("#8a3f8c", "#cf94d1"),
     ("#6f6500", "#d3c64e"), ("#b0224a", "#f4819f"), ("#2c8fb5", "#7fd0ee"), ("#55585c", "#b5bac0"),

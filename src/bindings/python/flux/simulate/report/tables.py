@@ -92,7 +92,8 @@ def matrix(pictures, names, kind, figure):
 
 
 def shares(pictures, names, figures):
-    """Return each user's share of the area and, per policy, of all waits, with the index of fairness.
+    """Return each user's share of the area and, per policy, of all waits, with the index of
+    fairness.
 
     Args:
         figures (list of dict): the figures of each policy

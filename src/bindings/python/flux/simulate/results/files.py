@@ -94,8 +94,8 @@ _EXCEPTIONS = {states.TIMEOUT: "timeout", states.CANCELED: "cancel", PREEMPTED: 
 
 
 def _metadata(outcome, index):
-    """Return the cell ``metadata``: reason of a refusal or end, preempting job, maximum wait, placement, and the attributes that the site's
-    tables count by."""
+    """Return the cell ``metadata``: reason of a refusal or end, preempting job, maximum wait,
+    placement, and the attributes that the site's tables count by."""
     job = outcome.workload.jobs[index]
     asked = system_of(job)
     deadline = asked.get("deadline")
@@ -253,7 +253,8 @@ def _write_swf(workload, path, header, record):
 
     Args:
         header (list): (key, value) of the header comments; machine and queues are added
-        record: ``record(index, job)`` returns submission, wait, run time, allocated and requested size, and status; -1 or NaN: unknown
+        record: ``record(index, job)`` returns submission, wait, run time, allocated and requested
+            size, and status; -1 or NaN: unknown
     """
     queues = dict.fromkeys(job.queue for job in workload.jobs if job.queue)
     queues = {name: code for code, name in enumerate(queues, 1)}
@@ -300,7 +301,8 @@ def write_eventlogs(outcome, directory):
 
 
 def events_of(outcome, index):
-    """Return the events of a job: (seconds since the start of the workload, name, context or None)."""
+    """Return the events of a job: (seconds since the start of the workload, name, context or
+    None)."""
     job = outcome.workload.jobs[index]
     submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
     how = outcome.how[index]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs and users that wait longer under one policy than under another: a better mean may hide them."""
+"""Jobs and users that wait longer under one policy than under another: a better mean may hide
+them."""
 
 import math
 
@@ -13,13 +14,15 @@ def losses(first, second, jobs):
     """Compare the starts of two policies job by job.
 
     Args:
-        first, second (sequence of float): starts, seconds since the start of the workload; NaN: never
+        first, second (sequence of float): starts, seconds since the start of the workload; NaN:
+            never
         jobs (list): (user, size) per job
 
     Returns:
-        dict: ``later``, ``earlier``, ``same``, ``only_first``, ``only_second``, numbers of jobs; ``lost``, ``won``, unit seconds of longer
-        and of shorter waits; ``worst``, the largest increase of a wait, seconds; ``users``, [[user, net unit seconds lost]] of those who
-        lose most
+        dict: ``later``, ``earlier``, ``same``, ``only_first``, ``only_second``, numbers of jobs;
+            ``lost``, ``won``, unit seconds of longer
+        and of shorter waits; ``worst``, the largest increase of a wait, seconds; ``users``, [[user,
+        net unit seconds lost]] of those who lose most
     """
     found = dict.fromkeys(("later", "earlier", "same", "only_first", "only_second"), 0)
     lost, won, worst = [], [], 0.0

@@ -34,7 +34,8 @@ SORTED_TOGETHER = 1 << 14
 
 
 def quantile(ordered, share):
-    """Return the quantile of the sorted list `ordered`, interpolated; `share` is 0 to 1. NaN if empty."""
+    """Return the quantile of the sorted list `ordered`, interpolated; `share` is 0 to 1. NaN if
+    empty."""
     if not ordered:
         return math.nan
     place = share * (len(ordered) - 1)
@@ -53,9 +54,9 @@ def bounded_slowdown(wait, run):
 
 
 def jain(values):
-    """Return Jain's index of fairness, (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if only one is not 0. NaN for fewer than two
-    values. Jain, Chiu, Hawe: "A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared Computer Systems",
-    1984."""
+    """Return Jain's index of fairness, (sum x)^2 / (n sum x^2): 1 if all values are equal, 1/n if
+    only one is not 0. NaN for fewer than two values. Jain, Chiu, Hawe: "A Quantitative Measure of
+    Fairness and Discrimination for Resource Allocation in Shared Computer Systems", 1984."""
     if len(values) < 2:
         return math.nan
     squares = math.fsum(value * value for value in values)
@@ -89,7 +90,8 @@ def _spread(name, ordered):
 
 
 def _ascending(column, indices):
-    """Return the jobs' values of a column, sorted; an array, since a list of a million floats takes 32 MB."""
+    """Return the jobs' values of a column, sorted; an array, since a list of a million floats takes
+    32 MB."""
     return array("d", sorted(map(column.__getitem__, indices)))
 
 
@@ -153,7 +155,8 @@ def counts_only(figures):
 
 
 def count_out_of_order(outcome):
-    """Return the number of jobs that started before one of their queue that was submitted earlier with at least their urgency."""
+    """Return the number of jobs that started before one of their queue that was submitted earlier
+    with at least their urgency."""
     latest = {}
     found = 0
     jobs = outcome.workload.jobs
@@ -175,7 +178,8 @@ def count_out_of_order(outcome):
 
 
 def _by_time(indices, times):
-    """Return indices sorted by time (not negative), as an array. They are sorted in parts: a list of a million, with keys, takes 72 MB."""
+    """Return indices sorted by time (not negative), as an array. They are sorted in parts: a list
+    of a million, with keys, takes 72 MB."""
     found = array("q", indices)
     longest = max((times[index] for index in found), default=0.0)
     count = 1 + len(found) // SORTED_TOGETHER
@@ -192,8 +196,8 @@ def _events(outcome):
     They are merged from columns: a list of all events of a million jobs takes 300 MB.
 
     Returns:
-        (float, iterator): time of the last event, and (seconds, kind, index or units) of each, where `kind` is 0 end, 1 withdrawal, 2
-        submission, 3 start, 4 units of jobs of no trace
+        (float, iterator): time of the last event, and (seconds, kind, index or units) of each,
+        where `kind` is 0 end, 1 withdrawal, 2 submission, 3 start, 4 units of jobs of no trace
     """
     submit, start, end = outcome.submit, outcome.start, outcome.end
     taken = array("q", (i for i, how in enumerate(outcome.how) if how != REJECTED))
@@ -225,8 +229,8 @@ class Sweep:
     Attributes:
         used (float): unit seconds in use
         lost (float): unit seconds idle while a waiting job was no larger than the idle part
-        times, busy, queued, waiting (list): thinned steps over the whole run: units in use, queued area (units times seconds of the limit
-            or run time), and number of waiting jobs
+        times, busy, queued, waiting (list): thinned steps over the whole run: units in use, queued
+            area (units times seconds of the limit or run time), and number of waiting jobs
     """
 
     def __init__(self, outcome):
@@ -296,7 +300,8 @@ def class_of(size, run):
 
 
 def classes(outcome):
-    """Return {class: {jobs, wait, bsld}} with means, for classes of size and run time, and for queues."""
+    """Return {class: {jobs, wait, bsld}} with means, for classes of size and run time, and for
+    queues."""
     groups = {}
     jobs, columns = outcome.workload.jobs, _Columns(outcome)
     for index in outcome.started():
@@ -333,7 +338,8 @@ def distributions(outcome):
 
 
 def parts(values, count=PARTS):
-    """Return bounds that split values into groups of about equal size: the largest value of each, ascending."""
+    """Return bounds that split values into groups of about equal size: the largest value of each,
+    ascending."""
     ordered = sorted(values)
     places = (-(-len(ordered) * part // count) - 1 for part in range(1, count + 1))
     return sorted({ordered[place] for place in places}) if ordered else []
@@ -357,8 +363,10 @@ def groups(outcome):
     """Return means of groups of jobs; the groups are the same for all policies.
 
     Returns:
-        dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld, area, waited}}; ``area`` and ``waited``
-        are shares of the total. Classes of size and run time have about equal numbers of jobs. Kinds with a single group are left out.
+        dict: {"size and run time", "user", "queue", "size"} -> {group: {jobs, wait, wait_p90, bsld,
+            area, waited}}; ``area`` and ``waited``
+        are shares of the total. Classes of size and run time have about equal numbers of jobs.
+        Kinds with a single group are left out.
     """
     work = outcome.workload
     size_bounds = parts(job.size for job in work.jobs)

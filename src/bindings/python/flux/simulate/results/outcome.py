@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Start, end and allocation of each job, in columns: a million jobs take a few hundred megabytes."""
+"""Start, end and allocation of each job, in columns: a million jobs take a few hundred
+megabytes."""
 
 from array import array
 from itertools import chain
@@ -37,9 +38,11 @@ class Outcome(Observer):
         how (bytearray): a result of `states`, `REJECTED`, `PREEMPTED` or `UNFINISHED`
         promise (array): the first promised start
         told_backfilled (bytearray): whether the scheduler annotated the job as backfilled
-        size (array): size of each job in units: of its request, or of its allocation if it has its own jobspec
+        size (array): size of each job in units: of its request, or of its allocation if it has its
+            own jobspec
         allocated (list): units of each job, as an interval set separated by blanks
-        others (dict): id -> [start, end, units] of jobs of no trace, which ran from the beginning or are a script's
+        others (dict): id -> [start, end, units] of jobs of no trace, which ran from the beginning
+            or are a script's
         R (list or None): R of each job, if kept
         notes (dict): index -> reason of its refusal or end
         preempted_for (dict): index -> trace id of the preempting job, or None if unknown
@@ -152,7 +155,8 @@ class Outcome(Observer):
         ]
 
     def runs(self):
-        """Return the seconds that each job held its resources, so far if it has not ended; NaN if it did not start.  O(jobs)."""
+        """Return the seconds that each job held its resources, so far if it has not ended; NaN if
+        it did not start.  O(jobs)."""
         last = self.last
         ends = (end if end == end else last for end in self.end)
         return array("d", map(float.__sub__, ends, self.start))
@@ -164,7 +168,8 @@ class Outcome(Observer):
 
 
 def units_of(text):
-    """Return the bounds of a result's interval set, such as ``0-3 7``; None and ``""`` are the empty set."""
+    """Return the bounds of a result's interval set, such as ``0-3 7``; None and ``""`` are the
+    empty set."""
     return idset.decode((text or "").replace(" ", ","))
 
 

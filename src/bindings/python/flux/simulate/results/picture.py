@@ -45,7 +45,8 @@ def _rounded(values):
 
 
 def workload(work):
-    """Return jobs and area (unit seconds of run time) submitted in each of `BINS` equal intervals."""
+    """Return jobs and area (unit seconds of run time) submitted in each of `BINS` equal
+    intervals."""
     last = work.jobs[-1].submit if work.jobs else 0.0
     step = last / BINS or 1.0
     jobs, area = [0] * BINS, [0.0] * BINS
@@ -60,9 +61,11 @@ def workload(work):
 
 
 def window(work):
-    """Return the time window of Gantt charts, the same for all policies: (begin, end) in seconds, or None for the whole run.
+    """Return the time window of Gantt charts, the same for all policies: (begin, end) in seconds,
+    or None for the whole run.
 
-    It surrounds the largest backlog of submitted work on an ideal machine, and includes the submissions of `GANTT_JOBS` jobs.
+    It surrounds the largest backlog of submitted work on an ideal machine, and includes the
+    submissions of `GANTT_JOBS` jobs.
     """
     jobs = work.jobs
     if len(jobs) <= GANTT_JOBS:
@@ -86,8 +89,10 @@ def gantt(outcome):
     """Return the jobs that ran in the `window`.
 
     Returns:
-        dict: ``begin``, ``end``; ``jobs``, those with the largest areas in it: [[id, submit, start, end, size, limit, user, queue,
-        allocated, backfilled, how]]; ``merged``, the number of the others; ``merged_share``, their share of the used area; ``shade``, their
+        dict: ``begin``, ``end``; ``jobs``, those with the largest areas in it: [[id, submit, start,
+            end, size, limit, user, queue,
+        allocated, backfilled, how]]; ``merged``, the number of the others; ``merged_share``, their
+        share of the used area; ``shade``, their
         cells: a text of digits per row
     """
     span = window(outcome.workload)
@@ -123,7 +128,8 @@ def gantt(outcome):
 
 
 def whole_run(outcome):
-    """Return the utilization of the machine's parts over the whole run: rows of cells, and the end."""
+    """Return the utilization of the machine's parts over the whole run: rows of cells, and the
+    end."""
     end = max(outcome.last, 1.0)
     cells = Cells(outcome.workload.units, 0.0, end, *WHOLE)
     for index in outcome.started():
@@ -188,7 +194,8 @@ class Cells:
 
 
 def promises(outcome):
-    """Return [[first promise, start]] of jobs with promises: all broken ones, and an even sample of the others."""
+    """Return [[first promise, start]] of jobs with promises: all broken ones, and an even sample of
+    the others."""
     broken, kept = [], []
     for index in outcome.started():
         promise, start = outcome.promise[index], outcome.start[index]

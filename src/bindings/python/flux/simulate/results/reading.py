@@ -20,9 +20,10 @@ GRAIN = 1e-5
 class Row:
     """A row of ``jobs.csv``. Times are seconds since the start of the workload, or None.
 
-    ``run``, ``wait``, ``turnaround`` are the written values; ``profile`` is the run time if nothing ends the job; ``max_wait`` is the
-    maximum wait in seconds, ``deadline`` the time by which it must end; ``placement`` is the requested placement, and ``constraints`` (RFC
-    31) are given only with it; ``bank`` is "" if it has none, and ``licenses`` {name: number} or None.
+    ``run``, ``wait``, ``turnaround`` are the written values; ``profile`` is the run time if nothing
+    ends the job; ``max_wait`` is the maximum wait in seconds, ``deadline`` the time by which it
+    must end; ``placement`` is the requested placement, and ``constraints`` (RFC 31) are given only
+    with it; ``bank`` is "" if it has none, and ``licenses`` {name: number} or None.
     """
 
     #: attribute -> column, of texts, and of numbers, which may be missing
@@ -64,7 +65,8 @@ class Row:
         self.backfilled = values["backfilled"] == "1"
 
     def units(self):
-        """Return the bounds of the units that it held. Raises ValueError if the cell is not an idset."""
+        """Return the bounds of the units that it held. Raises ValueError if the cell is not an
+        idset."""
         return units_of(self.allocated)
 
 
@@ -154,7 +156,8 @@ def directories(base):
 
 
 def find(directories):
-    """Return the results in directories: each is a result, or contains results (an output directory).
+    """Return the results in directories: each is a result, or contains results (an output
+    directory).
 
     Raises:
         ResultError: a directory has no results

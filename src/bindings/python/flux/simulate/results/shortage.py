@@ -13,7 +13,8 @@ def _count(text):
 
 
 def shortage(job, R):
-    """Return the part of the request missing from the allocation, in words, or None. Takes some microseconds per entry of R_lite.
+    """Return the part of the request missing from the allocation, in words, or None. Takes some
+    microseconds per entry of R_lite.
 
     Args:
         job (Job): a job of a trace

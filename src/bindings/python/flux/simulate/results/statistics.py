@@ -24,7 +24,8 @@ def t_value(degrees):
 
 
 def interval(values):
-    """Return (mean, half-width of its 95 % interval) of a sample; the width of fewer than two values is NaN."""
+    """Return (mean, half-width of its 95 % interval) of a sample; the width of fewer than two
+    values is NaN."""
     count = len(values)
     if not count:
         return math.nan, math.nan

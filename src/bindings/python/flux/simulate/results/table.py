@@ -224,7 +224,8 @@ def remarks(summaries, with_failures=True):
 
 
 def by_variant(summaries):
-    """Return [(variant, summaries)] in order; a variant is {option: value} of the varied options."""
+    """Return [(variant, summaries)] in order; a variant is {option: value} of the varied
+    options."""
     groups = {}
     for summary in summaries:
         variant = summary.get("variant") or {}
@@ -266,7 +267,8 @@ SWEPT_FIGURES = (
 
 
 def sweep_table(variants, key, write):
-    """Return the matrix variant x policy of a figure, with 95 % intervals if there are several seeds."""
+    """Return the matrix variant x policy of a figure, with 95 % intervals if there are several
+    seeds."""
     names = []
     for _, some in variants:
         names += [name for name, _ in by_policy(some) if name not in names]
@@ -297,7 +299,8 @@ def values_of(summaries, key):
 
 
 def _whole(groups):
-    """Return the groups of policies that finished every seed, and (policy, number of seeds) of the others."""
+    """Return the groups of policies that finished every seed, and (policy, number of seeds) of the
+    others."""
     failed = [
         (name, len(summaries))
         for name, summaries in groups
@@ -316,9 +319,11 @@ def spread_of(summaries):
 
 
 def seeds_table(groups):
-    """Return means over seeds with 95 % intervals, and each policy against the first, paired by seed.
+    """Return means over seeds with 95 % intervals, and each policy against the first, paired by
+    seed.
 
-    A policy that failed on a workload has no mean: the failure would leave out its hardest workloads.
+    A policy that failed on a workload has no mean: the failure would leave out its hardest
+    workloads.
 
     Args:
         groups (list): (policy, [summary per seed])

@@ -25,7 +25,8 @@ MODEL_NODES = 128
 
 @functools.lru_cache(4096)
 def _same(limit):
-    """Return an equal object, shared by all jobs with that limit: a million jobs have a few hundred limits."""
+    """Return an equal object, shared by all jobs with that limit: a million jobs have a few hundred
+    limits."""
     return limit
 
 
@@ -98,7 +99,8 @@ class Workload:
         return userids(self.jobs)
 
     def offered_load(self):
-        """Return the area of all jobs relative to the machine's, from the first to the last submission."""
+        """Return the area of all jobs relative to the machine's, from the first to the last
+        submission."""
         if len(self.jobs) < 2:
             return 0.0
         span = self.jobs[-1].submit - self.jobs[0].submit
@@ -220,7 +222,8 @@ def _cut(records, options, notes):
 
 
 def _window(text, first):
-    """Parse ``DAYS``, ``FROM-TO`` (days after the first submission), or ``DATE/DATE`` to (from, to)."""
+    """Parse ``DAYS``, ``FROM-TO`` (days after the first submission), or ``DATE/DATE`` to (from,
+    to)."""
     try:
         if "/" in text:
             low, high = (moment(part) for part in text.split("/"))
@@ -257,8 +260,8 @@ def _machine(records, source, options, notes):
     return machine, unit
 
 
-#: Tolerated ratio of the trace's peak use to the machine. Times in whole seconds make successive jobs overlap. On a machine given in the
-#: trace, jobs may have used parts of exclusive nodes.
+#: Tolerated ratio of the trace's peak use to the machine. Times in whole seconds make successive
+#: jobs overlap. On a machine given in the trace, jobs may have used parts of exclusive nodes.
 ROUNDING = 1.05
 NAMED = 1.5
 
@@ -490,8 +493,8 @@ def _limits(options, notes):
 
 
 def _memory(extra, shape, options):
-    """Return extra attributes of a job, with memory per slot instead of per processor (KB); without memory if it is not counted, or if the
-    job takes whole nodes."""
+    """Return extra attributes of a job, with memory per slot instead of per processor (KB); without
+    memory if it is not counted, or if the job takes whole nodes."""
     extra = dict(extra)
     memory = extra.pop("memory")
     if options.memory and not shape.exclusive:

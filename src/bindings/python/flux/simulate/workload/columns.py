@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Tables with a header: ``sacct -P``, flux-fiction's CSV, Batsim's jobs.csv, and plain ones.
 
-Columns are found by name, in any order. Their names mean the same in all of these formats, so one reader serves all. Of several columns for
-one quantity the most exact counts.
+Columns are found by name, in any order. Their names mean the same in all of these formats, so one
+reader serves all. Of several columns for one quantity the most exact counts.
 """
 
 import csv
@@ -51,7 +51,8 @@ def split_header(text):
 
 
 def seconds(text):
-    """Parse a duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, seconds, or an FSD (``1h``, ``1.5d``).
+    """Parse a duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, seconds, or an FSD
+    (``1h``, ``1.5d``).
 
     Raises:
         ValueError: the text is not a duration

@@ -3,7 +3,8 @@
 
 - ``run``: the run time, as if users knew it
 - ``f:F``: the run time times a uniform random number from 1 to F (the f-model)
-- ``tsafrir``: after Tsafrir, Etsion and Feitelson (2005): a few round values, the largest most often, and uniform accuracy
+- ``tsafrir``: after Tsafrir, Etsion and Feitelson (2005): a few round values, the largest most
+  often, and uniform accuracy
 """
 
 import bisect

@@ -17,7 +17,8 @@ INACTIVE = 64
 
 
 def read_list(source):
-    """Yield the jobs of ``flux jobs --json`` or of a job-list answer, as one object or one per line.
+    """Yield the jobs of ``flux jobs --json`` or of a job-list answer, as one object or one per
+    line.
 
     They lack the jobs' requests, so allocations are used instead.
 
@@ -104,7 +105,8 @@ def _listed(source, job):
 
 
 def read_eventlogs(source):
-    """Yield the jobs of a directory or ``flux dump`` archive with ``.../eventlog``, ``jobspec`` and ``R`` per job.
+    """Yield the jobs of a directory or ``flux dump`` archive with ``.../eventlog``, ``jobspec`` and
+    ``R`` per job.
 
     Raises:
         TraceError: there are none, or one is damaged

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The workload model of Lublin and Feitelson (JPDC 63:1105, 2003).
 
-Sizes are one, a power of two, or in between, with a two-stage uniform distribution of the logarithm; the logarithm of run times is
-hyper-gamma, and larger jobs run longer; arrivals follow a daily cycle.
+Sizes are one, a power of two, or in between, with a two-stage uniform distribution of the
+logarithm; the logarithm of run times is hyper-gamma, and larger jobs run longer; arrivals follow a
+daily cycle.
 """
 
 import functools

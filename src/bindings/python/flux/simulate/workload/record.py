@@ -21,8 +21,9 @@ class TraceError(ValueError):
 class Record(NamedTuple):
     """A job in a trace. None means unknown.
 
-    ``nodes``, ``cores``, ``gpus`` are totals of the job. ``submit`` is in seconds since the epoch, or since the trace's start; ``run`` and
-    ``limit`` are in seconds. ``after`` is (id of the job that it follows, seconds after that job's end or None).
+    ``nodes``, ``cores``, ``gpus`` are totals of the job. ``submit`` is in seconds since the epoch,
+    or since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job
+    that it follows, seconds after that job's end or None).
     """
 
     id: str

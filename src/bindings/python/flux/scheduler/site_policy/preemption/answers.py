@@ -47,8 +47,8 @@ class PreemptionAnswers:
         return self._chooser.consider(job, standing)
 
     def could_take(self, job: PendingJob) -> dict[str, Any] | None:
-        """Return, for ``sched.explain``, the victims whose end would let a job start: ``jobs``, ``node_hours`` and ``text``; None if there
-        are none."""
+        """Return, for ``sched.explain``, the victims whose end would let a job start: ``jobs``,
+        ``node_hours`` and ``text``; None if there are none."""
         choice = self._choice(job)
         if choice is None or choice.reason is not None:
             return None
@@ -59,8 +59,8 @@ class PreemptionAnswers:
         }
 
     def borrowers(self, job: PendingJob) -> dict[str, Any] | None:
-        """Return, for ``sched.explain``, the borrowers of time promised to a job: ``jobs``, ``end`` (when the first is ended) and ``text``;
-        None if there are none."""
+        """Return, for ``sched.explain``, the borrowers of time promised to a job: ``jobs``, ``end``
+        (when the first is ended) and ``text``; None if there are none."""
         borrowed = self._borrowed
         found = borrowed.of(job.jobid)
         if not found:
@@ -77,11 +77,13 @@ class PreemptionAnswers:
 
         Args:
             payload: ``{"id": N, "dry_run": true}``
-            caller (Caller): the client; a guest may query own jobs, and does not see the names of others'
+            caller (Caller): the client; a guest may query own jobs, and does not see the names of
+                others'
 
         Returns:
-            dict: ``name``, ``victims`` (objects with ``name``, ``class``, ``nodes`` and ``node_hours``), ``node_hours``, ``text``, and
-                ``reason``: why it has no victims, or None
+            dict: ``name``, ``victims`` (objects with ``name``, ``class``, ``nodes`` and
+                ``node_hours``), ``node_hours``, ``text``, and ``reason``: why it has no victims, or
+                None
 
         Raises:
             ValueError: the payload is invalid, or there is no such pending job
@@ -127,9 +129,10 @@ class PreemptionAnswers:
         A guest sees those for own jobs, and those with own jobs as victims; counts include all.
 
         Returns:
-            dict: ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``, ``expected`` and ``victims``; ``borrowers``,
-                the jobs in time promised to others: ``name``, ``class``, ``for``, ``state`` and ``end``, when they are ended; ``counts``;
-                ``takers``
+            dict: ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``,
+                ``expected`` and ``victims``; ``borrowers``, the jobs in time promised to others:
+                ``name``, ``class``, ``for``, ``state`` and ``end``, when they are ended;
+                ``counts``; ``takers``
         """
         read(payload)
         now = self._host.now()

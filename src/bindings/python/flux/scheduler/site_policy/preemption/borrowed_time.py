@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs of a low class that run in time promised to a job of a higher class, and are ended before that starts.
+"""Jobs of a low class that run in time promised to a job of a higher class, and are ended before
+that starts.
 
-A class with ``into-promises = true`` permits this. Such a job, the *borrower*, starts although it may overlap a promise, if that is a
-promise to a job of a higher class and nothing else is in the way. In the plan it ends when the promised time begins, so that the promise is
-kept; its user sees the limit of its request. When the time left is just enough for its grace, ``exec.kill-timeout`` and the usual clean-up,
-it is warned, and then ended; if the promise can be kept without that by then, it continues to its limit.
+A class with ``into-promises = true`` permits this. Such a job, the *borrower*, starts although it
+may overlap a promise, if that is a promise to a job of a higher class and nothing else is in the
+way. In the plan it ends when the promised time begins, so that the promise is kept; its user sees
+the limit of its request. When the time left is just enough for its grace, ``exec.kill-timeout`` and
+the usual clean-up, it is warned, and then ended; if the promise can be kept without that by then,
+it continues to its limit.
 
-Promises to others must not depend on the borrower's end, since the promise that it is ended for may be withdrawn. So the units of all
-borrowers of a job must be among the promised ones (``Plan.alloc_within()``); a promise bound to ranks stays on these meanwhile. If a
-borrower's limit is later than the end of the promised time, its units must be free then too, and are kept by a promise in the plan with an
-id that no job has. If the promise is withdrawn, the borrower thus uses no resources promised to others.
+Promises to others must not depend on the borrower's end, since the promise that it is ended for may
+be withdrawn. So the units of all borrowers of a job must be among the promised ones
+(``Plan.alloc_within()``); a promise bound to ranks stays on these meanwhile. If a borrower's limit
+is later than the end of the promised time, its units must be free then too, and are kept by a
+promise in the plan with an id that no job has. If the promise is withdrawn, the borrower thus uses
+no resources promised to others.
 
-Resources freed by an ended borrower are held for the job that it was ended for, by an allocation that belongs to no job, until that job
-starts on them. Otherwise another job could run there beyond the promised time, and the job start elsewhere.
+Resources freed by an ended borrower are held for the job that it was ended for, by an allocation
+that belongs to no job, until that job starts on them. Otherwise another job could run there beyond
+the promised time, and the job start elsewhere.
 
-For the same reason the promise keeps its time while it needs a borrower's resources: an earlier one would leave part of the borrower's time
-to others.
+For the same reason the promise keeps its time while it needs a borrower's resources: an earlier one
+would leave part of the borrower's time to others.
 """
 
 from __future__ import annotations
@@ -41,15 +47,16 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.state import PreemptionState
     from flux.scheduler.site_policy.preemption.takers import Takers
 
-#: Maximum number of promises tried for a job that may start into one, the latest first; each costs a search of the plan up to its time.
+#: Maximum number of promises tried for a job that may start into one, the latest first; each costs
+#: a search of the plan up to its time.
 MOST_TRIED = 8
 
-#: Seconds after the promised time for which an ended borrower's resources are kept, while the job that it was ended for waits for jobs that
-#: outlived their limits.
+#: Seconds after the promised time for which an ended borrower's resources are kept, while the job
+#: that it was ended for waits for jobs that outlived their limits.
 KEPT_S = 60.0
 
-#: Seconds after the promised time in which the job does not start elsewhere: of several jobs that end at that time, the one whose message
-#: arrives first may leave room on other ranks.
+#: Seconds after the promised time in which the job does not start elsewhere: of several jobs that
+#: end at that time, the one whose message arrives first may leave room on other ranks.
 ELSEWHERE_AFTER_S = 0.5
 
 
@@ -72,7 +79,8 @@ class BorrowedTime:
         self._offered: dict[int, Borrower] = {}
         #: id of a pending job -> borrowers of its time that were ended and have freed all resources
         self._gone: dict[int, list[Borrower]] = {}
-        #: id of a pending job -> a generation of the pool in which it needed the resources of its borrowers
+        #: id of a pending job -> a generation of the pool in which it needed the resources of its
+        #: borrowers
         self._needed_in: dict[int, int] = {}
 
     @property
@@ -88,7 +96,8 @@ class BorrowedTime:
         return [one for one in self.borrowers.values() if one.taker == taker]
 
     def margin(self, cls: PreemptionClass | None) -> float:
-        """Return the seconds before a promised time at which a job of a class is first warned or ended."""
+        """Return the seconds before a promised time at which a job of a class is first warned or
+        ended."""
         return (0.0 if cls is None else cls.grace) + self._running.kill_time()
 
     # -- starting ----------------------------------------------------------------------------------
@@ -96,7 +105,8 @@ class BorrowedTime:
     def offer(self, job: PendingJob, standing: Standing, plan: Plan) -> ResourcePool | None:
         """Allocate resources in promised time to a job, or return None.
 
-        Call this if the job does not fit otherwise. Costs O(promises), and a few searches of the plan.
+        Call this if the job does not fit otherwise. Costs O(promises), and a few searches of the
+        plan.
         """
         cls, host, request = standing.of, self._host, job.resource_request
         if cls is None or not cls.into_promises or cls.log_only or standing.in_reservation:
@@ -174,7 +184,8 @@ class BorrowedTime:
         return None
 
     def _keep_rest(self, borrower: Borrower, plan: Plan, end: float) -> bool:
-        """Keep a borrower's resources after the promised time, which ends at `end`. Return whether they are free."""
+        """Keep a borrower's resources after the promised time, which ends at `end`. Return whether
+        they are free."""
         if borrower.limit <= end or borrower.request is None:
             return True
         rest = copy.copy(borrower.request)
@@ -203,7 +214,8 @@ class BorrowedTime:
         borrower.rest = None
 
     def lift_rest(self, borrower: Borrower) -> Callable[[], None]:
-        """Temporarily remove the promise that keeps a borrower's rest from the plan. Return a function that restores it."""
+        """Temporarily remove the promise that keeps a borrower's rest from the plan. Return a
+        function that restores it."""
         plan, rest = self._host.planning.current(), borrower.rest
         if rest is None or plan is None:
             return lambda: None
@@ -223,7 +235,8 @@ class BorrowedTime:
             self._drop_rest(borrower)
 
     def started(self, jobid: int) -> None:
-        """Note the start of a job, which may be a borrower, or the job whose promised time was borrowed."""
+        """Note the start of a job, which may be a borrower, or the job whose promised time was
+        borrowed."""
         borrower = self._offered.pop(jobid, None)
         if borrower is not None:
             self.borrowers[jobid] = borrower
@@ -279,7 +292,8 @@ class BorrowedTime:
             self._end(borrower)
 
     def _may_end(self, borrower: Borrower, plan: Plan) -> bool:
-        """Whether the job that was promised the time is pending and needs a borrower's resources."""
+        """Whether the job that was promised the time is pending and needs a borrower's
+        resources."""
         job = self._host.pending(borrower.taker)
         cls = self._classes.entries.get(borrower.victim.cls)
         if job is None or cls is None or cls.log_only or not plan.has(borrower.taker):
@@ -308,8 +322,8 @@ class BorrowedTime:
         self._messenger.end(borrower.victim, borrower.taker, borrower.queue, refused)
 
     def _is_needed(self, borrowers: list[Borrower], plan: Plan) -> bool:
-        """Whether a promise that can be kept now would break if some borrowers ran to their limits; determined by a trial that is
-        undone."""
+        """Whether a promise that can be kept now would break if some borrowers ran to their limits;
+        determined by a trial that is undone."""
         pool = self._host.resources
         rests: list[Callable[[], None]] = []
 
@@ -385,7 +399,8 @@ class BorrowedTime:
         ]
 
     def _kept_long_enough(self, taker: int) -> None:
-        """Keep no resources for a job any more: the time is over in which its other resources should have become free."""
+        """Keep no resources for a job any more: the time is over in which its other resources
+        should have become free."""
         if taker in self.waited_for():
             self._let_go(self._gone[taker])
             self._host.look_again()
@@ -404,8 +419,8 @@ class BorrowedTime:
         return keep_again
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """Set a running job's new end (seconds since the epoch; 0: none). Return whether it is handled here: a borrower's end in the pool
-        remains the start of the promised time."""
+        """Set a running job's new end (seconds since the epoch; 0: none). Return whether it is
+        handled here: a borrower's end in the pool remains the start of the promised time."""
         borrower = self.borrowers.get(jobid)
         if borrower is None:
             return False
@@ -424,15 +439,16 @@ class BorrowedTime:
             self._counts.ended_uselessly(ended, "gone")
 
     def _taker_leaves(self, taker: int, why: str) -> list[Victim]:
-        """Let the borrowers of a job run to their limits: it starts, or is gone. Return the jobs that were ended for it."""
+        """Let the borrowers of a job run to their limits: it starts, or is gone. Return the jobs
+        that were ended for it."""
         self.give_back_all(taker, why)
         gone = self._gone.pop(taker, [])
         self._let_go(gone)
         return [one.victim for one in [*self.of(taker), *gone]]
 
     def start_taker(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Start a job on the resources of the borrowers that were ended for it: otherwise they would have been ended for nothing. Return
-        None if it is to start like others.
+        """Start a job on the resources of the borrowers that were ended for it: otherwise they
+        would have been ended for nothing. Return None if it is to start like others.
 
         Raises:
             InsufficientResources: it is to wait for jobs that are ending on the same ranks
@@ -486,7 +502,8 @@ class BorrowedTime:
     # -- the promise -------------------------------------------------------------------------------
 
     def review(self) -> None:
-        """Follow changes of promises. Called before any other promise is made. Costs a look-up per borrower."""
+        """Follow changes of promises. Called before any other promise is made. Costs a look-up per
+        borrower."""
         plan = self._host.planning.current()
         if plan is None:
             return
@@ -520,7 +537,8 @@ class BorrowedTime:
         self._store(borrower)
 
     def stays(self, job: PendingJob, plan: Plan) -> bool:
-        """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If not, they run to their limits."""
+        """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
+        not, they run to their limits."""
         borrowers = self.of(job.jobid)
         if not borrowers:
             return False
@@ -536,7 +554,8 @@ class BorrowedTime:
         return True
 
     def void(self, why: str) -> None:
-        """Let all borrowers run to their limits: all promises are void, or no job is to be ended any more."""
+        """Let all borrowers run to their limits: all promises are void, or no job is to be ended
+        any more."""
         for one in list(self.borrowers.values()):
             self.give_back(one, why)
         for one in self._offered.values():

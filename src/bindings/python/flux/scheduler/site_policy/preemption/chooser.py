@@ -91,7 +91,8 @@ class Chooser:
         return found
 
     def consider(self, job: PendingJob, standing: Standing, waited: float = inf) -> Choice:
-        """Return the jobs that would have to end for a job to start now. Costs a copy of the pool, and some tens of trials on it.
+        """Return the jobs that would have to end for a job to start now. Costs a copy of the pool,
+        and some tens of trials on it.
 
         Args:
             job (PendingJob): the job

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Classes of jobs that may be preempted: entries of the table ``[preemption]``, and the class of a job."""
+"""Classes of jobs that may be preempted: entries of the table ``[preemption]``, and the class of a
+job."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.record import Victim
     from flux.scheduler.site_policy.queue_names import QueueNames
 
-#: System attribute with which a job consents to preemption: seconds of run time after which it may be preempted (RFC 14).
+#: System attribute with which a job consents to preemption: seconds of run time after which it may
+#: be preempted (RFC 14).
 OFFER = "preemptible-after"
 
 #: Rank of a job without a class: no job preempts it, and it may preempt every class.
@@ -30,9 +32,11 @@ class PreemptionClass(NamedTuple):
 
     Attributes:
         name: name of the class
-        rank: jobs of this class give way to jobs of a higher rank, and preempt those of a lower rank
+        rank: jobs of this class give way to jobs of a higher rank, and preempt those of a lower
+            rank
         queues: queues whose jobs are in this class; a parent includes its virtual queues
-        attribute: whether jobs with ``preemptible-after`` are in it, unless their queue is in another class
+        attribute: whether jobs with ``preemptible-after`` are in it, unless their queue is in
+            another class
         after: seconds that its jobs run undisturbed
         grace: seconds between the warning and the end
         signal: number of the signal that goes with the warning; 0: none
@@ -40,7 +44,8 @@ class PreemptionClass(NamedTuple):
         max_jobs: maximum number of jobs of this class ended for one job
         max_node_hours: maximum node-hours of this class lost for one job
         log_only: whether preemptions are only logged
-        into_promises: whether its jobs may start into time promised to a job of a higher rank, and are ended before it
+        into_promises: whether its jobs may start into time promised to a job of a higher rank, and
+            are ended before it
     """
 
     name: str
@@ -121,7 +126,8 @@ def _signal_number(name: str | None) -> int:
 
 
 def kill_timeout_of(config: dict[str, Any]) -> float:
-    """Return the seconds between SIGTERM and SIGKILL for the tasks of a job (``exec.kill-timeout``)."""
+    """Return the seconds between SIGTERM and SIGKILL for the tasks of a job
+    (``exec.kill-timeout``)."""
     table = config.get("exec")
     value = table.get("kill-timeout") if isinstance(table, dict) else None
     try:
@@ -168,8 +174,8 @@ class Classes:
         self._names = names
 
     def of_queue(self, queue: str | None) -> PreemptionClass | None:
-        """Return the class of a queue's jobs, or None. The queue's own name takes precedence over its parent's; if two classes have the
-        same queue, the first by name counts."""
+        """Return the class of a queue's jobs, or None. The queue's own name takes precedence over
+        its parent's; if two classes have the same queue, the first by name counts."""
         found = None
         for _, one in sorted(self.entries.items()):
             if queue is not None and queue in one.queues:
@@ -199,14 +205,15 @@ class Classes:
         return standing.rank > lowest and not standing.in_reservation
 
     def grace(self, victims: Iterable[Victim]) -> float:
-        """Return the seconds between the warning and the end of some jobs: the maximum of their classes."""
+        """Return the seconds between the warning and the end of some jobs: the maximum of their
+        classes."""
         entries = self.entries
         return max([entries[one.cls].grace for one in victims if one.cls in entries], default=0.0)
 
 
 def _seconds(value: Any) -> float | None:
-    """Parse a user's ``preemptible-after``; None if it is not a number of seconds: it is then ignored, so that a typing error ends no
-    job."""
+    """Parse a user's ``preemptible-after``; None if it is not a number of seconds: it is then
+    ignored, so that a typing error ends no job."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < inf:
         return None
     return float(value)

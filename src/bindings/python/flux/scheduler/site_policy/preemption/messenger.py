@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Requests to the job manager that warn and end victims.
 
-No code here waits for an answer: the job manager may itself wait for the scheduler, and then neither would go on.
+No code here waits for an answer: the job manager may itself wait for the scheduler, and then
+neither would go on.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Messenger:
         self.is_private = False
 
     def warn(self, victim: Victim, deadline: float, queue: str | None) -> None:
-        """Warn a job that it will be ended at `deadline` (seconds since the epoch) for a job of a queue."""
+        """Warn a job that it will be ended at `deadline` (seconds since the epoch) for a job of a
+        queue."""
         when = time.strftime("%H:%M:%S", time.localtime(deadline))
         self._raise(victim.jobid, 1, f"will end at {when} for a job{_of(queue)}")
         cls = self._classes.entries.get(victim.cls)
@@ -102,8 +104,8 @@ class Messenger:
         payload: dict[str, Any],
         done: Callable[[int], Any] | None = None,
     ) -> None:
-        """Send a request; ``done`` is called with 0, ``errno.ENOENT`` if the job has already ended, or the errno of a refusal, which is
-        reported."""
+        """Send a request; ``done`` is called with 0, ``errno.ENOENT`` if the job has already ended,
+        or the errno of a refusal, which is reported."""
 
         def answered(future: Any) -> None:
             error = 0

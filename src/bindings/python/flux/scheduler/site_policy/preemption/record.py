@@ -123,7 +123,8 @@ class Preemption:
         held (set): ids of the victims that still hold resources
         ended (set): ids of those ended by an exception of severity 0
         placeholders (list): ids of the allocations that keep free parts of `ranks` for the job
-        withheld (list): ids of the allocations that keep other free parts of `ranks` from the job, while the victims are being ended
+        withheld (list): ids of the allocations that keep other free parts of `ranks` from the job,
+            while the victims are being ended
         timer (Timer or None): timer for the deadline
     """
 
@@ -216,7 +217,8 @@ class Borrower:
         until (float): start of the promised time
         limit (float): the borrower's end by its own limit; infinite if it has none
         request: its request; None if unknown, since it started before a reload
-        rest (tuple or None): the promise in the plan that keeps its resources after the promised time: (id, request, start)
+        rest (tuple or None): the promise in the plan that keeps its resources after the promised
+            time: (id, request, start)
         awaits (bool): whether the taker must come back first, after a reload
         state (str): `RUNS`, `WARNED` or `ENDED`
         stored (bool): whether it is recorded in the KVS, a condition for ending it

@@ -4,34 +4,39 @@
 Procedure
 =========
 
-*Search.* After a change, or when a job has waited long enough, victims are chosen for the first pending jobs that may preempt others. The
-job manager is asked whether these victims still run, since only it knows which jobs are being cleaned up; if one does not, the choice is
-repeated.
+*Search.* After a change, or when a job has waited long enough, victims are chosen for the first
+pending jobs that may preempt others. The job manager is asked whether these victims still run,
+since only it knows which jobs are being cleaned up; if one does not, the choice is repeated.
 
-*Decision.* The free part of the job's ranks is allocated to a placeholder, which belongs to no job. In the plan this and the victims'
-resources are in use until the job will have ended, so that no job is promised resources that a kill may fail to free. All this is recorded
-in the KVS, and no victim is warned before the record is stored.
+*Decision.* The free part of the job's ranks is allocated to a placeholder, which belongs to no job.
+In the plan this and the victims' resources are in use until the job will have ended, so that no job
+is promised resources that a kill may fail to free. All this is recorded in the KVS, and no victim
+is warned before the record is stored.
 
-*Warning.* The victims are warned with an exception of severity 1 and a signal. During the grace the job starts elsewhere if it can; if it
-does, or is gone, no victim is ended.
+*Warning.* The victims are warned with an exception of severity 1 and a signal. During the grace the
+job starts elsewhere if it can; if it does, or is gone, no victim is ended.
 
-*End.* At the deadline, victims that are no longer needed, because others have made room, are spared and told so; the rest get an exception
-of severity 0. The placeholder takes their resources as they are freed, and when the job fits into it, it starts there. Resources freed by
-other jobs on the same ranks are not for the job: it could start without those cleared for it, and a victim would have been ended for
-nothing. A second placeholder keeps them until the job has started.
+*End.* At the deadline, victims that are no longer needed, because others have made room, are spared
+and told so; the rest get an exception of severity 0. The placeholder takes their resources as they
+are freed, and when the job fits into it, it starts there. Resources freed by other jobs on the same
+ranks are not for the job: it could start without those cleared for it, and a victim would have been
+ended for nothing. A second placeholder keeps them until the job has started.
 
-After a reload of the scheduler, preemptions continue from the record. Without a record no job is ended.
+After a reload of the scheduler, preemptions continue from the record. Without a record no job is
+ended.
 
-If a class has ``into-promises``, its jobs may also start into time promised to jobs of a higher class, and are ended before it.
+If a class has ``into-promises``, its jobs may also start into time promised to jobs of a higher
+class, and are ended before it.
 
 Files
 =====
 
-State: `state` has the running jobs and counts, `classes` reads the table, `record` stores the current preemptions.
+State: `state` has the running jobs and counts, `classes` reads the table, `record` stores the
+current preemptions.
 
-Actions: `takers` finds jobs that may preempt others, and `chooser` chooses their victims, with `victims`; `under_way` carries out a
-preemption, `borrowed_time` starts jobs into promised time and ends them. Both keep resources with placeholders (`state`), and notify jobs
-with the `messenger`.
+Actions: `takers` finds jobs that may preempt others, and `chooser` chooses their victims, with
+`victims`; `under_way` carries out a preemption, `borrowed_time` starts jobs into promised time and
+ends them. Both keep resources with placeholders (`state`), and notify jobs with the `messenger`.
 
 Queries: `answers` has the answers for ``flux sched``.
 """
@@ -225,7 +230,8 @@ class PreemptionRule(TableRule):
         self._takers.look_soon()
 
     def _start_takers(self) -> None:
-        """Start the jobs for which borrowers have given up promised time, as soon as they fit: passes do not see the kept resources."""
+        """Start the jobs for which borrowers have given up promised time, as soon as they fit:
+        passes do not see the kept resources."""
         for jobid in self.borrowed.waited_for():
             job = self.host.pending(jobid)
             if job is not None and jobid not in self.host.admission.deferred:

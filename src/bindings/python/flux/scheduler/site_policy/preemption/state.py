@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The shared state of preemption: the running jobs that may be ended, the allocations that keep resources for takers, and counts since the
-scheduler was loaded."""
+"""The shared state of preemption: the running jobs that may be ended, the allocations that keep
+resources for takers, and counts since the scheduler was loaded."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ class Running:
         start (float): its start, seconds since the epoch
         userid (int or None): its user, or None if unknown
         gives_way_to (Preemption or None): the preemption in which it is a victim
-        scheduling (dict or None): while it gives way, its memory and other amounts (`flux.scheduler.site_policy.holdings.amounts_held`)
-        ending (float or None): time since which it is known to be ending by itself, seconds since the epoch
+        scheduling (dict or None): while it gives way, its memory and other amounts
+            (`flux.scheduler.site_policy.holdings.amounts_held`)
+        ending (float or None): time since which it is known to be ending by itself, seconds since
+            the epoch
         left_alone (bool): whether it could not be queried or ended
         was_ended (bool): whether it was found at the start with the exception that ends it for another
     """
@@ -118,8 +120,8 @@ class RunningJobs:
         ]
 
     def classes(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
-        """Return the classes of the jobs that may give way at `now`, and the time at which the next job may (seconds since the epoch;
-        infinite: none).  O(running jobs)."""
+        """Return the classes of the jobs that may give way at `now`, and the time at which the next
+        job may (seconds since the epoch; infinite: none).  O(running jobs)."""
         classes: dict[str, PreemptionClass] = {}
         aging = inf
         for one in self.jobs.values():
@@ -136,16 +138,18 @@ class RunningJobs:
     # -- duration of clean-ups ---------------------------------------------------------------------
 
     def clean_up(self) -> float:
-        """Return the seconds between the deadline and an ended job's final free: an average, initially `kill_timeout`."""
+        """Return the seconds between the deadline and an ended job's final free: an average,
+        initially `kill_timeout`."""
         return self.kill_timeout if self._clean_up is None else self._clean_up
 
     def kill_time(self) -> float:
-        """Return the seconds before a promised time at which a job in the way is ended: `kill_timeout` plus the average clean-up time so
-        far."""
+        """Return the seconds before a promised time at which a job in the way is ended:
+        `kill_timeout` plus the average clean-up time so far."""
         return self.kill_timeout + (self._clean_up or 0.0)
 
     def was_cleaned_up(self, began: float) -> None:
-        """Add the clean-up time of a job, to be ended at `began` (seconds since the epoch), that has freed all resources."""
+        """Add the clean-up time of a job, to be ended at `began` (seconds since the epoch), that
+        has freed all resources."""
         seconds, before = max(0.0, self._host.now() - began), self._clean_up
         self._clean_up = (
             seconds if before is None else before + CLEAN_UP_WEIGHT * (seconds - before)
@@ -183,8 +187,8 @@ class Placeholders:
         return next(self._ids)
 
     def hold(self, R: dict[str, Any], until: float) -> int | None:
-        """Allocate `R`, just freed, until a time in seconds since the epoch. Return the id of the allocation, or None: a reservation that
-        was short of nodes has taken some of it."""
+        """Allocate `R`, just freed, until a time in seconds since the epoch. Return the id of the
+        allocation, or None: a reservation that was short of nodes has taken some of it."""
         jobid, pool = self.next_id(), self._host.resources
         try:
             pool.register_alloc(jobid, R)
@@ -194,7 +198,8 @@ class Placeholders:
         return jobid
 
     def hold_free(self, ranks: int, until: float, pool: Any = None) -> int | None:
-        """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of the allocation, or None if none is free.
+        """Allocate the free part of some ranks (a mask) until a time (0: no end). Return the id of
+        the allocation, or None if none is free.
 
         Args:
             pool: a copy of the scheduler's pool to use instead

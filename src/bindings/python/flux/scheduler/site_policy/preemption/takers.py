@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.preemption.classes import Standing
     from flux.scheduler.site_policy.preemption.state import PreemptionState
 
-#: Seconds between searches: each covers all events since the last, after the pass that may start jobs without ending others.
+#: Seconds between searches: each covers all events since the last, after the pass that may start
+#: jobs without ending others.
 LOOK_INTERVAL_S = 1.0
 
-#: Maximum number of jobs with different requests considered per search; each costs a copy of the pool.
+#: Maximum number of jobs with different requests considered per search; each costs a copy of the
+#: pool.
 JOBS_PER_LOOK = 8
 
-#: Maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim cannot be ended.
+#: Maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim
+#: cannot be ended.
 MOST_TRIES = 3
 
 
@@ -125,7 +128,8 @@ class Takers:
         self._consider_next()
 
     def _who_could_start(self) -> Iterable[Waiting]:
-        """Return the pending jobs that would start if there were room; if no job may pass a waiting one, the heads."""
+        """Return the pending jobs that would start if there were room; if no job may pass a waiting
+        one, the heads."""
         if self._host.decision.looks_past_heads:
             return list(self.waiting.values())
         heads = [self.waiting.get(job.jobid) for job, _ in self._host.queue_order.heads()]
@@ -151,7 +155,8 @@ class Takers:
         self.consider(jobid)
 
     def consider(self, jobid: int, alive: frozenset[int] = frozenset()) -> None:
-        """Choose the victims of a job, if it may preempt others, and decide once they are known to run.
+        """Choose the victims of a job, if it may preempt others, and decide once they are known to
+        run.
 
         Args:
             alive: ids of jobs that run, by a recent answer of the job manager

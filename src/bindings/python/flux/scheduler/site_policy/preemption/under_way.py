@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The current preemptions, from the decision to the start of the taker, the job for which victims end."""
+"""The current preemptions, from the decision to the start of the taker, the job for which victims
+end."""
 
 from __future__ import annotations
 
@@ -94,8 +95,9 @@ class PreemptionsUnderWay:
     def _planned_end(self, preemption: Preemption, end: float) -> float:
         """Return the planned end of a victim, from its own `end` (infinite: none); 0: none.
 
-        If promises are made, they must hold whether the victim ends or not: its resources are in use until the later of its own end and the
-        taker's. In strict order there are no promises, and the estimate of the taker's start must be right.
+        If promises are made, they must hold whether the victim ends or not: its resources are in
+        use until the later of its own end and the taker's. In strict order there are no promises,
+        and the estimate of the taker's start must be right.
         """
         if not self._host.decision.looks_past_heads:
             return min(end, preemption.expected)
@@ -114,7 +116,8 @@ class PreemptionsUnderWay:
         return _as_end(max(self._end_of_taker(preemption), self._host.now() + 1.0))
 
     def _keeps_promises(self, preemption: Preemption, job: PendingJob) -> bool:
-        """Whether all present promises would hold even if the victims did not end; determined by a trial that is undone."""
+        """Whether all present promises would hold even if the victims did not end; determined by a
+        trial that is undone."""
         plan, pool = self._host.planning.current(), self._host.resources
         if plan is None or not self._host.decision.looks_past_heads:
             return True
@@ -151,8 +154,8 @@ class PreemptionsUnderWay:
     def _breaks_a_promise(
         self, preemption: Preemption, prepare: Callable[[], None] = lambda: None
     ) -> bool:
-        """Whether a present promise would break after `prepare` and with the free part of a preemption's ranks kept. The effects of
-        `prepare` are not undone."""
+        """Whether a present promise would break after `prepare` and with the free part of a
+        preemption's ranks kept. The effects of `prepare` are not undone."""
         plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
             return False
@@ -180,7 +183,8 @@ class PreemptionsUnderWay:
     # -- resources kept for a taker ----------------------------------------------------------------
 
     def _hold(self, preemption: Preemption, held: list[int]) -> None:
-        """Allocate the free part of a preemption's ranks to a placeholder, and append its id to `held`."""
+        """Allocate the free part of a preemption's ranks to a placeholder, and append its id to
+        `held`."""
         jobid = self._placeholders.hold_free(preemption.ranks, self._kept_until(preemption))
         if jobid is not None:
             held.append(jobid)
@@ -191,8 +195,9 @@ class PreemptionsUnderWay:
         self._hold(preemption, preemption.placeholders)
 
     def _keep_from_victim(self, preemption: Preemption, victim: Running, R: Any) -> None:
-        """Keep the resources freed by a victim: `R`, and its memory there. While victims are being ended, other resources freed on their
-        ranks were promised to others, or are withheld (`_keep_again`): with these the taker might not need all victims."""
+        """Keep the resources freed by a victim: `R`, and its memory there. While victims are being
+        ended, other resources freed on their ranks were promised to others, or are withheld
+        (`_keep_again`): with these the taker might not need all victims."""
         if preemption.state != ENDING:
             self.keep(preemption)
             return
@@ -208,8 +213,9 @@ class PreemptionsUnderWay:
             preemption.placeholders.append(jobid)
 
     def _keep_again(self, preemption: Preemption) -> None:
-        """Keep resources that may have been freed by other jobs than victims: during the grace for the taker, unless they were promised to
-        others; later from all jobs, so that the taker starts on the kept ones: otherwise the victims might have been ended for nothing."""
+        """Keep resources that may have been freed by other jobs than victims: during the grace for
+        the taker, unless they were promised to others; later from all jobs, so that the taker
+        starts on the kept ones: otherwise the victims might have been ended for nothing."""
         if self._breaks_a_promise(preemption):
             return
         if preemption.state == ENDING:
@@ -218,8 +224,8 @@ class PreemptionsUnderWay:
             self.keep(preemption)
 
     def freed(self, running: Running | None, R: Any, final: bool) -> None:
-        """Keep `R`, freed by a running job, for the victim's taker, and only the rest for other takers on the same ranks; called before any
-        job is examined."""
+        """Keep `R`, freed by a running job, for the victim's taker, and only the rest for other
+        takers on the same ranks; called before any job is examined."""
         preemption = None if running is None else running.gives_way_to
         if running is not None and preemption is not None:
             if final:
@@ -234,7 +240,8 @@ class PreemptionsUnderWay:
             self._try_to_start(one)
 
     def extended(self, jobid: int, expiration: float) -> bool:
-        """Set the new end of a running job. Return whether it is a victim: its end is then set in the pool."""
+        """Set the new end of a running job. Return whether it is a victim: its end is then set in
+        the pool."""
         running = self._running.jobs.get(jobid)
         if running is None or running.gives_way_to is None:
             return False
@@ -297,7 +304,8 @@ class PreemptionsUnderWay:
         except (InsufficientResources, InfeasibleRequest) as why:  # the former, if it is deferred
             self.give_up(preemption, str(why), "rule")
             return
-        # Resources may have been freed without a notice to this rule, for example when a node came up.
+        # Resources may have been freed without a notice to this rule, for example when a node came
+        # up.
         self._try_to_start(preemption)
         if not self._is_active(preemption):
             return
@@ -406,8 +414,8 @@ class PreemptionsUnderWay:
             self._takers.look_soon()
 
     def _again(self, preemption: Preemption, why: str, cause: str) -> None:
-        """Choose victims again, unless that was done too often: the resources kept for a taker are lost. Done at once, before another job
-        gets the remaining ones."""
+        """Choose victims again, unless that was done too often: the resources kept for a taker are
+        lost. Done at once, before another job gets the remaining ones."""
         self.give_up(preemption, why, cause)
         self._takers.consider(preemption.taker)
 
@@ -441,7 +449,8 @@ class PreemptionsUnderWay:
     def _alloc(
         self, job: PendingJob, plan: Plan, ranks: int, elsewhere: bool
     ) -> ResourcePool | None:
-        """Allocate to a job on some ranks (a mask), or elsewhere, if it may start there. Return None if it does not fit."""
+        """Allocate to a job on some ranks (a mask), or elsewhere, if it may start there. Return
+        None if it does not fit."""
         jobid, request = job.jobid, job.resource_request
         try:
             alloc = self._host.resources.alloc_on(
@@ -457,7 +466,8 @@ class PreemptionsUnderWay:
             return None
 
     def set_apart(self, preemption: Preemption) -> None:
-        """Defer a taker, unless jobs start in strict order: then those behind it wait for it, as before."""
+        """Defer a taker, unless jobs start in strict order: then those behind it wait for it, as
+        before."""
         host, job = self._host, self._host.pending(preemption.taker)
         if (
             job is not None
@@ -477,7 +487,8 @@ class PreemptionsUnderWay:
             self.give_up(preemption, str(why), "rule")
 
     def start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
-        """Start a job if it fits now, regardless of others ahead of it. Return its deferral, or None."""
+        """Start a job if it fits now, regardless of others ahead of it. Return its deferral, or
+        None."""
         host, rule = self._host, self._rule
         self._out_of_turn = True
         try:

@@ -3,12 +3,13 @@
 
 The rule is deterministic:
 
-1. jobs are added one by one until the waiting job fits: the lowest rank first, then the smallest loss (nodes x time run), the youngest, the
-   highest id;
+1. jobs are added one by one until the waiting job fits: the lowest rank first, then the smallest
+   loss (nodes x time run), the youngest, the highest id;
 2. then, from the last added to the first, each is spared if the waiting job still fits.
 
-No chosen job can be left out, so the choice is *minimal*. It need not have the minimum number of jobs or the minimum loss: finding that is
-as hard as set cover. Whether the job fits is determined by the pool's own allocation on a copy.
+No chosen job can be left out, so the choice is *minimal*. It need not have the minimum number of
+jobs or the minimum loss: finding that is as hard as set cover. Whether the job fits is determined
+by the pool's own allocation on a copy.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def in_order(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
 def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Candidate] | None:
     """Return the jobs that must end, in the order in which they were added.
 
-    Assumes that ending fewer jobs never leaves more room: the last job to add is found by bisection. Costs a sort of the candidates, and
-    about one trial per added job.
+    Assumes that ending fewer jobs never leaves more room: the last job to add is found by
+    bisection. Costs a sort of the candidates, and about one trial per added job.
 
     Args:
         candidates: the jobs that may end
@@ -69,8 +70,8 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
         None if the job would not fit even without all of them; the trial is then unchanged
     """
     ordered = in_order(candidates, now)
-    # It does not fit without the first `low` (0: tried before). `high` is doubled until it fits without the first `high`: so the cost grows
-    # with the number of needed jobs.
+    # It does not fit without the first `low` (0: tried before). `high` is doubled until it fits
+    # without the first `high`: so the cost grows with the number of needed jobs.
     low = out = 0
     while True:
         if out == len(ordered):
@@ -107,8 +108,8 @@ def choose(candidates: Iterable[Candidate], trial: Trial, now: float) -> list[Ca
 
 
 def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
-    """Return the needed ones of the jobs taken out of a trial, in which the job fits: from the last to the first, each is put back if the
-    job still fits."""
+    """Return the needed ones of the jobs taken out of a trial, in which the job fits: from the last
+    to the first, each is put back if the job still fits."""
     left = set(jobids)
     for jobid in reversed(jobids):
         trial.put_back(jobid)
@@ -178,8 +179,8 @@ class PoolTrial(Trial):
             self._request.duration = request.duration + longer
 
     def offer(self, ask: Callable[[Any, int], Any] | None = None) -> int | None:
-        """Return the mask of ranks that the job would get with all promises to others kept, or None if it does not fit. They are allocated,
-        and freed again.
+        """Return the mask of ranks that the job would get with all promises to others kept, or None
+        if it does not fit. They are allocated, and freed again.
 
         Args:
             ask: called with the pool and the id of the allocation, before it is freed
