@@ -491,7 +491,7 @@ class Plan:
         closed = self.closed_now(jobid, request)
         # Checking this first costs less than a request for these ranks.
         if self._pool.fits_on(request, ~closed):
-            if self._keeps_nothing_from(jobid):
+            if self.keeps_nothing_from(jobid):
                 answer = self._pool.alloc_on(jobid, request, ~closed)
                 self.note_started(jobid)
                 return answer
@@ -505,7 +505,7 @@ class Plan:
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """Allocate without claims; as ``alloc()``."""
-        if self._keeps_nothing_from(jobid):
+        if self.keeps_nothing_from(jobid):
             answer = self._pool.alloc(jobid, request)
             self.note_started(jobid)
             return answer
@@ -586,7 +586,7 @@ class Plan:
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
 
-    def _keeps_nothing_from(self, jobid: int) -> bool:
+    def keeps_nothing_from(self, jobid: int) -> bool:
         """Whether no other job has a promise."""
         promises = self._strategies.promises
         return not promises or (len(promises) == 1 and jobid in promises)

@@ -179,7 +179,10 @@ class LimitRule(TableRule):
             asked = self._asked(job)
             refused = self._too_much.get((use, asked))
             if refused is not None:
-                return self._wait_for_offer(use, asked, refused)
+                # Promises may change the pool's offer to the next job.
+                plan = self.host.planning.current()
+                if plan is None or plan.keeps_nothing_from(job.jobid):
+                    return self._wait_for_offer(use, asked, refused)
         return None
 
     def _more(self, use: Use, job: PendingJob, least: Amount) -> Amount:
