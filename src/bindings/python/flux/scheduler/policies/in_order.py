@@ -107,10 +107,15 @@ class BackfillInOrder(Backfilling):
             return None
         if admission.engaged and admission.asks_each:
             return None
+        # Only the first job of each line is checked for a possible promise.
         self.use_current_plan()
         too_long = self.plan.too_long(job.resource_request)
-        # Only the first job of each line is checked for a possible promise.
-        return None if job.limit < too_long or too_long == inf else too_long
+        if job.limit >= too_long and too_long < inf:
+            return too_long
+        if self.plan.is_counted or job.limit == inf:
+            return None
+        self.backlog.spend(1)  # a search on ranks
+        return None if self.plan.fits(job.resource_request) else job.limit
 
     # -- one job -----------------------------------------------------------------------------------
 
