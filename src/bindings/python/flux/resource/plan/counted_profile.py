@@ -90,8 +90,8 @@ class CountedProfile:
         """Return the profile of a kind of units; None if running jobs on its ranks hold parts of
         units.
 
-        moves (PromiseMoves): mover of promises in this profile and others
-            moves (PromiseMoves): moves promises in this profile and others
+        Args:
+            moves (PromiseMoves): mover of promises in this profile and others
         """
         self = cls.__new__(cls)
         self.ranks = kind.ranks
