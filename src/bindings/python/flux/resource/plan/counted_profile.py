@@ -261,7 +261,7 @@ class CountedProfile:
             self.line.add(start, end, -count)
 
     def remove(self, start: float, end: float, count: int, now: float) -> None:
-        """Uncount a promise."""
+        """Remove a promise from the count."""
         self.promises -= 1
         start = max(start, self.line.begin, now)
         if start < end:
