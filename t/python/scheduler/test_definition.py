@@ -129,7 +129,7 @@ FEATURES = (
 
 #: By policy, with what jobs without a limit are not compared.
 LEFT_OUT = {
-    "unlimited": {"limits", "planned"},
+    "unlimited": {"planned"},
     "none": {"racks"},
 }
 
@@ -260,6 +260,9 @@ FOUND = (
     # open promise after those behind it were made anew.
     (Case("unlimited", True, ("no-limit", "licenses")), 32),
     (Case("unlimited", False, ("no-limit", "limits")), 8),
+    # An offer that a limit had refused was remembered for an equal job behind, although promises made
+    # since kept the pool from offering it.
+    (Case("unlimited", False, ("no-limit", "limits"), tree=True), 18),
 )
 
 

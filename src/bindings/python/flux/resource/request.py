@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from flux.resource.pool.constraint import parse_constraint
+from flux.resource.pool.constraint import also_on, parse_constraint
 from flux.resource.pool.masks import quote
 from flux.resource.pool.remembered import count_kept, make_room
 from flux.resource.pool.rv1 import load_json
@@ -25,6 +25,7 @@ from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCo
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.resource.pool.constraint import Terms
     from flux.resource.pool.groups import Within
 
 #: Maximum number of vertices of a resource graph, over all levels. The graphs of sites have a dozen
@@ -247,7 +248,7 @@ class Shape:
         slot_amounts (tuple): steps of each of the pool's amounts per slot (`pool.amounts`); empty
             if the request has none.
         node_amounts (tuple): the same per node, beside those of its slots.
-        match: the parsed constraint, or None.
+        match (Terms or None): the parsed constraint, and the ranks it is limited to (`on_ranks`).
         node_cores, node_gpus (int): minimum per node.
         need (tuple): minimum numbers of cores, GPUs and steps of each amount per node (per slot, in
             a request for slots anywhere). Amounts are left out if it asks for none.
@@ -292,6 +293,18 @@ class Shape:
     ) -> Shape:
         """Return the shape with all fields, in their order; as ``of()``."""
         match = parse_constraint(constraint, added=True)
+        return cls._shared(match, nodes, slots, inside, constraint, *rest)
+
+    @classmethod
+    def _shared(
+        cls,
+        match: Terms | None,
+        nodes: ResourceCount | None,
+        slots: ResourceCount,
+        inside: ResourceCount | None,
+        constraint: Any,
+        *rest: Any,
+    ) -> Shape:
         asked: Any = (
             nodes and nodes.canonical(),
             slots.canonical(),
@@ -319,7 +332,14 @@ class Shape:
 
     def replace(self, **changes: Any) -> Shape:
         """Return the shape with some fields changed."""
-        return Shape.of(**{**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes})
+        values = {**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes}
+        if "constraint" in changes:
+            return Shape.of_values(*values.values())
+        return Shape._shared(self.match, *values.values())
+
+    def on_ranks(self, ranks: int) -> Shape:
+        """Return the shape limited to some ranks (a mask); its constraint is still the user's."""
+        return Shape._shared(also_on(self.match, ranks), *_VALUES(self))
 
     def slots_given(self, nodes: int, slots_on_node: int) -> int:
         """Return ``nslots`` of an allocation of ``nodes`` nodes."""
@@ -472,6 +492,10 @@ class ResourceRequest:
         new = self.with_jobspec(self._jobspec)
         new.shape = shape
         return new
+
+    def on_ranks(self, ranks: int) -> Self:
+        """Return the request limited to some ranks (a mask)."""
+        return self.with_shape(self.shape.on_ranks(ranks))
 
     def with_tokens(self, tokens: dict[str, int] | None) -> Self:
         """Return the request with tokens that a plan must find beside resources."""

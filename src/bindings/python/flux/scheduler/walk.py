@@ -123,11 +123,19 @@ class OrderedJobs:
                 yield block[index][2]
 
     def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
-        """Return the first job from a place on (None: of all), or None."""
-        if not self.count:
+        """Return the first job from a place on (None: of all), or None if there is none or a rule
+        keeps all from starting."""
+        if not self.count or self.is_shut:
             return None
-        first = self._blocks[0][0]
-        return first[2] if place is None or first >= place else next(self.since(place), None)
+        blocks = self._blocks
+        first = blocks[0][0]
+        if place is None or first >= place:
+            return first[2]
+        number = self._block(place) if len(blocks) > 1 else 0
+        at = bisect_left(blocks[number], place)
+        if at < len(blocks[number]):
+            return blocks[number][at][2]
+        return blocks[number + 1][0][2] if number + 1 < len(blocks) else None
 
     def add(self, entry: Entry) -> int:
         """Add a job with its place (`entry_of`).
@@ -400,7 +408,7 @@ class _Line:
         self.ranks, self.jobs = ranks, jobs
 
     def first_since(self, place: Place) -> PendingJob | None:
-        return None if self.jobs.is_shut else self.jobs.first_since(place)
+        return self.jobs.first_since(place)
 
 
 class Walk:
@@ -581,8 +589,6 @@ class Walk:
     def _first_of(self, source: Any) -> PendingJob | None:
         """Return the first job of a source that may be examined in its turn."""
         place: Place = self._place
-        if isinstance(source, JobGroup) and source.is_shut:
-            return None
         if self._refused and isinstance(source, JobGroup):
             limit = self.shortest_refused(source)
             if limit is not None:

@@ -4,7 +4,8 @@
 Files:
 
 - ``plan.py``: the interface of a plan, and the theory. Start here.
-- ``strategy.py``: the interface of the two ways to keep promises, ``counted_strategy.py`` and
+- ``strategies.py``: the switch between the two ways to keep promises. ``strategy.py``: their
+  interface; ``counted_strategy.py`` and
   ``bound_strategy.py``. ``promise.py``: the promises.
 - ``counted_profile.py``: availability as numbers of units over time. ``count_timeline.py``: such
   numbers.

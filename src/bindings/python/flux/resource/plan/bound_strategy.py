@@ -185,8 +185,9 @@ class BoundStrategy(Strategy):
         shape, length = request.shape, length_of(request)
         # Promises move to make a new one earlier, unless there are many.
         may_move = not self.frozen and len(self.promises) <= MAX_PROMISES
-        if self._pool.countable(shape):
-            demand = self._ranks.demand(shape)
+        areas = self._ranks.areas(shape)
+        if len(areas) == 1:
+            demand = areas[0]
             if may_move:
                 return self._ranks.room.earliest(demand, length, start, now, True)
             # In a long queue, searches do not all begin at now.
@@ -196,18 +197,15 @@ class BoundStrategy(Strategy):
             if start <= now:
                 self._bounds.learn(family, demand.count, length, found)
             return found
-        times = [
-            self._ranks.room.earliest(demand, length, start, now, may_move)
-            for demand in self._ranks.areas(shape)
-        ]
-        if times:
-            return min(times)
+        if areas:
+            room = self._ranks.room
+            return min([room.earliest(one, length, start, now, may_move) for one in areas])
         ends = [one.end for one in self.promises.values()]
         return self._ranks.first_placed(request, start, until, ends)
 
     def fits(self, request: ResourceRequest, start: float, end: float) -> bool:
         now, room = self._pool.clock(), self._ranks.room
-        areas = list(self._ranks.areas(request.shape))
+        areas = self._ranks.areas(request.shape)
         if not areas:
             return (
                 self._ranks.place_at(request, self._ranks.index_at(start), start, end) is not None
@@ -286,7 +284,7 @@ class BoundStrategy(Strategy):
         are any."""
         now, request = self._pool.clock(), promise.request
         promise.room, promise.number = self._ranks.room, None
-        areas = list(self._ranks.areas(request.shape))
+        areas = self._ranks.areas(request.shape)
         for demand in areas:
             promise.number = self._ranks.room.book(
                 demand, promise.start, promise.end, now, may_move
@@ -320,7 +318,7 @@ class BoundStrategy(Strategy):
 
     def _add(self, jobid: int, promise: BoundPromise) -> None:
         self.promises[jobid] = promise
-        if promise.is_open or not self._ranks.has_areas(promise.request.shape):
+        if promise.is_open or not self._ranks.areas(promise.request.shape):
             self._overdrawing.add(jobid)
 
     def pin(self, jobid: int, stays: bool = True) -> None:
@@ -426,7 +424,7 @@ class BoundStrategy(Strategy):
             if self._sound and not self._overdrawing:
                 return True
             request = promise.request
-            if not self._ranks.has_areas(request.shape):
+            if not self._ranks.areas(request.shape):
                 ranks = promise.ranks & self._pool.eligible(request.shape.match)
                 index = self._ranks.index_at(max(promise.start, now))
                 return self._pool.place_request(request, index, ranks) is not None

@@ -18,12 +18,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Callable
 
 from flux.resource.plan.promise import length_of
-from flux.resource.pool.masks import idset_text
 from flux.resource.pool.rank_counts import RankCounts
 from flux.resource.pool.remembered import Remembered
 
 if TYPE_CHECKING:
     from flux.resource.plan.promise import Promise
+    from flux.resource.plan.strategy import Strategy
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
 
@@ -323,7 +323,7 @@ class ClaimPlan:
         matching = self._pool.match_mask(request)
         if not matching & closed:
             return request
-        return only_on(request, matching & ~closed) if matching & ~closed else None
+        return request.on_ranks(matching & ~closed) if matching & ~closed else None
 
     def earliest(
         self,
@@ -366,10 +366,16 @@ class ClaimPlan:
             time = min(found, opens)
         return inf
 
-
-def only_on(request: ResourceRequest, ranks: int) -> ResourceRequest:
-    """Return a copy of the request limited to some ranks (a mask)."""
-    shape = request.shape
-    only = {"ranks": [idset_text(ranks)]}
-    constraint = {"and": [shape.constraint, only]} if shape.constraint else only
-    return request.with_shape(shape.replace(constraint=constraint))
+    def reserve(
+        self, strategy: Strategy, jobid: int, request: ResourceRequest, start: float, end: float
+    ) -> bool:
+        """Make a promise pinned to ranks on which its job may be; return False if there are none."""
+        claimant = request.claimant
+        assert claimant is not None, "asked for such requests alone"
+        closed = self.closed(claimant, start, end, strategy.promises, jobid)
+        limited = self.beside(request, closed)
+        if limited is None or not strategy.reserve(jobid, limited, start, end):
+            return False
+        strategy.pin(jobid)
+        self.promised[jobid] = request
+        return True

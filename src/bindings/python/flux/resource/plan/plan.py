@@ -14,7 +14,8 @@ Theory
     in part, all promises are bound to ranks (``availability.py``). A binding proves that they can
     be kept, and is replaced by another if that lets a job start.
 
-    A plan counts at first, binds when it must, and counts again once no promise is left.
+    A plan counts at first, binds when it must, and counts again once no promise is left
+    (``strategies.py``).
 
     Running jobs are assumed to last until their ends, and those past their ends to end now. A job
     that ends earlier leaves room that promises may use: see ``Plan.advance()``.
@@ -28,10 +29,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.plan.bound_strategy import BoundStrategy
-from flux.resource.plan.claims import LAST, only_on
-from flux.resource.plan.counted_strategy import CountedStrategy
+from flux.resource.plan.claims import LAST
 from flux.resource.plan.promise import length_of
+from flux.resource.plan.strategies import Strategies
 from flux.resource.pool.jobid import job_text
 
 if TYPE_CHECKING:
@@ -70,13 +70,8 @@ class Plan:
 
     def __init__(self, pool: PoolWithView) -> None:
         self._pool = pool
-        # A plan switches between the two; each keeps its view of the pool.
-        self._counted = CountedStrategy(pool)
-        self._bound: BoundStrategy | None = None
-        self._strategy: Strategy = self._counted
-        self._frozen = False  # promises stay on the ranks that they are bound to
-        self._original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
-        #: tokens that requests may need beside resources; None: no such tokens
+        self._strategies = Strategies(pool)
+        #: tokens that requests may need beside resources; None: there are none
         self.tokens: TokenPlan | None = None
         #: claims on ranks that some jobs may not share; None: all jobs may share all ranks
         self.claims: ClaimPlan | None = None
@@ -89,10 +84,7 @@ class Plan:
         rank is shared until one of the plans changes it.
         """
         new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, _frozen=True, _counted=self._counted.copy())
-        new._strategy, new._bound, new._original = new._counted, None, self._bound or self._original
-        if self._bound is not None and self._strategy is self._bound:
-            new._strategy = new._bound = self._bound.copy()
+        new.__dict__.update(self.__dict__, _strategies=self._strategies.copy())
         if self.tokens is not None:
             new.tokens = self.tokens.copy()
         if self.claims is not None:
@@ -111,7 +103,7 @@ class Plan:
         new = Plan(self._pool.copy())
         if self.claims is not None:
             new.claims = self.claims.copy(new.pool)
-        new.take_over(self, [jobid for jobid in self._strategy.promises if jobid not in without])
+        new.take_over(self, [jobid for jobid in self._strategies.promises if jobid not in without])
         return new
 
     @property
@@ -119,55 +111,18 @@ class Plan:
         """The planned pool."""
         return self._pool
 
-    # -- the strategy -------------------------------------------------------
-
     @property
     def is_counted(self) -> bool:
         """Whether promises are counted; else they are bound to ranks. O(1)."""
-        return self._strategy is self._counted
-
-    def _in_step(self) -> Strategy:
-        """Return the strategy, after taking in changes of the pool."""
-        strategy = self._strategy
-        return strategy if strategy.seen == self._pool.generation else self._follow()
+        return self._strategies.is_counted
 
     def _strategy_for(self, request: ResourceRequest) -> Strategy:
         """Return the strategy for a request, in step with the pool."""
-        strategy = self._strategy
-        if strategy.seen != self._pool.generation:
-            strategy = self._follow()
-        if strategy is self._counted and self._is_claimed(request):
-            return self._bind_all()  # it matters who else is on a rank
-        return strategy if strategy.accepts(request) else self._bind_all()
+        return self._strategies.accepting(request, self._is_claimed(request))
 
     def _is_claimed(self, request: ResourceRequest) -> bool:
         """Return whether the job of a request may not share ranks with some others."""
         return self.claims is not None and request.claimant is not None
-
-    def _follow(self) -> Strategy:
-        """Take in the changes of the pool; return the strategy."""
-        if not self._strategy.promises:
-            self._strategy = self._counted
-        strategy = self._strategy
-        return strategy if strategy.sync() else self._bind_all()
-
-    def _bind_all(self) -> Strategy:
-        """Bind all promises to ranks, since counting no longer suffices.
-
-        Only this and ``_follow()``, which returns to counting once no promise is left, change the
-        strategy.
-        """
-        bound = self._bound
-        if bound is None:
-            bound = (
-                self._original.copy() if self._original is not None else BoundStrategy(self._pool)
-            )
-            bound.frozen = self._frozen
-            bound.clear()
-            self._bound, self._original = bound, None
-        bound.adopt(self._counted.give_up())
-        self._strategy = bound
-        return bound
 
     # -- questions ----------------------------------------------------------
 
@@ -186,7 +141,7 @@ class Plan:
         now = self._pool.clock()
         start = now if after is None else max(now, after)
         if self.claims is not None and request.claimant is not None:
-            promises = self._in_step().promises
+            promises = self._strategies.in_step().promises
             found = self.claims.earliest(request, start, now, promises, self._earliest)
         else:
             found = self._earliest(request, start, now)
@@ -224,7 +179,9 @@ class Plan:
         strategy = self._strategy_for(request)
         now = self._pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
-        limited = self._beside_claims(request, jobid)
+        limited: ResourceRequest | None = request
+        if self.claims is not None and request.claimant is not None:
+            limited = self.claims.beside(request, self.closed_now(jobid, request))
         return limited is not None and strategy.fits_without(jobid, limited, now, end)
 
     def closed_now(self, jobid: int | None, request: ResourceRequest) -> int:
@@ -233,21 +190,13 @@ class Plan:
         claims = self.claims
         if claims is None or request.claimant is None:
             return 0
-        promises = self._in_step().promises
+        promises = self._strategies.in_step().promises
         now = self._pool.clock()
         end = now + length_of(request)
         own = None if jobid is None else promises.get(jobid)
         if own is not None and not own.is_open and own.start <= now < own.end:
             end = own.end  # it is late, and delays the jobs promised the time after it
         return claims.closed_now(request.claimant, end, now, promises, jobid)
-
-    def _beside_claims(self, request: ResourceRequest, jobid: int | None) -> ResourceRequest | None:
-        """Return the request, limited to ranks on which its job may start now; None if there are
-        none."""
-        claims = self.claims
-        if claims is None or request.claimant is None:
-            return request
-        return claims.beside(request, self.closed_now(jobid, request))
 
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
@@ -305,15 +254,11 @@ class Plan:
 
     def promises(self) -> dict[int, tuple[float, float]]:
         """Return a dict of job id to ``(start, end)`` of its promise. O(promises)."""
-        return {jobid: (one.start, one.end) for jobid, one in self._strategy.promises.items()}
-
-    def promised(self) -> list[int]:
-        """Return the ids of the jobs with a promise. O(promises)."""
-        return list(self._strategy.promises)
+        return {jobid: (one.start, one.end) for jobid, one in self._strategies.promises.items()}
 
     def has(self, jobid: int) -> bool:
         """Return whether a job has a promise. O(1)."""
-        return jobid in self._strategy.promises
+        return jobid in self._strategies.promises
 
     def start_of(self, jobid: int) -> float:
         """Return the start of a promise, in seconds since the epoch; that of an open one is past.
@@ -322,12 +267,12 @@ class Plan:
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategy.promises[jobid].start
+        return self._strategies.promises[jobid].start
 
     def due(self, now: float) -> tuple[list[int], float]:
         """Return the jobs whose promised start is `now` or earlier, in any order, and the first
         later start (infinity if none). Open promises are left out. O(promises)."""
-        return self._strategy.due(now)
+        return self._strategies.current.due(now)
 
     def ranks_of(self, jobid: int) -> int | None:
         """Return a mask of the ranks of a promise; None while ranks are not chosen. O(1).
@@ -335,7 +280,7 @@ class Plan:
         Raises:
             KeyError: the job has no promise.
         """
-        return self._strategy.promises[jobid].ranks
+        return self._strategies.promises[jobid].ranks
 
     def stale(self) -> list[int]:
         """Return the jobs whose promise can no longer be kept.
@@ -348,7 +293,7 @@ class Plan:
         Returns:
             list of job ids, in the order of the promises.
         """
-        strategy, now, claims = self._in_step(), self._pool.clock(), self.claims
+        strategy, now, claims = self._strategies.in_step(), self._pool.clock(), self.claims
         lost = strategy.stale(now)
         if claims is None or not claims.promised:
             return lost
@@ -371,7 +316,7 @@ class Plan:
             change: function that makes the change
             undo: function that takes it back
         """
-        take_back = self._in_step().trial()
+        take_back = self._strategies.in_step().trial()
         before = self.stale()
         change()
         broken = not set(self.stale()).issubset(before)
@@ -395,36 +340,20 @@ class Plan:
         if tokens is not None and request.tokens:
             if not tokens.fits(request.tokens, start, start + length_of(request), now, jobid):
                 raise InsufficientResources(lambda: _no_promise(jobid))
-        before = self._in_step().withdraw(jobid)
+        before = self._strategies.in_step().withdraw(jobid)
         strategy = self._strategy_for(request)
         end = start + length_of(request)
         if self.claims is not None and request.claimant is not None:
-            kept = self._reserve_claimed(jobid, request, start, end)
+            kept = self.claims.reserve(strategy, jobid, request, start, end)
         else:
             kept = strategy.reserve(jobid, request, start, end)
         if not kept:
-            self._put_back(jobid, before)
+            self._strategies.put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
         if tokens is not None:
             tokens.promised.pop(jobid, None)
             if request.tokens:
                 tokens.promised[jobid] = (request.tokens, start, start + length_of(request))
-
-    def _reserve_claimed(
-        self, jobid: int, request: ResourceRequest, start: float, end: float
-    ) -> bool:
-        """Make a promise pinned to ranks on which its job may be; return False if there are
-        none."""
-        claims, strategy = self.claims, self._strategy
-        assert claims is not None and request.claimant is not None, "asked for such requests alone"
-        assert isinstance(strategy, BoundStrategy), "it matters who else is on a rank"
-        closed = claims.closed(request.claimant, start, end, strategy.promises, jobid)
-        limited = claims.beside(request, closed)
-        if limited is None or not strategy.reserve(jobid, limited, start, end):
-            return False
-        strategy.pin(jobid)
-        claims.promised[jobid] = request
-        return True
 
     def advance(self, jobid: int) -> float:
         """Move the promise of a job to the earliest time that keeps all others.
@@ -437,7 +366,7 @@ class Plan:
             InsufficientResources: the promise cannot be kept, since a running job got more time or
                 ended late, or ranks were lost. It is unchanged.
         """
-        strategy = self._in_step()
+        strategy = self._strategies.in_step()
         promise = strategy.promises[jobid]
         if promise.is_open:
             return promise.start
@@ -483,7 +412,7 @@ class Plan:
             promise that starts now, or before one that is open, may be broken, was to start now
             already, or takes a search.
         """
-        strategy = self._in_step()
+        strategy = self._strategies.in_step()
         tokens, claims = self.tokens, self.claims
         if (tokens is not None and tokens.promised) or (claims is not None and claims.promised):
             return 0, [], inf
@@ -492,30 +421,24 @@ class Plan:
     @property
     def moves_per_turn(self) -> int:
         """The maximum number of jobs for `advance_in_turn()` in one reactor turn. O(1)."""
-        return self._strategy.moves_per_turn
+        return self._strategies.current.moves_per_turn
 
     def _advance_anew(self, jobid: int, promise: Promise, request: ResourceRequest) -> float:
         """Advance a promise of more than resources that is not due yet; as ``advance()``."""
-        if not self.is_counted and not self._could_start(jobid, request):
-            return promise.start  # like all bound promises
+        if not self.is_counted:
+            now, tokens = self._pool.clock(), self.tokens
+            has_tokens = (
+                tokens is None
+                or not request.tokens
+                or tokens.fits(request.tokens, now, now + length_of(request), now, jobid)
+            )
+            if not has_tokens or not self.fits(request, jobid=jobid):
+                return promise.start  # promises on ranks move only to now
         self.cancel(jobid)
         when = self.earliest(request)
         start = promise.start if when is None else min(when, promise.start)
         self.reserve(jobid, request, start)
         return start
-
-    def _could_start(self, jobid: int, request: ResourceRequest) -> bool:
-        """Return whether a job could start now, tokens included, and keep all promises but its
-        own."""
-        return self.has_tokens(request, jobid) and self.fits(request, jobid=jobid)
-
-    def has_tokens(self, request: ResourceRequest, jobid: int = -1) -> bool:
-        """Return whether the tokens of a request are free from now on, beside all promises but a
-        job's own."""
-        now, tokens = self._pool.clock(), self.tokens
-        if tokens is None or not request.tokens:
-            return True
-        return tokens.fits(request.tokens, now, now + length_of(request), now, jobid)
 
     def share_rules(self, other: Plan) -> None:
         """Copy the tokens and claims of another plan of the pool, without its promises."""
@@ -536,26 +459,22 @@ class Plan:
             InsufficientResources: it would not fit even if every job ended, since it waits for
                 ranks that are down. The plan is unchanged.
         """
-        before = self._in_step().withdraw(jobid)
-        if not self._hold(jobid, request):
-            self._put_back(jobid, before)
+        before = self._strategies.in_step().withdraw(jobid)
+        strategy, now, claims = self._strategy_for(request), self._pool.clock(), self.claims
+        kept = False
+        if claims is not None and request.claimant is not None:
+            # Prefer ranks without jobs that never end.
+            closed = claims.closed(request.claimant, LAST, inf, strategy.promises, jobid)
+            limited = claims.beside(request, closed)
+            kept = limited is not None and strategy.hold(jobid, limited, now)
+        if not kept and not strategy.hold(jobid, request, now):
+            self._strategies.put_back(jobid, before)
             raise InsufficientResources(lambda: self._pool.why_not(request))
         self._forget_more(jobid)
-        if self.claims is not None and request.claimant is not None:
-            self.claims.promised[jobid] = request
+        if claims is not None and request.claimant is not None:
+            claims.promised[jobid] = request
         if self.tokens is not None and request.tokens:
-            self.tokens.promised[jobid] = (request.tokens, self._pool.clock(), inf)
-
-    def _hold(self, jobid: int, request: ResourceRequest) -> bool:
-        strategy, now, claims = self._strategy_for(request), self._pool.clock(), self.claims
-        if claims is None or request.claimant is None:
-            return strategy.hold(jobid, request, now)
-        # Prefer ranks without jobs that never end.
-        closed = claims.closed(request.claimant, LAST, inf, strategy.promises, jobid)
-        limited = claims.beside(request, closed)
-        if limited is not None and strategy.hold(jobid, limited, now):
-            return True
-        return strategy.hold(jobid, request, now)
+            self.tokens.promised[jobid] = (request.tokens, now, inf)
 
     def alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """Allocate to a job now, if all promises to other jobs can still be kept.
@@ -572,8 +491,10 @@ class Plan:
         closed = self.closed_now(jobid, request)
         # Checking this first costs less than a request for these ranks.
         if self._pool.fits_on(request, ~closed):
-            if self._keeps_nothing_from(jobid):
-                return self._started(jobid, self._pool.alloc_on(jobid, request, ~closed))
+            if self.keeps_nothing_from(jobid):
+                answer = self._pool.alloc_on(jobid, request, ~closed)
+                self.note_started(jobid)
+                return answer
             limited = self.claims.beside(request, closed)
             assert limited is not None, "it fits there"
             try:
@@ -584,16 +505,29 @@ class Plan:
 
     def _alloc(self, jobid: int, request: ResourceRequest) -> Any:
         """Allocate without claims; as ``alloc()``."""
-        if self._keeps_nothing_from(jobid):
-            return self._started(jobid, self._pool.alloc(jobid, request))
+        if self.keeps_nothing_from(jobid):
+            answer = self._pool.alloc(jobid, request)
+            self.note_started(jobid)
+            return answer
         strategy = self._strategy_for(request)
         if not strategy.may_start(request):
             self._refuse(request)
         before = strategy.withdraw(jobid)
         try:
-            answer = self._start(jobid, request, before)
+            now = self._pool.clock()
+            end = now + length_of(request)
+            overdue = before is not None and not before.is_open and before.start <= now < before.end
+            if overdue:
+                # It starts late because others ended late, and will end late. That delays the jobs
+                # promised the time after it as well, and must not keep it from starting.
+                assert before is not None
+                end = before.end
+            placed = strategy.place(request, now, end, overdue)
+            if placed is None:
+                self._refuse(request)
+            answer = self._pool.grant(jobid, request, *placed)
         except Exception:
-            self._put_back(jobid, before)
+            self._strategies.put_back(jobid, before)
             raise
         strategy.started(jobid)
         self._forget_more(jobid)
@@ -624,14 +558,14 @@ class Plan:
             matching = self._pool.match_mask(request) & promise.ranks
             if not matching or (self.claims is not None and taker in self.claims.promised):
                 self._refuse(request)
-            limited = only_on(request, matching)
+            limited = request.on_ranks(matching)
         before = strategy.withdraw(jobid)
         placed = None
         if strategy.may_start(limited):
             placed = strategy.place(limited, now, promise.start)
         held = [self._pool.held(one) for one in beside]
         if placed is None or not strategy.contains(taker, [placed[0], *held]):
-            self._put_back(jobid, before)
+            self._strategies.put_back(jobid, before)
             self._refuse(request)
         self._forget_more(jobid)
         return self._pool.grant(jobid, request, *placed)
@@ -643,33 +577,29 @@ class Plan:
         Raises:
             KeyError: the job has no promise.
         """
-        return self._in_step().contains(jobid, [self._pool.held(running)])
+        return self._strategies.in_step().contains(jobid, [self._pool.held(running)])
 
     def pin(self, jobid: int, stays: bool = True) -> None:
-        """Keep the promise of a job, if any, on its ranks; with ``stays`` false, no longer."""
-        strategy = self._in_step()
+        """Keep the promise of a job, if it has one, on the ranks that it is bound to, or (``stays``
+        false) no longer."""
+        strategy = self._strategies.in_step()
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
 
-    def _keeps_nothing_from(self, jobid: int) -> bool:
-        """Return whether no other job has a promise."""
-        promises = self._strategy.promises
+    def keeps_nothing_from(self, jobid: int) -> bool:
+        """Whether no other job has a promise."""
+        promises = self._strategies.promises
         return not promises or (len(promises) == 1 and jobid in promises)
 
-    def _started(self, jobid: int, answer: PoolWithView) -> Any:
-        """Note that a job was started on the pool itself; return `answer`."""
-        self.note_started(jobid)
-        return answer
-
     def note_started(self, jobid: int) -> None:
-        """Note that a job was started on the pool itself, which ends its promise."""
-        self._strategy.withdraw(jobid)
-        self._strategy.started(jobid)
+        """Tell the plan that a job was started on the pool itself: its promise is over."""
+        self._strategies.current.withdraw(jobid)
+        self._strategies.current.started(jobid)
         self._forget_more(jobid)
 
     def cancel(self, jobid: int) -> None:
-        """Drop a job's promise, if any; nothing else moves."""
-        self._strategy.withdraw(jobid)
+        """Drop a job's promise, if it has one; nothing else moves."""
+        self._strategies.current.withdraw(jobid)
         self._forget_more(jobid)
 
     def _forget_more(self, jobid: int) -> None:
@@ -680,11 +610,11 @@ class Plan:
             self.claims.promised.pop(jobid, None)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
-        """Give jobs the promises that they have in another plan of the pool, as far as they fit
-        here."""
-        self._in_step()
+        """Make the promises to jobs that they have in another plan of the pool, as far as they fit
+        in this one."""
+        self._strategies.in_step()
         for jobid in jobids:
-            one = other._strategy.promises[jobid]
+            one = other._strategies.promises[jobid]
             self.cancel(jobid)
             strategy = self._strategy_for(one.request)
             if one.is_open:
@@ -695,37 +625,14 @@ class Plan:
                 if jobid in other.claims.promised and self.has(jobid):
                     self.claims.promised[jobid] = other.claims.promised[jobid]
 
-    def _put_back(self, jobid: int, promise: Promise | None) -> None:
-        """Restore the withdrawn promise of a job, if any."""
-        if promise is not None:
-            self._strategy.restore(jobid, promise)
-
-    # -- starting now -------------------------------------------------------
-
-    def _start(self, jobid: int, request: ResourceRequest, promise: Promise | None) -> PoolWithView:
-        """Start a job, whose promise was withdrawn, if all other promises can still be kept."""
-        now = self._pool.clock()
-        end = now + length_of(request)
-        overdue = False
-        if promise is not None and not promise.is_open and promise.start <= now < promise.end:
-            # It starts late because others ended late, and will end late. That delays the jobs
-            # promised the time after it, but must not keep it from starting.
-            overdue = True
-            end = promise.end
-        placed = self._strategy.place(request, now, end, overdue)
-        if placed is None:
-            self._refuse(request)
-        return self._pool.grant(jobid, request, *placed)
-
     def _refuse(self, request: ResourceRequest) -> NoReturn:
         self._pool.check_feasibility(request)
-        raise InsufficientResources(lambda: self._why(request))
-
-    def _why(self, request: ResourceRequest) -> str:
-        reason = self._pool.explain(request)["reason"]
-        if reason:
-            return str(reason)
-        return "insufficient resources: would delay a job that was promised a start"
+        raise InsufficientResources(
+            lambda: (
+                self._pool.explain(request)["reason"]
+                or "insufficient resources: would delay a job that was promised a start"
+            )
+        )
 
 
 def _no_promise(jobid: int) -> str:

@@ -7,7 +7,7 @@ shapes into demands, and ranks into placements of the pool.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,7 @@ class RoomOnRanks:
             amounts = inventory.counts_of(units)
             totals.update(dict.fromkeys(members(mask), amounts))
         self.room = _availability(totals, self.up)
-        self._demands: Remembered[Shape, Demand] = Remembered()
+        self._areas: Remembered[Shape, list[Demand]] = Remembered()
         self._leasts: Remembered[Shape, Amounts | None] = Remembered()
         # By shape, results of `free_areas` in a generation of the pool: a pass examines many
         # promised jobs of one shape.
@@ -122,10 +122,7 @@ class RoomOnRanks:
 
     def demand(self, shape: Shape) -> Demand:
         """Return the least demand of a shape, on the ranks that are up."""
-        demand = self._demands.get(shape)
-        if demand is None:
-            demand = self._demands[shape] = self.demand_on(shape, self._pool.eligible(shape.match))
-        return demand
+        return self.demand_on(shape, self._pool.eligible(shape.match))
 
     def demand_on(self, shape: Shape, ranks: int) -> Demand:
         """Return the least demand of a shape, on some ranks (a mask)."""
@@ -134,19 +131,18 @@ class RoomOnRanks:
             return Demand(shape.node_count.min, each, True, shape.exclusive, ranks)
         return Demand(shape.slot_count.min, each, not any(each), False, ranks)
 
-    def areas(self, shape: Shape) -> Iterator[Demand]:
-        """Yield the alternative demands, one of which must be met; none if only the pool can find a
-        placement."""
-        if self._pool.countable(shape):
-            yield self.demand(shape)
-        else:
-            eligible = self._pool.eligible(shape.match)
-            for mask in self._groups(shape):
-                yield self.demand_on(shape, mask & eligible)
-
-    def has_areas(self, shape: Shape) -> bool:
-        """Return whether `areas` has any, without making them."""
-        return self._pool.countable(shape) or bool(self._groups(shape))
+    def areas(self, shape: Shape) -> list[Demand]:
+        """Return the alternative demands, one of which must be met; none if only the pool can find a
+        placement. Not to be changed."""
+        areas = self._areas.get(shape)
+        if areas is None:
+            if self._pool.countable(shape):
+                areas = [self.demand(shape)]
+            else:
+                eligible = self._pool.eligible(shape.match)
+                areas = [self.demand_on(shape, mask & eligible) for mask in self._groups(shape)]
+            self._areas[shape] = areas
+        return areas
 
     def _groups(self, shape: Shape) -> Sequence[int]:
         """Return masks of the groups, one of which must hold all of a shape, if counts decide in

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The common interface of the two ways to keep promises.
 
-``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; ``plan.py`` has the
-theory and the only switch between them.
+``CountedStrategy`` counts units, ``BoundStrategy`` binds promises to ranks; the theory is in
+``plan.py``, the switch between them in ``strategies.py``.
 """
 
 from __future__ import annotations

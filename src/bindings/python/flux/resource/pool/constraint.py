@@ -7,17 +7,15 @@ inventory evaluates a constraint once for a whole queue of jobs with it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.pool.hosts import look_ups
 from flux.resource.pool.masks import intervals, quote
 
-if TYPE_CHECKING:
-    pass
 
-
-class Terms(tuple[str, tuple[Any, ...]]):
-    """``(operator, values)``; the values of and/or/not are such tuples, others are text.
+class Terms(tuple[str, Any]):
+    """``(operator, values)``; the values of and/or/not are such tuples, others are text; that of
+    ``mask`` (`also_on`) is a mask of ranks.
 
     A whole constraint keeps its last match as long as it lives, with a pending job, even after
     tables were emptied.
@@ -57,6 +55,12 @@ def parse_constraint(constraint: Any, added: bool = False) -> Terms | None:
         return None
     terms = Terms(_Reader(2 if added else 1).read(constraint, 0))
     return terms if terms != ("and", ()) else None
+
+
+def also_on(terms: Terms | None, ranks: int) -> Terms:
+    """Return a constraint, limited to some ranks (a mask)."""
+    only = ("mask", ranks)
+    return Terms(only if terms is None else ("and", (terms[:], only)))
 
 
 class _Reader:

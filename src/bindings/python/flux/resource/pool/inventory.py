@@ -410,7 +410,7 @@ def _present(properties: dict[str, int]) -> dict[str, int]:
     return {name: mask for name, mask in properties.items() if mask}
 
 
-def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> int:
+def matching_ranks(terms: tuple[str, Any], inventory: Inventory) -> int:
     """Return a mask of the ranks of an inventory that meet a constraint.
 
     An empty ``or`` is false, as in flux-core's schedulers, although RFC 31 allows true. An empty
@@ -427,6 +427,8 @@ def matching_ranks(terms: tuple[str, tuple[Any, ...]], inventory: Inventory) -> 
             else:
                 mask &= properties.get(value, 0)
         return mask
+    if name == "mask":
+        return values & everything  # type: ignore[no-any-return]
     mask = 0
     if name == "hostlist":
         for value in values:

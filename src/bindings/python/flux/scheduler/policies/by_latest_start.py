@@ -252,8 +252,8 @@ class BackfillByLatestStart(BackfillByRank):
             beside = policy.resources.plan()
             beside.share_rules(self.plan)
             if policy.admission.engaged:
-                # The resources that rules keep from jobs are in the main plan, with negative ids.
-                beside.take_over(self.plan, [id for id in self.plan.promised() if id < 0])
+                # The resources that rules keep from jobs are in the main plan, under ids below 0.
+                beside.take_over(self.plan, [id for id in self.plan.promises() if id < 0])
             self._beside = beside
         else:
             for head in self._planned:

@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
@@ -179,7 +179,10 @@ class LimitRule(TableRule):
             asked = self._asked(job)
             refused = self._too_much.get((use, asked))
             if refused is not None:
-                return self._wait_for_offer(use, asked, refused)
+                # Promises may change the pool's offer to the next job.
+                plan = self.host.planning.current()
+                if plan is None or plan.keeps_nothing_from(job.jobid):
+                    return self._wait_for_offer(use, asked, refused)
         return None
 
     def _more(self, use: Use, job: PendingJob, least: Amount) -> Amount:
@@ -327,9 +330,7 @@ class LimitRule(TableRule):
         if fewer is not None:
             yield fewer
         if own > 0 and not shape.exclusive and left[0] is not None:
-            on_own = {"ranks": [idset_text(own)]}
-            constraint = {"and": [shape.constraint, on_own]} if shape.constraint else on_own
-            yield request.with_shape(shape.replace(constraint=constraint))
+            yield request.on_ranks(own)
 
     def keeps_promise(self, job: PendingJob) -> bool:
         known = self._jobs.get(job.jobid)

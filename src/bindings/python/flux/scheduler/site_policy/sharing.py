@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.resource.plan.claims import ClaimPlan, Claims, only_on
+from flux.resource.plan.claims import ClaimPlan, Claims
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.remembered import Remembered, count_kept
 from flux.resource.pool.rv1 import object_of, read_lite
@@ -282,7 +282,7 @@ class SharingRule(TableRule):
         if not own or not self.host.resources.fits_on(request, own):
             return None
         try:
-            found: ResourcePool = plan.alloc(job.jobid, only_on(request, own))
+            found: ResourcePool = plan.alloc(job.jobid, request.on_ranks(own))
         except (OSError, ValueError):
             return None  # some of its ranks are missing
         return found
@@ -317,7 +317,7 @@ class SharingRule(TableRule):
         """Yield a job's request without the ranks `strange`."""
         usable = self.host.resources.ranks & ~strange
         if usable:
-            yield only_on(job.resource_request, usable)
+            yield job.resource_request.on_ranks(usable)
 
     def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
         request = job.resource_request

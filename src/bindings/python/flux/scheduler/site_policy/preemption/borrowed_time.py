@@ -32,7 +32,6 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.plan.claims import only_on
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.holdings import part_of
@@ -191,7 +190,7 @@ class BorrowedTime:
         rest = copy.copy(borrower.request)
         rest.duration = borrower.limit - end if isfinite(borrower.limit) else 0.0
         if not plan.is_counted:
-            rest = only_on(rest, self._host.resources.held_ranks(borrower.victim.jobid))
+            rest = rest.on_ranks(self._host.resources.held_ranks(borrower.victim.jobid))
         return self._reserve_rest(borrower, plan, (self._placeholders.next_id(), rest, end))
 
     @staticmethod
@@ -475,7 +474,7 @@ class BorrowedTime:
             # It stays on the ranks that its promise is bound to, since they had borrowers.
             ranks = plan.ranks_of(job.jobid) if plan.has(job.jobid) else 0
             try:
-                return plan.alloc(job.jobid, only_on(request, ranks)) if ranks else None
+                return plan.alloc(job.jobid, request.on_ranks(ranks)) if ranks else None
             except InsufficientResources:
                 return None
         if not plan.fits(request, jobid=job.jobid):
