@@ -168,8 +168,8 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     """Run one policy.
 
     Args:
+        workload (Workload): the jobs
         policy (Policy): the policy
-        policy (Policy): what to try
         settings (Settings): the settings
         tell: None, or called with a dict of progress from time to time
         catch (bool): let SIGINT end the run with the results so far, and report an exception of the
