@@ -50,6 +50,12 @@ FAILURES = {
         EXITED.format(1),
         "m.py: no mod_main() or BrokerModule subclass found\n",
     ),
+    "two": (
+        "from flux.brokermod import BrokerModule\nclass A(BrokerModule): pass\nclass B(BrokerModule): pass",
+        errno.EIO,
+        EXITED.format(1),
+        "m.py: multiple BrokerModule subclasses found (A, B); define mod_main()\n",
+    ),
     "exit": ("import sys\ndef mod_main(h, *a):\n sys.exit(3)", errno.EIO, EXITED.format(3), ""),
     "exit-at-import": ("import sys\nsys.exit(4)", errno.EIO, EXITED.format(4), ""),
     "exit-with-text": (
@@ -108,9 +114,10 @@ def test_failure_after_running(broker, capfd):
 
 
 @pytest.mark.parametrize("method", ["crash", "stoperr"])
-def test_failure_in_a_handler(broker, method):
+def test_failure_in_a_handler(broker, capfd, method):
     broker.load("good.py", GOOD)
     assert broker.fails(f"good.{method}") == (errno.EHOSTUNREACH, "module disconnect")
+    assert ("RuntimeError: handler crash" in capfd.readouterr().err) == (method == "crash")
     assert broker.log()[-2:] == [
         f"broker.err: good: {CRASHED}",
         "broker.crit: good module runtime failure",
