@@ -119,22 +119,6 @@ def test_same_input_same_run():
     assert first == run() and len(first) > 100
 
 
-def test_waiting_for_what_can_never_come_is_an_error_and_no_more(tmp_path):
-    path = tmp_path / "mute.py"
-    path.write_text(
-        "from flux.brokermod import BrokerModule, request_handler\nclass M(BrokerModule):\n"
-        " @request_handler('never')\n def never(self, msg):\n  pass\n"
-    )
-    instance = Instance(clock=VirtualClock(), services=())
-    instance.start()
-    instance.load_module(path)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="nothing is left to wait for"):
-            instance.handle.rpc("mute.never").get()
-    assert instance.handle.attr_get("size") == "1"
-    instance.stop()
-
-
 @pytest.mark.parametrize("end", ["stopped", "unloaded", "killed"])
 def test_an_instance_that_was_stopped_is_collected(end):
     """A scheduler waits for answers all its life; what the bindings keep of those must not keep the instance."""

@@ -4,7 +4,7 @@
 import errno
 
 import pytest
-from jobs_instance import ALL, JobsInstance
+from jobs_instance import ALL
 from shared import optional_jsonl, recorded_cases
 
 from flux.scheduler.testing import jobspec, make_R
@@ -226,25 +226,6 @@ def test_damaged_job_directory(inst):
     inst.run()
     assert list(inst.jm.jobs.active) == [id]
     assert any("cannot be loaded" in entry.text for entry in inst.ctx.ring.entries())
-
-
-def test_two_instances_are_the_same_run():
-    """The same input gives the same run, message by message."""
-
-    def run():
-        inst = JobsInstance()
-        trace = []
-        inst.kernel.intercept = lambda endpoint, msg: (
-            trace.append((msg.topic, msg.payload_str)) and False
-        )
-        inst.load_sched(auto=lambda body: make_R())
-        for number in range(5):
-            inst.submit(run_duration=number)
-        inst.advance(10)
-        inst.stop()
-        return trace
-
-    assert run() == run()
 
 
 def test_unknown_and_inactive(inst):
