@@ -3,18 +3,10 @@
 
 import sys
 
-import pytest
-
 from flux.jobtap import CURRENT_JOB
 from flux.scheduler.testing import make_R
 
 DEPEND, PRIORITY, SCHED, RUN, INACTIVE = 2, 4, 8, 16, 64
-
-
-@pytest.fixture
-def p(inst):
-    jobtap = inst.jm.jobtap
-    return jobtap.add(jobtap.host.create("model.py", "/nowhere/model.py", {}), lambda p: None)
 
 
 def gate(p):

@@ -29,10 +29,6 @@ def load(inst, tmp_path):
     return load
 
 
-def logged(inst):
-    return [entry.text for entry in inst.ctx.ring.entries() if "jobtap" in entry.text]
-
-
 RECORD = """
 def plugin_init(p):
     for topic in p.args["topics"]:
@@ -134,7 +130,7 @@ def test_answer_of_the_wrong_type_is_reported(inst, load):
     )
     id = inst.submit()
     assert inst.state(id) == SCHED  # the default priority is in force
-    assert any("expected None, an integer or a dict, got str" in text for text in logged(inst))
+    assert any("expected None, an integer or a dict, got str" in text for text in inst.logged())
 
 
 # -- jobs that exist when a plugin loads ------------------------------------------------------------
@@ -281,7 +277,7 @@ def test_priority_get(inst, load):
     plugin.reprioritize_all()  # unavailable in SCHED: logged, ignored
     inst.run()
     assert inst.jm.jobs.active[one].priority == 116
-    assert any("priority unavailable for a job in SCHED state" in text for text in logged(inst))
+    assert any("priority unavailable for a job in SCHED state" in text for text in inst.logged())
 
 
 # -- R forced, annotations ----------------------------------------------------------------------------------
