@@ -7,17 +7,11 @@ import weakref
 
 import pytest
 
+from flux.scheduler.testing import jobspec
 from flux_embedded.broker.instance import Instance
 from flux_engine.kernel import VirtualClock
 
-JOBSPEC = {
-    "version": 1,
-    "resources": [
-        {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 1}]}
-    ],
-    "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
-    "attributes": {"system": {"duration": 100.0}},
-}
+JOBSPEC = jobspec(duration=100.0)
 
 
 @pytest.fixture

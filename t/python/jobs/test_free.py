@@ -9,17 +9,7 @@ from jobs_instance import JobsInstance
 from flux.scheduler.testing import make_R
 from flux_engine.formats import idset, rset
 
-FOUR = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
-        "starttime": 5.0,
-        "expiration": 0.0,
-        "nslots": 4,
-        "nodelist": ["n[0-3]"],
-        "properties": {"big": "1-2"},
-    },
-}
+FOUR = make_R(4, 2, starttime=5.0, nslots=4, properties={"big": "1-2"})
 
 
 def frees(inst):

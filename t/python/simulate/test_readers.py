@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from shared import data_path
 
+from flux.scheduler.testing import jobspec
 from flux.simulate import OptionError, Trace
 from flux.simulate.workload import columns, lublin
 from flux.simulate.workload.build import Options, build
@@ -411,25 +412,9 @@ def test_flux_jobs_damaged(tmp_path):
     )
 
 
-SPEC = {
-    "version": 1,
-    "resources": [
-        {
-            "type": "node",
-            "count": 2,
-            "with": [
-                {
-                    "type": "slot",
-                    "count": 1,
-                    "label": "task",
-                    "with": [{"type": "core", "count": 4}],
-                }
-            ],
-        }
-    ],
-    "tasks": [{"command": ["a"], "slot": "task", "count": {"per_slot": 1}}],
-    "attributes": {"system": {"duration": 60, "queue": "batch", "environment": {"HOME": "/"}}},
-}
+SPEC = jobspec(
+    nodes=2, cores=4, duration=60, queue="batch", environment={"HOME": "/"}, command=["a"]
+)
 EVENTS = [
     (100, "submit", {"userid": 5, "urgency": 20, "flags": 0, "version": 1}),
     (100, "validate", None),

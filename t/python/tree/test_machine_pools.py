@@ -8,6 +8,7 @@ from tree_help import alloc
 from flux.resource.draw.text import render_text
 from flux.resource.hwloc.amend import amend, topology_from_xml
 from flux.resource.TreePool import TreePool
+from flux.scheduler.testing import jobspec
 from flux_engine.formats import rset
 
 
@@ -20,7 +21,8 @@ def test_pool_of_a_machine(hwloc, where, name):
     if ngpus:
         # One slot a GPU, or more GPUs a slot where there are fewer cores.
         each = -(-ngpus // ncores)
-        job = pool.alloc(1, pool.parse_resource_request(slots(ngpus // each, 1, each)))
+        spec = jobspec(nodes=1, slots=ngpus // each, gpus=each)
+        job = pool.alloc(1, pool.parse_resource_request(spec))
         (entry,) = job.impl.entries()
         assert entry[0] == 1
         assert [bin(mask).count("1") for mask in entry[1:]] == [ngpus // each, ngpus // each * each]
@@ -32,10 +34,3 @@ def test_pool_of_a_machine(hwloc, where, name):
     assert alloc(pool, 3, f"node/slot={ncores + 1}/core") == "InfeasibleRequest"
     pool._check()
     assert len(render_text(R, {"a": R}).splitlines()) > 2
-
-
-def slots(count, cores, gpus):
-    children = [{"type": "core", "count": cores}, {"type": "gpu", "count": gpus}]
-    slot = {"type": "slot", "count": count, "label": "task", "with": children}
-    node = {"type": "node", "count": 1, "with": [slot]}
-    return {"version": 1, "resources": [node], "attributes": {"system": {"duration": 0}}}
