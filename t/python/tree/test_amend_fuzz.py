@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 import shared
-from shared import SRCDIR
+from own_machines import MACHINES
 
 from flux.resource.hwloc import xml
 from flux.resource.hwloc.amend import amend, topology_from_xml
 
-OWN = SRCDIR / "t" / "hwloc"
 VALUES = (
     "", "0", "-1", "0x0", "4294967295", "18446744073709551616", "0xf...f", "0xffffffff,0xffffffff",
     "Package", "PU", "Core", "NUMANode", "Group", "Machine", "Bridge", "PCIDev", "OSDev", "Misc",
@@ -23,11 +22,12 @@ VALUES = (
 
 
 def documents():
-    paths = sorted(OWN.glob("*.xml"))
+    found = [xml for xml, *_ in MACHINES.values()]
     data = shared.data_dir()
     if data is not None:
-        paths += [p for p in sorted((data / "hwloc").glob("*.xml")) if p.stat().st_size < 50000]
-    return [path.read_text(encoding="utf-8") for path in paths]
+        paths = [p for p in sorted((data / "hwloc").glob("*.xml")) if p.stat().st_size < 50000]
+        found += [path.read_text(encoding="utf-8") for path in paths]
+    return found
 
 
 def attributes(text):

@@ -2,7 +2,8 @@
 """Every machine there is XML of, as a pool: each GPU can be had with a core, each core too."""
 
 import pytest
-from test_amend import machines
+from own_machines import MACHINES
+from test_amend import recorded_machines
 from tree_help import alloc
 
 from flux.resource.draw.text import render_text
@@ -12,9 +13,12 @@ from flux.scheduler.testing import jobspec
 from flux_engine.formats import rset
 
 
-@pytest.mark.parametrize("where, name", machines(), ids=lambda value: getattr(value, "name", value))
-def test_pool_of_a_machine(hwloc, where, name):
-    xml = (where / f"{name}.xml").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    "xml",
+    [pytest.param(MACHINES[name][0], id=name) for name in MACHINES]
+    + [pytest.param(one.values[0], id=one.id) for one in recorded_machines()],
+)
+def test_pool_of_a_machine(hwloc, xml):
     _, ncores, ngpus = topology_from_xml(xml)
     R = amend(rset.uniform(["node0", "node1"], ncores, ngpus), xml)
     pool = TreePool(R)

@@ -90,7 +90,10 @@ def test_deep_topology_is_refused():
 
 def test_text_and_object_are_the_same():
     R = two_sockets()
-    assert TreePool(json.dumps(R)).to_dict() == TreePool(R).to_dict()
+    for form in (TreePool(json.dumps(R)), TreePool._impl_map[1](json.dumps(R))):
+        assert form.to_dict() == TreePool(R).to_dict()
+    with pytest.raises(ValueError):
+        TreePool._impl_map[1]("[")
 
 
 def test_ranks_of_the_enclosing_instance_are_renumbered():
