@@ -570,23 +570,6 @@ def test_version_dispatch():
     assert not hasattr(Rv1Pool.__new__(Rv1Pool), "_jobs")
 
 
-def test_an_implementation_from_scratch():
-    class Nothing(ResourcePoolImplementation):
-        version = 7
-
-    pool = ResourcePool(Nothing())
-    assert (pool.version, pool.generation, pool.releases) == (7, 0, 0)
-    pool.log.warning("to nobody")
-    for call in (
-        lambda: pool.alloc(1, None),
-        lambda: pool.free(1),
-        lambda: pool.parse_resource_request({}),
-        pool.to_dict,
-    ):
-        with pytest.raises(NotImplementedError, match="ResourcePool"):
-            call()
-
-
 # -- hooks -------------------------------------------------------------------------------------------------
 
 
