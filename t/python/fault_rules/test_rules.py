@@ -230,28 +230,20 @@ def test_two_answers_are_caught(watch):
         watch.see("J", Message(2, "sched.alloc", {"id": 5, "type": 1, "annotations": {}}))
 
 
-def test_a_down_rank_is_caught(watch):
-    ask(watch, 5)
-    R = make_R("1", "0", nslots=1)
-    commit(watch, 5, R)
-    with pytest.raises(Violation, match="which is down"):
-        succeed(watch, 5, R)
-
-
-def test_a_job_out_of_order_is_caught(watch):
-    ask(watch, 5)
-    ask(watch, 6)
-    commit(watch, 6, ONE)
-    with pytest.raises(Violation, match="precedes it"):
-        succeed(watch, 6, ONE)
-
-
-def test_too_much_is_caught(watch):
-    ask(watch, 5)
-    R = make_R("0", "0-1", nslots=1)
-    commit(watch, 5, R)
-    with pytest.raises(Violation, match="asked for"):
-        succeed(watch, 5, R)
+@pytest.mark.parametrize(
+    "asked, started, R, said",
+    [
+        ([5], 5, make_R("1", "0", nslots=1), "which is down"),
+        ([5, 6], 6, ONE, "precedes it"),
+        ([5], 5, make_R("0", "0-1", nslots=1), "asked for"),
+    ],
+)
+def test_a_start_that_should_not_be_is_caught(watch, asked, started, R, said):
+    for jobid in asked:
+        ask(watch, jobid)
+    commit(watch, started, R)
+    with pytest.raises(Violation, match=said):
+        succeed(watch, started, R)
 
 
 def test_a_denial_of_what_could_run_is_caught(watch):

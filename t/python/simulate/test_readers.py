@@ -279,12 +279,6 @@ def test_the_page_names_all_columns_and_shows_a_table(tmp_path):
     assert (second.run, second.limit, second.gpus, second.queue) == (5400, 7200, 2, "gpu")
 
 
-def test_durations_in_a_table(tmp_path):
-    text = PLAIN + "1,0,1:00,1h,1\n2,5,90,2:00:00,1\n"
-    records, _ = read(write(tmp_path, text, "jobs.csv"))
-    assert [(record.run, record.limit) for record in records] == [(60, 3600), (90, 7200)]
-
-
 @pytest.mark.parametrize(
     "first, second, kind",
     [
