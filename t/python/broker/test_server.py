@@ -132,15 +132,6 @@ def test_nonsense_is_cut_off(broker, client, server, frame):
     other.sock.close()
 
 
-def test_a_frame_in_pieces(client):
-    whole = pack(Message(message.REQUEST, "attr.get", '{"name":"size"}', matchtag=5))
-    for i in range(len(whole)):
-        client.sock.sendall(whole[i : i + 1])
-        client.broker.settle()
-        client.broker.kernel.run_until_idle()
-    assert client.receive().matchtag == 5
-
-
 def test_only_requests_are_taken(broker, client):
     for kind in (message.RESPONSE, message.EVENT, 0):
         client.send("attr.get", '{"name":"size"}', kind=kind, tag=1)

@@ -289,10 +289,6 @@ def test_duration_update_of_a_pending_job(inst, mode):
     assert [method for method, _ in inst.sched.seen] == ["alloc", "prioritize", "cancel", "alloc"]
     assert inst.sched.seen[1][1] == {"jobs": [[id, 16]]}
     assert inst.sched.of("alloc")[1]["jobspec"]["attributes"]["system"]["duration"] == 300
-    stored = inst.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 1})
-    current = inst.rpc("job-info.lookup", {"id": id, "keys": ["jobspec"], "flags": 3})
-    assert stored["jobspec"]["attributes"]["system"]["duration"] == 60
-    assert current["jobspec"]["attributes"]["system"]["duration"] == 300
 
 
 def test_update_crosses_success(inst):
@@ -453,10 +449,6 @@ def test_expiration_update(inst, number):
     assert [(event["timestamp"], event["context"]["type"]) for event in timeout] == [
         (now + 20, "timeout")
     ]
-    R = inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 3})["R"]
-    assert R["execution"]["expiration"] == now + 20
-    R = inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 1})["R"]
-    assert R["execution"]["expiration"] == now + 50
 
 
 def test_expiration_update_where_R_says_no_start(inst):
@@ -500,17 +492,6 @@ def test_scheduler_goes_away_during_an_expiration_update(inst):
     assert not answer.is_ready()
     inst.unload_sched()
     assert answer.get() is None and inst.events(id)[-1] == "resource-update"
-
-
-def test_scheduler_reload_with_updated_expiration(inst):
-    """The scheduler finds the new end time through job-info."""
-    inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run_duration=100)
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
-    inst.unload_sched()
-    inst.load_sched()
-    R = inst.rpc("job-info.lookup", {"id": id, "keys": ["R"], "flags": 3})["R"]
-    assert R["execution"]["expiration"] == R["execution"]["starttime"] + 20
 
 
 def test_getattr(inst):

@@ -475,19 +475,6 @@ def test_expiration_and_duration_follow_updates(auto):
     assert (job["duration"], job["expiration"]) == (10, auto.kernel.time + 10)
 
 
-def test_odd_jobspecs_do_not_break_the_list(inst):
-    inst.unload("job-ingest")
-    inst.load_module("job-ingest", "disable-validator")
-    for change in (
-        {"resources": 3},
-        {"tasks": []},
-        {"tasks": None},
-        {"resources": [{"type": "slot"}]},
-    ):
-        inst.submit({**jobspec(), **change})
-    assert len(jobs(inst)) == 4
-
-
 # -- the journal ---------------------------------------------------------------------------------------------------
 
 

@@ -344,7 +344,7 @@ def test_duration_beyond_the_instance(inst):
 
 # -- with the validator off, anything may come --------------------------------------------------------
 
-ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True]
+ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True, [{"type": "slot"}]]
 
 
 @pytest.mark.parametrize("path", ["resources", "tasks", "version", "system.queue", "system.duration", "system.dependencies",
