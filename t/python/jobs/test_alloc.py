@@ -63,25 +63,18 @@ def test_two_requests_answered_in_reverse(inst):
     assert inst.jm.jobs.active[two].R == make_R(cores="1")
 
 
-def test_deny(inst):
+@pytest.mark.parametrize("body, note", [({"note": "too big"}, "too big"), ({}, "")])
+def test_deny(inst, body, note):
     inst.load_sched()
     id = inst.submit()
     inst.sched.answer(id, type=1, annotations={"sched": {"x": 1}})
-    inst.sched.answer(id, type=2, note="too big")
+    inst.sched.answer(id, type=2, **body)
     inst.run()
     context = inst.eventlog(id)[-2]["context"]
-    assert (context["type"], context["severity"], context["note"]) == ("alloc", 0, "too big")
+    assert (context["type"], context["severity"], context["note"]) == ("alloc", 0, note)
     assert inst.events(id)[-2:] == ["exception", "clean"]
     assert inst.sched.of("free") == []
     assert inst.jm.jobs.find(id).annotations == {}
-
-
-def test_deny_without_note(inst):
-    inst.load_sched()
-    id = inst.submit()
-    inst.sched.answer(id, type=2)
-    inst.run()
-    assert inst.eventlog(id)[-2]["context"]["note"] == ""
 
 
 ANNOTATIONS = [
@@ -336,15 +329,10 @@ def test_bad_ready(inst, payload):
     assert caught.value.errno == errno.EPROTO
 
 
-def test_ready_without_hello(inst):
+@pytest.mark.parametrize("method, payload", [("ready", {"mode": "unlimited"}), ("hello", {})])
+def test_ready_needs_a_hello_and_hello_a_stream(inst, method, payload):
     with pytest.raises(OSError) as caught:
-        inst.rpc("job-manager.sched-ready", {"mode": "unlimited"})
-    assert caught.value.errno == errno.EPROTO
-
-
-def test_hello_needs_streaming(inst):
-    with pytest.raises(OSError) as caught:
-        inst.rpc("job-manager.sched-hello", {})
+        inst.rpc(f"job-manager.sched-{method}", payload)
     assert caught.value.errno == errno.EPROTO
 
 

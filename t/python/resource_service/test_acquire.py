@@ -75,20 +75,6 @@ def test_drain_and_undrain_are_exact_deltas(four):
         assert holder.sent() == sent, (method, payload)
 
 
-def test_a_rank_lost_by_the_overlay(four):
-    holder = four.acquire()
-    holder.sent()
-    four.call("drain", targets="2")
-    holder.sent()
-    four.call("overlay.disconnect", rank=3)
-    assert holder.sent() == [{"down": "3", "shrink": "3"}]
-    # Down already, and named again: what shrinks is always in "down".
-    four.call("overlay.disconnect", rank=2)
-    assert holder.sent() == [{"down": "2", "shrink": "2"}]
-    holder.leave()
-    assert four.acquire().sent() == [{"resources": vm_R(), "up": "0-1"}]
-
-
 def test_ranks_of_a_configuration_do_not_shrink(make):
     conf = {
         "resource": {
@@ -124,20 +110,6 @@ def test_shrink_is_for_good(four):
     assert four.acquire().sent() == [{"resources": left, "up": "0-1"}]
     assert four.fails("shrink", targets="3") == (errno.EINVAL, "idset is out of range")
     assert four.fails("shrink", targets="0-1") == (errno.EINVAL, "no resources would be left")
-
-
-def test_shrink_keeps_a_topology_whole(make):
-    """A TreePool is made of ranks 0 to n-1 only, so a later holder finds the rank in R, and down."""
-    R = vm_R(
-        scheduling={"writer": "TreePool", "children": [{"ranks": "0-3", "topo": {"cores": "0-1"}}]}
-    )
-    there = make(4, R)
-    holder = there.acquire()
-    holder.sent()
-    there.call("shrink", targets="1")
-    assert holder.sent() == [{"down": "1", "shrink": "1"}]
-    holder.leave()
-    assert there.acquire().sent() == [{"resources": R, "up": "0,2-3"}]
 
 
 def test_properties(make):
