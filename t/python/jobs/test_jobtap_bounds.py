@@ -105,24 +105,30 @@ def test_an_answer_that_comes_is_had(inst, p):
 
 
 @pytest.mark.parametrize(
-    "topic, kind", [("job.state.run", "prolog"), ("job.state.cleanup", "epilog")]
+    "topic, kind, severity", [("job.state.run", "prolog", 0), ("job.state.cleanup", "epilog", 1)]
 )
 @pytest.mark.parametrize("same_name", [False, True])
-def test_removal_finishes_all_that_are_open(inst, p, topic, kind, same_name):
+def test_removal_finishes_all_that_are_open(inst, p, topic, kind, severity, same_name):
     def start(p, topic, args):
+        getattr(p, f"{kind}_start")("over")
+        getattr(p, f"{kind}_finish")(CURRENT_JOB, "over", 0)
         for i in range(200):
             getattr(p, f"{kind}_start")("one" if same_name else f"number {i}")
 
     p.add_handler(topic, start)
     ids = [running(inst) for _ in range(3)]
     end(inst)
-    assert all(inst.state(id) not in (INACTIVE,) for id in ids)
+    assert all(inst.state(id) != INACTIVE for id in ids) and inst.sched.of("free") == []
     inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
     end(inst)
     for id in ids:
-        assert inst.state(id) == INACTIVE
-        assert inst.events(id).count(f"{kind}-finish") == 200
-        assert inst.events(id).count("exception") == 1
+        assert inst.state(id) == INACTIVE and inst.events(id).count("free") == 1
+        events = [(event["name"], event.get("context")) for event in inst.eventlog(id)]
+        statuses = [context["status"] for name, context in events if name == f"{kind}-finish"]
+        assert statuses == [0] + [256] * 200
+        (exception,) = [context for name, context in events if name == "exception"]
+        assert (exception["type"], exception["severity"]) == (kind, severity)
+        assert "mine.py" in exception["note"]
     assert any(
         f"plugin mine.py was removed: 600 {kind}s of its jobs finished" in text
         for text in inst.logged()

@@ -140,16 +140,6 @@ def test_no_job_starts_after_it_may_wait(seed, text, tmp_path):
     )
 
 
-def test_engines_agree_on_the_sample():
-    from flux.simulate.command import sample_path
-    from flux.simulate.workload.build import Options, build
-
-    work = build(Options(traces=[sample_path()], jobs=150))
-    lean, _ = simulate_policy(work, "sched-backfill")
-    whole, _ = simulate_policy(work, "sched-backfill", engine="instance")
-    assert columns(lean) == columns(whole)
-
-
 def test_results():
     jobs = [
         Job("done", 0.0, 10, 20, Shape(1, 1), 1),
@@ -169,13 +159,6 @@ def module(tmp_path, text):
     path = tmp_path / "mine.py"
     path.write_text(text)
     return str(path)
-
-
-def test_a_module_of_ones_own(tmp_path):
-    work = some_jobs(7)
-    mine, _ = simulate_policy(work, module(tmp_path, first_scheduler()))
-    fifo, _ = simulate_policy(work, "sched-fifo")
-    assert columns(mine)[0] == columns(fifo)[0]
 
 
 def test_what_a_module_does_to_its_jobspec_stays_with_it(tmp_path):

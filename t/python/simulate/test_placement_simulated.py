@@ -9,7 +9,6 @@ import pytest
 import test_engines
 from command_runner import flux, flux_here
 
-from flux.scheduler.site_policy.placement import PlacementRule
 from flux.simulate import checking
 from flux.simulate.job import Job, Shape, jobspec
 from flux.simulate.machine import uniform
@@ -164,29 +163,6 @@ def test_what_is_preferred_is_not_judged_where_it_may_be_impossible():
     assert misplaced(row("3-4"), topology, None, any_node=False) is not None
     assert queues_constrain({"queues": {"a": {"requires": ["x"]}, "b": {}}})
     assert not queues_constrain({"queues": {"b": {}}}) and not queues_constrain({})
-
-
-@pytest.mark.parametrize("text", ["sched-fifo", "sched-backfill"])
-def test_a_scheduler_that_does_not_wait_for_what_is_preferred_is_found(text, tmp_path, monkeypatch):
-    """The defect is planted: jobs that prefer a rack take any nodes at once."""
-    jobs = [whole_nodes(number, 0.0, 3) for number in range(4)]  # one node of each rack is left
-    jobs += [whole_nodes(4, 10.0, 2, {"level": "rack", "mode": "preferred", "wait": 300})]
-    work = test_engines.workload(jobs, MACHINE, "node")
-    outcome, _ = test_engines.simulate_policy(work, text, config=CONFIG)
-    rows = test_engines.rows_of(outcome, tmp_path)
-    assert not misplaced_jobs(rows, text)
-    assert rows[-1].start == 310.0
-
-    def alloc(self, job, attributes):
-        waited(self, job, attributes)
-        if attributes.get("placement").get("mode") == "preferred":
-            self._wait_over(job.jobid)
-
-    waited = PlacementRule.alloc
-    monkeypatch.setattr(PlacementRule, "alloc", alloc)
-    outcome, _ = test_engines.simulate_policy(work, text, config=CONFIG)
-    (said,) = misplaced_jobs(test_engines.rows_of(outcome, tmp_path), text)
-    assert "it waits 300 s for what it prefers" in said
 
 
 def test_groups_by_properties():
