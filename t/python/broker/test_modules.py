@@ -230,25 +230,6 @@ def test_unload_waits_for_a_handler_and_fails_the_rest(broker):
         assert caught.value.errno == number
 
 
-def test_disconnect_goes_once_to_every_service_ever_used(broker):
-    seen = []
-    services = []
-    for name in ("alpha", "beta"):
-        peer = broker.client(name)
-        broker.kernel.add_service(name, peer.task)
-        peer.task.post = lambda msg, name=name: seen.append((name, msg))
-        services.append(peer)
-    broker.load("m.py", "from flux.brokermod import BrokerModule, request_handler\nclass M(BrokerModule):\n"
-                        " def run(self):\n  self.handle.rpc('alpha.once', flags=1)\n"
-                        "  self.handle.rpc('alpha.twice', flags=1)\n  super().run()")  # fmt: skip
-    broker.call("module.remove", {"name": "m"})
-    broker.settle()
-    assert [(name, msg.topic) for name, msg in seen] == [
-        ("alpha", "alpha.once"), ("alpha", "alpha.twice"), ("alpha", "alpha.disconnect"),
-    ]  # fmt: skip
-    assert seen[-1][1].noresponse and seen[-1][1].payload_str is None
-
-
 def test_killed_module(broker):
     broker.load("good.py", GOOD)
     parked = broker.h.rpc("good.park")

@@ -65,7 +65,7 @@ class Echo(Service):
 
     @request("disconnect")
     def disconnect(self, msg):
-        self.gone.append(msg.sender.name)
+        self.gone.append((msg.sender.name, msg.noresponse, msg.payload_str))
 
 
 class Other(Echo):
@@ -242,11 +242,11 @@ def test_disconnect_notice_to_every_service_ever_addressed(kernel):
     task = Task(kernel, "leaver")
     handle = Flux(task)
     handle.rpc("echo.say").get()
-    handle.rpc("echo.say").get()
+    handle.rpc("echo.park", flags=RPC_NORESPONSE)
     parked = Flux(Task(kernel, "other"))
     task.close()
     kernel.run_until_idle()
-    assert kernel.echo.gone == ["leaver"]
+    assert kernel.echo.gone == [("leaver", True, None)]
     assert kernel.other.gone == []
     with pytest.raises(OSError):
         handle.rpc("echo.say")
