@@ -128,6 +128,7 @@ def test_watch_of_the_exec_eventlog(auto):
     assert stream.names() == ["init", "starting", "recoverable"]
     auto.advance(5)
     assert stream.names()[3:] == ["complete", "done"] and stream.errnum == ENODATA
+    assert json.loads(stream.items[3]["event"])["context"] == {"status": 0}
     late = watch(auto, id, "guest.exec.eventlog")
     assert len(late.take()) == 5 and late.errnum == ENODATA
 

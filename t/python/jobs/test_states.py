@@ -51,9 +51,6 @@ def restart(inst):
     inst.unload("job-manager")
     inst.load_module("job-manager")
     inst.run()
-    if inst.sched is not None:
-        inst.unload_sched()
-        inst.load_sched()
 
 
 def test_restart(inst):
@@ -69,9 +66,7 @@ def test_restart(inst):
         dependencies=[{"scheme": "begin-time", "value": str(inst.kernel.time + 500)}]
     )
     before = {id: inst.state(id) for id in (done, running, held, waiting, dependent, timed)}
-    inst.unload("job-manager")
-    inst.load_module("job-manager")
-    inst.run()
+    restart(inst)
     assert {id: inst.state(id) for id in before} == before
     assert inst.events(held)[-2:] == ["flux-restart", "priority"]
     assert inst.events(running)[-1] == inst.events(dependent)[-1] == "flux-restart"
@@ -114,6 +109,8 @@ def test_jobspec_and_R_updates_survive(inst):
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 50}})
     expiration = inst.jm.jobs.active[id].R["execution"]["expiration"]
     restart(inst)
+    inst.unload_sched()
+    inst.load_sched()
     assert inst.jm.jobs.active[id].R["execution"]["expiration"] == expiration
     assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"] == 50
 
@@ -138,9 +135,7 @@ def test_callbacks_at_restart(inst, tmp_path):
         "    p.add_handler('job.*', lambda p, topic, args: p.seen.append((topic, args['state'])))\n"
     )
     inst.rpc("config.load", {"job-manager": {"plugins": [{"load": str(plugin)}]}})
-    inst.unload("job-manager")
-    inst.load_module("job-manager")
-    inst.run()
+    restart(inst)
     seen = inst.jm.jobtap.plugins[-1].seen
     assert seen[:3] == [("job.create", SCHED), ("job.new", SCHED), ("job.state.priority", PRIORITY)]
 
@@ -148,9 +143,7 @@ def test_callbacks_at_restart(inst, tmp_path):
 def test_damaged_job_directory(inst):
     id = inst.submit()
     inst.rpc("kvs.commit", {"ops": [["put", "job.0000.0000.0000.0099.eventlog", "junk\n"]]})
-    inst.unload("job-manager")
-    inst.load_module("job-manager")
-    inst.run()
+    restart(inst)
     assert list(inst.jm.jobs.active) == [id]
     assert any("cannot be loaded" in entry.text for entry in inst.ctx.ring.entries())
 

@@ -6,8 +6,6 @@ import errno
 import pytest
 from resource_help import vm_R
 
-from flux_engine.resource.acquire import property_changes
-
 
 def test_first_response(four):
     assert four.acquire().sent() == [{"resources": vm_R(), "up": "0-3"}]
@@ -184,10 +182,3 @@ def test_all_excluded(make):
     there = make(2, vm_R("0-1", hosts="vm,vm"), conf={"resource": {"exclude": "0-1"}})
     empty = {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}
     assert there.acquire().sent() == [{"resources": {"version": 1, "execution": empty}, "up": ""}]
-
-
-def test_property_changes():
-    old, new = {"a": [0, 2], "b": [1, 2]}, {"a": [1, 3], "c": [0, 1]}
-    assert property_changes(old, new) == {
-        "property-remove": {"a": [0, 1], "b": [1, 2]}, "property-add": {"a": [2, 3], "c": [0, 1]},
-    }  # fmt: skip
