@@ -17,6 +17,7 @@ def test_drain_errors(four):
     four.call("drain", targets="2")
     # the reason that was not given may come later
     drained = four.instance.kernel.now()
+    four.instance.kernel.set_time(drained + 5)
     four.call("drain", targets="2", reason="known by now")
     assert four.call("status")["drain"] == {
         "1": {"timestamp": drained, "reason": "some reason"},
