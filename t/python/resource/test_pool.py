@@ -750,39 +750,6 @@ def test_check_finds(spoil):
         assert "pool: rank[0-3]" in str(caught.value) and "idle:" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "resources, nodes, nslots, cores, gpus",
-    [
-        # The table of what a scheduler derives, on eight nodes of 8 cores and a GPU.
-        ({"type": "slot", "count": 5, "with": [{"type": "core", "count": 2}]}, 2, 5, 10, 0),
-        (
-            {
-                "type": "node",
-                "count": 3,
-                "with": [{"type": "slot", "count": 1, "with": [{"type": "core", "count": 4}, {"type": "gpu", "count": 1}]}],
-            },
-            3, 3, 12, 3,
-        ),
-        ({"type": "slot", "count": 4, "with": [{"type": "node", "count": 1, "with": [{"type": "core", "count": 6}]}]}, 4, 4, 24, 0),
-        ({"type": "slot", "count": 2, "with": [{"type": "node", "count": 3, "with": [{"type": "core", "count": 1}]}]}, 6, 2, 6, 0),
-        ({"type": "slot", "count": 2, "with": [{"type": "node", "count": 1, "exclusive": True}]}, 2, 2, 16, 2),
-        ({"type": "slot", "count": "2-9", "with": [{"type": "node", "count": 3, "with": [{"type": "core", "count": 1}]}]}, 6, 2, 6, 0),
-        ({"type": "node", "count": "1-9:5", "with": [{"type": "slot", "count": "1-3", "with": [{"type": "core", "count": 3}]}]}, 6, 12, 36, 0),
-        ({"type": "rack", "count": "2-3", "with": [{"type": "node", "count": "2-4", "with": [{"type": "slot", "count": 1, "with": [{"type": "core", "count": 1}]}]}]}, 6, 6, 6, 0),
-        ({"type": "slot", "count": "3,30", "exclusive": True, "with": [{"type": "core", "count": 1}]}, 3, 3, 24, 3),
-    ],
-)  # fmt: skip
-def test_what_is_derived(resources, nodes, nslots, cores, gpus):
-    pool = ResourcePool(R([{"rank": "0-7", "children": {"core": "0-7", "gpu": "0"}}]))
-    request = pool.parse_resource_request({"resources": [resources]})
-    given = pool.alloc(1, request).to_dict()
-    parts = parts_of(given)
-    assert len(parts) == nodes and given["execution"]["nslots"] == nslots
-    assert sum(len(one) for one, _ in parts.values()) == cores
-    assert sum(len(one) for _, one in parts.values()) == gpus
-    pool._check()
-
-
 def test_deep_copies():
     """copy.deepcopy() makes a pool of its own as well."""
     import copy

@@ -8,7 +8,7 @@ import pytest
 from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource import ResourcePool
-from flux.resource.TreePool import TreePool, TreeResourceRequest, pool_class
+from flux.resource.TreePool import TreePool
 
 TWO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
 
@@ -25,16 +25,6 @@ def broken(change):
 
 def children(R):
     return R["scheduling"]["children"]
-
-
-def test_names():
-    assert pool_class is TreePool
-    pool = TreePool(two_sockets())
-    assert (pool.impl.name, pool.version) == ("TreePool", 1)
-    assert isinstance(pool, ResourcePool)
-    assert isinstance(
-        pool.parse_resource_request(jobspec_of_shape("slot/core")), TreeResourceRequest
-    )
 
 
 @pytest.mark.parametrize(
@@ -302,17 +292,6 @@ def test_a_sub_instance_of_a_sub_instance():
     assert alloc(inner, 1, "slot/socket{x}") == "rank0/core0,gpu0"
     assert alloc(inner, 2, "slot/[core;gpu]") == "rank0/core4,gpu1"
     assert [entry["ranks"] for entry in children(inner.to_dict())] == ["0-2"]
-
-
-def test_allocation_and_copy_keep_the_wrapper():
-    class Mine(TreePool):
-        pass
-
-    pool = Mine(two_sockets())
-    pool.site = "x"
-    job = pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("slot/core")))
-    assert type(job) is Mine and type(pool.copy()) is Mine
-    assert job.site == pool.copy().site == "x"
 
 
 def test_reasons_name_the_container():
