@@ -8,18 +8,10 @@ import pytest
 
 import flux.job
 from flux.resource import ResourceSet, resource_list, resource_status
+from flux.scheduler.testing import make_R
 from flux_embedded.broker.instance import JOB_SERVICES
 
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-3", "gpu": "0"}}],
-        "nodelist": ["n[0-3]"],
-        "properties": {"odd": "1,3"},
-        "starttime": 0.0,
-        "expiration": 0.0,
-    },
-}
+R = make_R(4, 4, 1, properties={"odd": "1,3"})
 
 
 @pytest.fixture(scope="module")

@@ -118,19 +118,6 @@ JOBSPEC = {
         }
     },
 }
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [
-            {"rank": "0-1", "children": {"core": "0-3", "gpu": "0"}},
-            {"rank": "2", "children": {"core": "0"}},
-        ],
-        "nodelist": ["n[0-1]", "m"],
-        "properties": {"a": "0,2"},
-        "starttime": 1.0,
-        "expiration": 2.0,
-    },
-}
 
 
 def paths(value, prefix=()):
@@ -176,9 +163,6 @@ def test_jobspecs(spec):
 
 
 # -- against simple models -------------------------------------------------------
-
-ids = st.sets(st.integers(0, 40))
-
 
 names = st.one_of(
     st.from_regex(r"[a-c]?-?[0-9]{0,4}", fullmatch=True).filter(bool),

@@ -326,15 +326,6 @@ def test_broker_log_file(flux, tmp_path):
     assert any(line.startswith(said) for line in lines)
 
 
-def test_guest_requests(flux, tmp_path):
-    (tmp_path / "g.py").write_text(
-        "import flux\nh = flux.Flux()\nprint(h.rpc('config.ping', {}).get()['userid'])\n"
-        "try: h.rpc('config.load', {'config': {}}).get()\nexcept OSError as exc: print(exc.errno, exc.strerror)\n"
-    )
-    pose = "FLUX_HANDLE_USERID=1234 FLUX_HANDLE_ROLEMASK=0x2 flux python g.py"
-    assert flux.start(MINIMAL, pose)[1] == "1234\n1 Request requires owner credentials\n"
-
-
 def test_virtual_time_needs_no_time(flux):
     submit = "flux run --setattr=exec.test.run_duration=100d -t 200d hostname; flux jobs -ano '{runtime}'"
     code, stdout, _ = flux.start("--virtual-time", submit)

@@ -164,6 +164,12 @@ LINES = [
         "",
     ),
     ("flux jobs | true; flux resource list | head -1 | wc -l", 0, "1\n", ""),
+    (
+        "flux jobtap list | wc -l; flux jobtap list -a | grep '^.priority-default$'",
+        0,
+        "0\n.priority-default\n",
+        "",
+    ),
     # instances in jobs
     (
         "flux alloc -N2 --requires=rank:2-3 sh -c 'flux resource info; flux getattr rank'",

@@ -308,14 +308,6 @@ def test_queue_state_survives_a_configuration_change(queues):
     assert status(queues) == {"enable": True, "start": True}
 
 
-def test_no_scheduler(inst):
-    inst.rpc("config.load", CONFIG)
-    switch(inst, True, "b")
-    assert status(inst, "b")["blocked"] == "scheduler" and not status(inst, "b")["start"]
-    inst.load_sched()
-    assert status(inst, "b") == {"enable": True, "start": True}
-
-
 @pytest.mark.parametrize(
     "queues",
     [
@@ -428,6 +420,9 @@ def test_status_without_a_scheduler(inst):
     assert status(inst, "v") == {**offline, "parent": "a"}
     switch(inst, True, "v")
     assert status(inst, "v") == {**offline, "parent": "a", "blocked": "scheduler"}
+    switch(inst, True, "a")
+    inst.load_sched()
+    assert status(inst, "v") == {"enable": True, "start": True, "parent": "a"}
 
 
 def test_a_reload_gives_a_queue_another_parent_and_takes_it(virtual):

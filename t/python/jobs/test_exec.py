@@ -81,19 +81,6 @@ def status(inst, id):
 # -- mock -------------------------------------------------------------------------------------------
 
 
-def names(inst, id, path="guest.exec.eventlog"):
-    return [event["name"] for event in inst.eventlog(id, path)]
-
-
-def test_mock_exec_eventlog(inst):
-    inst.load_sched(auto=lambda body: make_R())
-    id = inst.submit(run_duration=2)
-    assert names(inst, id) == ["init", "starting", "recoverable"]
-    inst.advance(2)
-    assert names(inst, id)[3:] == ["complete", "done"]
-    assert inst.eventlog(id, "guest.exec.eventlog")[3]["context"] == {"status": 0}
-
-
 @pytest.mark.parametrize("test", [{"run_duration": 1}, {"wait_status": "1"}, [], "x", 1])
 def test_bad_test_configuration(inst, test):
     inst.load_sched(auto=lambda body: make_R())

@@ -8,18 +8,9 @@ from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import make_R
 from flux_engine.formats import idset, rset
+from flux_engine.kernel.clock import RealClock
 
-FOUR = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
-        "starttime": 5.0,
-        "expiration": 0.0,
-        "nslots": 4,
-        "nodelist": ["n[0-3]"],
-        "properties": {"big": "1-2"},
-    },
-}
+FOUR = make_R(4, 2, starttime=5.0, nslots=4, properties={"big": "1-2"})
 
 
 def frees(inst):
@@ -244,50 +235,41 @@ def test_rank_lost_during_housekeeping_of_all_at_once(joined):
     assert frees(joined) == [("0-3", True)]
 
 
-def test_rank_that_comes_back_has_its_script_run_again(tmp_path):
-    from flux_engine.kernel.clock import RealClock
-
+@pytest.fixture
+def real():
+    """The same by the clock, where scripts run."""
     inst = JobsInstance(clock=RealClock(), size=4)
-    try:
-        inst.load_sched(auto=lambda body: FOUR)
-        inst.rpc("overlay.join", {"ranks": "0-3"})
-        hang = f"test $FLUX_EMBEDDED_RANK != 2 -o -e {tmp_path}/go || exec sleep 60"
-        script = f"echo x >>{tmp_path}/$FLUX_EMBEDDED_RANK; {hang}"
-        housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
-        inst.submit(run_duration=0)
-        inst.kernel.run(until=lambda: len(frees(inst)) == 3 and (tmp_path / "2").exists())
-        offline(inst, 2)
-        (visit,) = inst.jm.housekeeping.visits.values()
-        inst.kernel.run(until=lambda: visit.waiting == {2})
-        assert len(frees(inst)) == 3
-        (tmp_path / "go").write_text("")
-        inst.rpc("overlay.join", {"ranks": "2"})
-        inst.kernel.run(until=lambda: len(frees(inst)) == 4)
-        assert frees(inst)[-1] == ("2", True)
-        assert (tmp_path / "2").read_text() == "x\nx\n"
-    finally:
-        inst.stop()
+    inst.load_sched(auto=lambda body: FOUR)
+    inst.rpc("overlay.join", {"ranks": "0-3"})
+    yield inst
+    inst.stop()
 
 
-def test_housekeeping_scripts_really_run():
-    from flux_engine.kernel.clock import RealClock
+def test_rank_that_comes_back_has_its_script_run_again(real, tmp_path):
+    hang = f"test $FLUX_EMBEDDED_RANK != 2 -o -e {tmp_path}/go || exec sleep 60"
+    script = f"echo x >>{tmp_path}/$FLUX_EMBEDDED_RANK; {hang}"
+    housekeeping(real, command=["sh", "-c", script], **{"release-after": "0s"})
+    real.submit(run_duration=0)
+    real.kernel.run(until=lambda: len(frees(real)) == 3 and (tmp_path / "2").exists())
+    offline(real, 2)
+    (visit,) = real.jm.housekeeping.visits.values()
+    real.kernel.run(until=lambda: visit.waiting == {2})
+    assert len(frees(real)) == 3
+    (tmp_path / "go").write_text("")
+    real.rpc("overlay.join", {"ranks": "2"})
+    real.kernel.run(until=lambda: len(frees(real)) == 4)
+    assert frees(real)[-1] == ("2", True)
+    assert (tmp_path / "2").read_text() == "x\nx\n"
 
-    inst = JobsInstance(clock=RealClock())
-    try:
-        inst.load_sched(auto=lambda body: FOUR)
-        script = (
-            "test $FLUX_EMBEDDED_RANK -lt 2 || sleep 0.1; echo $FLUX_EMBEDDED_RANK $FLUX_JOB_ID"
-        )
-        housekeeping(inst, command=["sh", "-c", script], **{"release-after": "0s"})
-        inst.submit(run_duration=0)
-        inst.kernel.run(until=lambda: bool(frees(inst)) and frees(inst)[-1][1])
-        assert sorted(rank for rank, _ in frees(inst)) == ["0", "1", "2", "3"]
-        texts = [entry.text for entry in inst.ctx.ring.entries()]
-        assert any(
-            text.startswith("housekeeping of") and " on rank 3: 3 " in text for text in texts
-        )
-    finally:
-        inst.stop()
+
+def test_housekeeping_scripts_really_run(real):
+    script = "test $FLUX_EMBEDDED_RANK -lt 2 || sleep 0.1; echo $FLUX_EMBEDDED_RANK $FLUX_JOB_ID"
+    housekeeping(real, command=["sh", "-c", script], **{"release-after": "0s"})
+    real.submit(run_duration=0)
+    real.kernel.run(until=lambda: bool(frees(real)) and frees(real)[-1][1])
+    assert sorted(rank for rank, _ in frees(real)) == ["0", "1", "2", "3"]
+    texts = [entry.text for entry in real.ctx.ring.entries()]
+    assert any(text.startswith("housekeeping of") and " on rank 3: 3 " in text for text in texts)
 
 
 @pytest.mark.parametrize(

@@ -94,15 +94,17 @@ def test_batch(inst):
 # -- refusals ------------------------------------------------------------------------------------------
 
 
-def test_urgency(inst):
-    for urgency in (99, -1, 32):
-        refused(inst, errno.EINVAL, "urgency range is [0:31]", urgency=urgency)
-    for urgency in ("x", True, 1.0):
-        refused(inst, errno.EPROTO, "Protocol error", urgency=urgency)
-
-
-def test_flags(inst):
-    refused(inst, errno.EPROTO, "invalid job flags", flags=256)
+@pytest.mark.parametrize(
+    "more, number, text",
+    [
+        *(({"urgency": one}, errno.EINVAL, "urgency range is [0:31]") for one in (99, -1, 32)),
+        *(({"urgency": one}, errno.EPROTO, "Protocol error") for one in ("x", True, 1.0)),
+        ({"flags": 256}, errno.EPROTO, "invalid job flags"),
+        ({"spec": {**jobspec(), "version": 2}}, errno.EPERM, "version must be 1"),
+    ],
+)
+def test_refused(inst, more, number, text):
+    refused(inst, number, text, **more)
 
 
 @pytest.mark.parametrize("key", ["resources", "tasks", "attributes", "version"])
@@ -110,10 +112,6 @@ def test_missing_key(inst, key):
     spec = jobspec()
     del spec[key]
     refused(inst, errno.EPERM, f"jobspec.{key} is missing", spec)
-
-
-def test_version(inst):
-    refused(inst, errno.EPERM, "version must be 1", {**jobspec(), "version": 2})
 
 
 def test_not_json(inst):
@@ -344,7 +342,7 @@ def test_duration_beyond_the_instance(inst):
 
 # -- with the validator off, anything may come --------------------------------------------------------
 
-ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True]
+ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True, [{"type": "slot"}]]
 
 
 @pytest.mark.parametrize("path", ["resources", "tasks", "version", "system.queue", "system.duration", "system.dependencies",
