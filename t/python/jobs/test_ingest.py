@@ -274,20 +274,6 @@ def test_no_default_queue(inst):
     assert inst.submit(queue="a")
 
 
-def test_access(inst):
-    inst.rpc("config.load", {"policy": {"access": {"allow-user": ["nobody-we-know"]}}})
-    with pytest.raises(OSError, match="may not submit jobs"):
-        inst.submit()
-
-
-def test_a_virtual_queue_is_no_way_around_the_access_of_its_parent(inst):
-    closed = {"policy": {"access": {"allow-user": ["nobody-we-know"]}}}
-    inst.rpc("config.load", {"queues": {"a": closed, "b": {"parent": "a"}, "c": {}}})
-    with pytest.raises(OSError, match="may not submit jobs to queue 'b'"):
-        inst.submit(queue="b")
-    assert inst.submit(queue="c")
-
-
 # -- limits --------------------------------------------------------------------------------------------------------
 
 

@@ -152,7 +152,7 @@ class JobIngest(Service):
                 spec.validate(jobspec)
         except ValueError as exc:
             raise OSError(errno.EPERM, str(exc)) from None
-        complete = self._completion.complete(with_system(jobspec), msg.userid)
+        complete = self._completion.complete(with_system(jobspec))
         # The environment is large, and only execution reads it: it stays in J.
         job.jobspec = spec.without_environment(complete)
         job.text = _encode(job.jobspec)
