@@ -8,7 +8,7 @@ submit                   ours: ``{jobspec, urgency?, flags?}`` -> ``{id}``; jobs
 config-reload            the new configuration
 =======================  ===================================================================================
 
-A job is checked (`formats.jobspec`), completed (defaults of ``policy.jobspec``, constraint of its queue,
+A job is checked (`flux.job.JobspecV1`), completed (defaults of ``policy.jobspec``, constraint of its queue,
 RFC 33), written to the KVS (``jobspec``, and ``J`` with the environment) with its ``submit`` event and then shown to the job manager, which may still
 refuse it: then it is removed again. Jobs that arrive together are committed together.
 
@@ -22,6 +22,7 @@ the queue rules; the scheduler's own errno for infeasible jobs.
 
 import errno
 
+from flux.job import JobspecV1
 from flux_embedded.services.job_ingest.completion import Completion, with_system
 from flux_engine.formats import eventlog, form, jobid, jsontext, policy
 from flux_engine.formats import jobspec as spec
@@ -42,6 +43,20 @@ VALIDATORS = ("jobspec", "feasibility")
 _CONFIG = {"validator?": {"disable?": bool, "plugins?": [str], "args?": [str]}}
 
 _encode = jsontext.encoder(ensure_ascii=False)
+
+
+def validate(jobspec):
+    """Check a jobspec of version 1, as flux-core's default validator does.
+
+    Raises:
+        ValueError: the first error found
+    """
+    if jobspec.keys() != JobspecV1.top_level_keys:
+        raise ValueError(f"jobspec: expected the keys {', '.join(sorted(JobspecV1.top_level_keys))}")
+    try:
+        JobspecV1(**jobspec)
+    except (AttributeError, KeyError, OSError, RecursionError, TypeError) as exc:
+        raise ValueError(str(exc)) from None
 
 
 class IdGenerator:
@@ -149,7 +164,7 @@ class JobIngest(Service):
         try:
             jobspec = spec.decode(given) if isinstance(given, str) else given
             if self._validate and not job.flags & FLAG_NOVALIDATE:
-                spec.validate(jobspec)
+                validate(jobspec)
         except ValueError as exc:
             raise OSError(errno.EPERM, str(exc)) from None
         complete = self._completion.complete(with_system(jobspec))
