@@ -3,26 +3,11 @@
 
 import pytest
 
-from flux_embedded.cmd.lib import watch
 from flux_embedded.cmd.lib.select import ANYONE, state_mask, user_id
 from flux_embedded.cmd.lib.tables import Formats
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 from flux_engine.formats import states
-
-
-@pytest.mark.parametrize(
-    "status, code, text",
-    [
-        (0, 0, None),
-        (3 << 8, 3, "task(s) exited with exit code 3"),
-        (142 << 8, 142, "task(s) Alarm clock"),
-        (9, 137, "job shell Killed"),
-        (255 << 8, 255, "task(s) exited with exit code 255"),
-    ],
-)
-def test_wait_status(status, code, text):
-    assert (watch.exit_code(status), watch.end_text(status)) == (code, text)
 
 
 def test_users():

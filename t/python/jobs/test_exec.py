@@ -284,17 +284,6 @@ def test_missing_input_file_ends_the_job(real, tmp_path):
     assert events["exception"]["note"].startswith("error opening input file")
 
 
-def test_standard_input_of_some_tasks_ends_at_once_for_the_others(real):
-    id = real.rpc("job-ingest.submit", {"jobspec": tasks(2, command=["cat"])})["id"]
-    wait(real, id, "start")
-    with pytest.raises(BrokenPipeError):
-        real.rpc("job-exec.write", {"id": id, "data": "a", "ranks": "7"})
-    real.rpc("job-exec.write", {"id": id, "data": "a\n", "ranks": "1", "eof": True})
-    wait(real, id)
-    data = [e["context"] for e in real.eventlog(id, "guest.output") if e["name"] == "data"]
-    assert [(one["rank"], one["data"]) for one in data if "data" in one] == [("1", "a\n")]
-
-
 def test_a_job_whose_shell_is_no_object_cannot_start(real):
     id = run_job_to_end(real, "true", shell=1)
     notes = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
@@ -325,30 +314,6 @@ def test_output_of_each_task_in_its_file_appended_and_labelled(real, tmp_path):
             real, "echo hi", shell={"options": {"output": {"stdout": where, "mode": "append"}}}
         )
     assert (tmp_path / "o").read_text() == "0: hi\n0: hi\n"
-
-
-def test_standard_input(real):
-    spec = tasks(2, command=["cat"])
-    id = real.rpc("job-ingest.submit", {"jobspec": spec})["id"]
-    wait(real, id, "start")
-    real.rpc("job-exec.write", {"id": id, "data": "hello\n"})
-    real.rpc("job-exec.write", {"id": id, "data": "Zm9v", "encoding": "base64"})
-    real.rpc("job-exec.write", {"id": id, "data": "x" * 200000, "eof": True})
-    wait(real, id)
-    assert output(real, id) == ["hello\nfoo" + "x" * 200000] * 2
-    with pytest.raises(OSError, match="job is not running"):
-        real.rpc("job-exec.write", {"id": id, "data": "late"})
-
-
-def test_input_of_a_task_that_does_not_read(real):
-    id = real.rpc("job-ingest.submit", {"jobspec": jobspec(command=["true"])})["id"]
-    wait(real, id, "start")
-    try:
-        real.rpc("job-exec.write", {"id": id, "data": "x" * 300000})
-    except OSError as exc:
-        assert exc.errno == errno.ENOENT  # it was over by then
-    wait(real, id)
-    assert status(real, id) == [0]
 
 
 @pytest.mark.parametrize("command", [None, ["sleep", "30"]])

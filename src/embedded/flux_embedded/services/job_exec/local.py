@@ -15,7 +15,7 @@ import socket
 from flux_embedded.services.job_exec import base, layout, shell
 from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
-from flux_embedded.services.job_exec.process import PIPE, Process
+from flux_embedded.services.job_exec.process import Process
 from flux_engine.formats import jobid, rset
 from flux_engine.formats.dotted import lookup_path
 
@@ -52,7 +52,6 @@ class LocalJob(base.ExecJob):
         self._alarms = {}  # purpose -> base.Alarm
         self._directory = None
         self._templates = None
-        self._early = []  # input that arrived before the tasks were started
 
     def start(self):
         # The environment is only in the submitted jobspec.
@@ -120,7 +119,7 @@ class LocalJob(base.ExecJob):
         self._templates = shell.Templates(self.id, name, self._tasks, self._directory.path)
 
     def _stdin(self, options, cwd):
-        """The file for standard input; None if `write` delivers it."""
+        """The file for standard input, or None."""
         stdin = lookup_path(options, "input.stdin")
         if not isinstance(stdin, dict) or stdin.get("type") != "file":
             return None
@@ -179,22 +178,6 @@ class LocalJob(base.ExecJob):
                 break
         if not self._procs:
             self._end(max(self._codes.values()) << 8)
-        early, self._early = self._early, None
-        for some in early:
-            self.write(*some)
-
-    def write(self, data, eof, ranks=None):
-        """Standard input for all tasks, or only for those of `ranks` (a container)."""
-        if self._early is not None:
-            self._early.append((data, eof, ranks))
-            return
-        if ranks is not None and not any(task.rank in ranks for task in self._tasks):
-            raise BrokenPipeError(errno.EPIPE, "the job has no such task")
-        for rank, process in list(self._procs.items()):
-            if ranks is None or rank in ranks:
-                process.write(data, eof)
-            else:
-                process.write(b"", True)
 
     def _spawn(self, task, argv, env, cwd, stdin):
         opened = open(stdin, "rb") if stdin is not None else None  # noqa: SIM115  closed below
@@ -206,7 +189,7 @@ class LocalJob(base.ExecJob):
                 cwd,
                 lambda stream, data, rank=task.rank: self._output.write(rank, stream, data),
                 lambda status, rank=task.rank: self._task_ended(rank, status),
-                opened or PIPE,
+                opened,
             )
         finally:
             if opened is not None:
@@ -254,7 +237,7 @@ class LocalJob(base.ExecJob):
     def exception(self, kind):
         if not self._ending:
             self._ending = True
-            self._terminate(self.service.term_signal)
+            self._terminate(signal.SIGTERM)
 
     def set_expiration(self, expiration):
         self.expiration = expiration
@@ -268,23 +251,11 @@ class LocalJob(base.ExecJob):
             self._terminate(signal.SIGALRM)
 
     def _terminate(self, signum):
-        """End the tasks with `signum`, and with SIGKILL those that ignore it.
-
-        A shell passes SIGTERM and SIGALRM on to its tasks; another signal kills it and its tasks.
-        """
-        if signum not in (signal.SIGTERM, signal.SIGALRM):
-            self._abandon_all()
-            self._end(int(signum))
-            return
+        """End the tasks with `signum`, and with SIGKILL those that ignore it."""
         self.kill(signum)
         if self._procs:
             when = self.service.kernel.time + self.service.kill_timeout
-            self._set_alarm("kill", when, lambda: self.kill(self.service.kill_signal))
-
-    def _abandon_all(self):
-        procs, self._procs = self._procs, {}
-        for process in procs.values():
-            process.abandon()
+            self._set_alarm("kill", when, lambda: self.kill(signal.SIGKILL))
 
     # -- ending --------------------------------------------------------------------------------------
 
@@ -318,6 +289,7 @@ class LocalJob(base.ExecJob):
     def abandon(self):
         self._over = True
         self._cancel_alarms()
-        self._abandon_all()
+        for process in self._procs.values():
+            process.abandon()
         if self._directory is not None:
             self._directory.remove()
