@@ -7,7 +7,6 @@ runs.  Its size depends on the number of runs, not on the number of members,
 and an id is a member when an odd number of bounds are at or below it.
 """
 
-import bisect
 import re
 
 from flux_engine.formats.quote import quote
@@ -161,19 +160,3 @@ def intersect(a, b):
 
 def difference(a, b):
     return combine(a, b, DIFFERENCE)
-
-
-class Members:
-    """The members of a set, not expanded, since it may be arbitrarily large."""
-
-    def __init__(self, bounds):
-        self.bounds = bounds
-
-    def __contains__(self, id):
-        return bisect.bisect_right(self.bounds, id) % 2 == 1
-
-    def __len__(self):
-        return count(self.bounds)
-
-    def __iter__(self):
-        return members(self.bounds)
