@@ -17,16 +17,22 @@ compact = encoder(ensure_ascii=False)
 
 
 def _formatter(args):
-    return EventLogFormatter(args.format, args.time_format, "never")
+    return EventLogFormatter(args.format, "human" if args.human else args.time_format, "never")
+
+
+def _missing(args):
+    what = f"job {args.id.orig}" if args.path == "eventlog" else f"eventlog path {args.path}"
+    return CommandError(f"{what} not found")
 
 
 def eventlog(args):
     form = _formatter(args)
-    payload = {"id": args.id, "keys": ["eventlog"], "flags": 0}
+    path = "guest.exec.eventlog" if args.path == "exec" else args.path
     try:
-        text = flux.Flux().rpc("job-info.lookup", payload).get()["eventlog"]
+        payload = {"id": args.id, "keys": [path], "flags": 0}
+        text = flux.Flux().rpc("job-info.lookup", payload).get()[path]
     except FileNotFoundError:
-        raise CommandError(f"job {args.id.orig} not found") from None
+        raise _missing(args) from None
     for line in text.splitlines():
         print(form.format(json.loads(line)))
 
@@ -43,15 +49,15 @@ def _matcher(text):
     )
 
 
-def _events(id, timeout):
-    """Yield the events of a job up to the last.
+def _events(id, path, timeout):
+    """Yield the events of one of a job's logs up to the last.
 
     Raises:
-        FileNotFoundError: there is no such job
-        TimeoutError: the job still had none after `timeout` seconds
+        FileNotFoundError: there is no such job or log
+        TimeoutError: it had not ended after `timeout` seconds
     """
     deadline = time.monotonic() + timeout
-    future = event_watch_async(flux.Flux(), id)
+    future = event_watch_async(flux.Flux(), id, path)
     while True:
         if timeout < float("inf"):
             future.wait_for(max(0, deadline - time.monotonic()))
@@ -66,7 +72,7 @@ def wait_event(args):
     match, left = _matcher(args.match_context), args.count
     timeout = parse_fsd(args.timeout) if args.timeout else float("inf")
     try:
-        for event in _events(args.id, timeout):
+        for event in _events(args.id, args.path, timeout):
             if event.name == args.event and match(event):
                 left -= 1
                 if left == 0:
@@ -79,7 +85,7 @@ def wait_event(args):
     except TimeoutError:
         raise CommandError(f"wait-event timeout on event '{args.event}'") from None
     except FileNotFoundError:
-        raise CommandError(f"job {args.id.orig} not found") from None
+        raise _missing(args) from None
     raise CommandError(f"event '{args.event}' never received")
 
 
@@ -91,6 +97,8 @@ def add_commands(parser):
         one = parser.command(name, function, text)
         one.add_argument("-f", "--format", choices=("text", "json"), default="text")
         one.add_argument("-T", "--time-format", choices=TIME_FORMS, default="raw")
+        one.flag("-H", "--human", text="times for people")
+        one.add_argument("-p", "--path", metavar="PATH", default="eventlog", help="another log: exec, or its whole name")
         one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("-t", "--timeout", metavar="FSD", help="wait no longer")
     one.add_argument("-m", "--match-context", metavar="KEY=VAL", help="with this in its context")
