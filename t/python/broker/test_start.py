@@ -47,7 +47,7 @@ def flux(tmp_path, tmp_path_factory):
 
 
 #: No modules.
-MINIMAL = "-o,-Sbroker.rc1_path=,-Sbroker.rc3_path="
+MINIMAL = "-Sbroker.rc1_path="
 
 
 def wait_for(path):
@@ -105,14 +105,13 @@ def test_words_and_shell(flux):
             "flux-start: option --nosuchopt not recognized\nTry `flux-start --help' for more information.\n",
         ),
         (["-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
-        (["-o,-Sfoo=bar", "true"], "flux-broker: foo: unknown attribute\n"),
         (
             ["--test-hosts=a[0-3]", "-s2", "true"],
             "flux-start: --test-hosts hostlist has incorrect size\n",
         ),
         (
             ["--conf=nosuch", "true"],
-            f"broker.crit[{socket.gethostname()}]: --conf: nosuch: No such file or directory\n",
+            "flux-start: --conf: nosuch: No such file or directory\n",
         ),
         (["-s0", "true"], "flux-start: --test-size argument must be > 0\n"),
     ],
@@ -171,7 +170,7 @@ def test_run_directory(flux):
 
 
 def test_a_run_directory_of_the_users_stays(flux, tmp_path):
-    assert flux.start(MINIMAL, f"--rundir={tmp_path}/r", "echo", "x")[:2] == (0, "x\n")
+    assert flux.start(MINIMAL, f"-Srundir={tmp_path}/r", "echo", "x")[:2] == (0, "x\n")
     assert os.listdir(tmp_path / "r") == []
 
 
@@ -263,8 +262,8 @@ def test_signal_to_an_instance_that_a_module_blocks(flux, tmp_path):
 
 
 def test_a_run_directory_in_use(flux, tmp_path):
-    inner = f"flux start {MINIMAL} --rundir=r true"
-    code, _, stderr = flux.start(MINIMAL, "--rundir=r", inner)
+    inner = f"flux start {MINIMAL} -Srundir=r true"
+    code, _, stderr = flux.start(MINIMAL, "-Srundir=r", inner)
     assert code == 1 and "local-0: Address already in use: does an instance run there" in stderr
 
 
