@@ -128,7 +128,7 @@ def test_failing_rc1(flux):
     lines = stderr.splitlines()
     assert (
         lines[0]
-        == "broker.err[0]: rc1.0: fake-resources: [fake-resources] table requires the 'nnodes' key"
+        == "broker.err[0]: rc1.0: fake-resources.nnodes is missing"
     )
     assert lines[1].startswith("broker.err[0]: rc1.0: flux modprobe rc1 Exited (rc=1)")
 
