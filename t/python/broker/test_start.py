@@ -142,20 +142,6 @@ def test_rc_scripts_run_around_the_command(flux, tmp_path):
     assert len({line[1] for line in lines}) == 1
 
 
-def test_a_sites_modprobe_files_are_read(flux, tmp_path):
-    (tmp_path / "modprobe.d").mkdir()
-    entry = '[[modules]]\nname = "greeter"\nranks = "0"\nafter = ["kvs"]\nrequires = ["kvs"]\n'
-    (tmp_path / "modprobe.d" / "greeter.toml").write_text(
-        entry + '[[modules]]\nname = "sched-fifo"\npriority = 500\n'
-    )
-    code, stdout, stderr = flux.start(
-        "--conf=fake-resources.nnodes=3", "--conf=modules.alternatives.sched=sched-fifo",
-        "flux module list | grep -c '^sched-fifo'; flux resource info",
-        env={**flux.environ, "FLUX_MODPROBE_PATH_APPEND": str(tmp_path)},
-    )  # fmt: skip
-    assert (code, stdout) == (0, "1\n3 Nodes, 192 Cores, 0 GPUs\n"), stderr
-
-
 def test_failing_rc3_is_a_failure(flux):
     code, _, stderr = flux.start("-Sbroker.rc1_path=", "-Sbroker.rc3_path=exit 3", "true")
     assert code == 3 and "rc3.0: exit 3 Exited (rc=3)" in stderr

@@ -15,6 +15,7 @@ import time
 
 from flux_embedded import about
 from flux_embedded.broker import rc
+from flux_embedded.broker.attrs import RC1, RC3
 from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.instance import Instance
 from flux_embedded.broker.process import (
@@ -227,19 +228,10 @@ class Session:
         self._rc3(started)
         self._end_leftovers()
 
-    def _is_builtin(self, path, default):
-        """Whether a stage is run here: the default command would do the same, a second later.
-
-        A site's own modprobe files need that command.
-        """
-        return path == default and not any(
-            name.startswith("FLUX_MODPROBE_PATH") for name in self.ctx.environ
-        )
-
     def _rc1(self, startup):
         """Load modules; returns whether that worked."""
         path = self.ctx.attrs.get("broker.rc1_path")
-        if not self._is_builtin(path, "flux modprobe rc1"):
+        if path != RC1:
             if not path:
                 return True
             code = self._run("rc1.0", [path])
@@ -253,7 +245,7 @@ class Session:
             text = exc.strerror if isinstance(exc, OSError) else str(exc)
             self.ctx.log(LOG_ERR, f"rc1.0: {text}")
             seconds = fsd.encode(self.ctx.time() - began)
-            self.ctx.log(LOG_ERR, f"rc1.0: flux modprobe rc1 Exited (rc=1) {seconds}")
+            self.ctx.log(LOG_ERR, f"rc1.0: {RC1} Exited (rc=1) {seconds}")
             self.exit_code = 1
             return False
         return True
@@ -287,7 +279,7 @@ class Session:
 
     def _rc3(self, started):
         path = self.ctx.attrs.get("broker.rc3_path")
-        if not self._is_builtin(path, "flux modprobe rc3"):
+        if path != RC3:
             if path and started:
                 code = self._run("rc3.0", [path], even_if_stopping=True)
                 if code:
