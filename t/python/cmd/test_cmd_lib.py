@@ -3,17 +3,11 @@
 
 import pytest
 
-from flux_embedded.cmd.lib.select import ANYONE, state_mask, user_id
+from flux_embedded.cmd.lib.select import state_mask
 from flux_embedded.cmd.lib.tables import Formats
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 from flux_engine.formats import states
-
-
-def test_users():
-    assert user_id("all") == ANYONE and user_id("root") == 0 and user_id("7") == 7
-    with pytest.raises(CommandError, match="Invalid user nosuch specified"):
-        user_id("nosuch")
 
 
 def test_states():
