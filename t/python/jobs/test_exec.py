@@ -280,8 +280,9 @@ def test_missing_input_file_ends_the_job(real, tmp_path):
     options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "nosuch")}}}
     id = run_job_to_end(real, "cat", shell={"options": options})
     events = {event["name"]: event.get("context") for event in real.eventlog(id)}
-    assert events["finish"] == {"status": 256}
-    assert events["exception"]["note"].startswith("error opening input file")
+    assert "finish" not in events
+    assert events["exception"]["note"].startswith("cannot start job: ")
+    assert str(tmp_path / "nosuch") in events["exception"]["note"]
 
 
 def test_a_job_whose_shell_is_no_object_cannot_start(real):

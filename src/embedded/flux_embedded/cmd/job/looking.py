@@ -7,31 +7,20 @@ import sys
 import flux
 from flux.job import JobID
 from flux_embedded.cmd.lib.select import state_mask
-from flux_engine.command.errors import CommandError
+from flux_engine.formats import jobid
 
 #: a flag of job-info.lookup: with the updates applied
 CURRENT = 2
 
-#: encodings of a job id
-FORMS = ("dec", "hex", "dothex", "kvs", "f58", "f58plain")
-
 
 def info(args):
-    handle = flux.Flux()
     key, flags = args.key, 0
     if key in ("R", "jobspec") and not args.base:
         flags = CURRENT
     if key == "jobspec" and args.original:
         key, flags = "J", 0
     payload = {"id": args.id, "keys": [key], "flags": flags}
-    try:
-        text = handle.rpc("job-info.lookup", payload).get()[key]
-    except FileNotFoundError:
-        try:
-            handle.rpc("job-info.lookup", {**payload, "keys": ["eventlog"], "flags": 0}).get()
-        except OSError:
-            raise CommandError("invalid job id") from None
-        raise CommandError(f"{args.key}: key not found") from None
+    text = flux.Flux().rpc("job-info.lookup", payload).get()[key]
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
@@ -62,7 +51,7 @@ def add_commands(parser):
     one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("key", metavar="KEY")
     one = parser.command("id", convert, "print job ids in another form")
-    one.add_argument("-t", "--to", choices=FORMS, default="dec")
+    one.add_argument("-t", "--to", choices=jobid.FORMS, default="dec")
     one.add_argument("ids", metavar="JOBID", nargs="*")
     one = parser.command("last", last, "print the id of the job submitted last")
     one = parser.command("list-ids", list_ids, "print what is known of jobs, in JSON")

@@ -6,7 +6,6 @@ the events of job shells. Statuses are those of a real job: the greatest of the 
 signal counting as 128 + its number.
 """
 
-import errno
 import json
 import os
 import signal
@@ -21,21 +20,6 @@ from flux_engine.formats.dotted import lookup_path
 
 #: exit codes of a shell for a command that does not exist, or cannot be run
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-
-
-class ShellError(Exception):
-    """A fatal error of a job shell.
-
-    Args:
-        note (str): of the exception
-        reason (str): the shell's message before it; None: the note
-        component (str): the part of the shell that failed
-    """
-
-    def __init__(self, note, reason=None, component=None):
-        super().__init__(note)
-        self.reason = reason or note
-        self.component = component
 
 
 class LocalJob(base.ExecJob):
@@ -83,34 +67,19 @@ class LocalJob(base.ExecJob):
             cwd = system.get("cwd") or "/"
             self._make_directory(system, name)
             self._output = Output(self.service, self.id, options, self._tasks, self._templates)
-            try:
-                self._output.open(cwd)
-            except OSError as exc:
-                reason = f"open: {exc.filename}: {exc.strerror}"
-                note = f"shell_init: {os.strerror(errno.ENOENT)}"
-                raise ShellError(note, reason, "output.task") from None
-            self._check_input(options, cwd)
-        except ShellError as exc:
-            self.answer("start", {})
-            if self._output is None:
-                self._output = Output(self.service, self.id, {}, [], None)
-            self._output.fatal(exc.reason, exc.component)
-            self._raise(str(exc))
-            self._end(1 << 8)
-            return
+            self._output.open(cwd)
+            stdin = self._stdin(options, cwd)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as exc:
-            self._raise(f"cannot start job: {exc}")
+            note = f"cannot start job: {exc}"
+            self.answer("exception", {"severity": 0, "type": "exec", "note": note})
             self._end(None)
             return
         if not os.path.isdir(cwd):
             cwd = "/tmp"
         self.answer("start", {})
         self._shell_events()
-        self._spawn_all(argv, self._environment(environment), cwd, self._stdin(options, cwd))
+        self._spawn_all(argv, self._environment(environment), cwd, stdin)
         self._watch_time()
-
-    def _raise(self, note):
-        self.answer("exception", {"severity": 0, "type": "exec", "note": note})
 
     def _make_directory(self, system, name):
         rundir = self.service.ctx.attrs.get("rundir")
@@ -119,20 +88,13 @@ class LocalJob(base.ExecJob):
         self._templates = shell.Templates(self.id, name, self._tasks, self._directory.path)
 
     def _stdin(self, options, cwd):
-        """The file for standard input, or None."""
+        """The file for standard input, which can be read, or None."""
         stdin = lookup_path(options, "input.stdin")
         if not isinstance(stdin, dict) or stdin.get("type") != "file":
             return None
-        return os.path.join(cwd, self._templates.render(stdin["path"]))
-
-    def _check_input(self, options, cwd):
-        path = self._stdin(options, cwd)
-        if path is not None:
-            try:
-                os.close(os.open(path, os.O_RDONLY))
-            except OSError as exc:
-                text = f"error opening input file '{path}': {exc.strerror}"
-                raise ShellError(text, None, "input.file") from None
+        path = os.path.join(cwd, self._templates.render(stdin["path"]))
+        open(path, "rb").close()
+        return path
 
     def _watch_time(self):
         """Wait for the end of the job's time."""

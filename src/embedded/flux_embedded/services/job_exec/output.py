@@ -10,7 +10,6 @@ import base64
 import os
 
 from flux_engine.formats import idset
-from flux_engine.formats.levels import LOG_NOTICE
 
 HEADER = {
     "version": 1,
@@ -108,16 +107,9 @@ class Output:
         lines[-1] = lines[-1][:-1]
         self._log([("data", _data(stream, task, line)) for line in lines if line])
 
-    def say(self, message, level=LOG_NOTICE, component=None):
-        """A message of the shell itself."""
-        context = {"rank": 0, "level": level, "message": message}
-        if component:
-            context["component"] = component
-        self._log([("log", context)])
-
-    def fatal(self, message, component=None):
+    def fatal(self, message):
         """A message of the shell before it gives up."""
-        self.say(message, 0, component)
+        self._log([("log", {"rank": 0, "level": 0, "message": message})])
 
     def close(self):
         for handle in self._handles.values():

@@ -14,8 +14,7 @@ update-watch (S)         ``{id, key: "R" | "jobspec", flags?}`` -> ``{KEY: objec
 eventlog-watch-cancel    ``{matchtag}``, no response: that stream of the sender ends with ENODATA
 =======================  ===================================================================================
 
-ENOENT has one of two texts: ``invalid job id``, or ``KEY: key not found``. Other users than the owner see
-their own jobs only (EPERM).
+Other users than the owner see their own jobs only (EPERM).
 """
 
 import errno
@@ -57,7 +56,7 @@ class JobInfo(Service):
 
     def _fetch(self, msg, id, keys, flags):
         if not 0 <= id <= jobid.MAX_ID:
-            raise OSError(errno.ENOENT, "invalid job id")
+            raise OSError(errno.ENOENT, "invalid job id or key")
         where = jobid.kvs_dir(id)
         current = flags & CURRENT and not UPDATE_EVENT.keys().isdisjoint(keys)
         wanted = [f"{where}.{key}" for key in keys]
@@ -72,7 +71,7 @@ class JobInfo(Service):
             values = future.body["values"]
         except OSError as exc:
             if exc.errno in (errno.ENOENT, errno.EISDIR, errno.ENOTDIR):
-                self._explain_missing(msg, id, keys)
+                self.respond_error(msg, errno.ENOENT, "invalid job id or key")
             else:
                 self.respond_error(msg, exc.errno, exc.strerror)
             return
@@ -92,20 +91,6 @@ class JobInfo(Service):
             else:
                 answer[key] = text
         self.respond(msg, answer)
-
-    def _explain_missing(self, msg, id, keys):
-        """Answer with the error: no such job, or no such key."""
-
-        def answer(future):
-            try:
-                names = _names(future.body["entries"])
-            except OSError:
-                self.respond_error(msg, errno.ENOENT, "invalid job id")
-                return
-            missing = [key for key in keys if key not in names]
-            self.respond_error(msg, errno.ENOENT, f"{(missing or keys)[0]}: key not found")
-
-        self.rpc("kvs.dir", {"key": jobid.kvs_dir(id), "recursive": True}).then(answer)
 
     # -- watching ------------------------------------------------------------------------------------
 
@@ -156,7 +141,3 @@ def _check_flags(body, method, known):
     """Raise OSError EPROTO if a flag of a request is not one of `known`."""
     if body["flags"] & ~known:
         raise OSError(errno.EPROTO, f"{method} request rejected with invalid flag")
-
-
-def _names(entries):
-    return {path for path, kind, _ in entries if kind != "dir"}
