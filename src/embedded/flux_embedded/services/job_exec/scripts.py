@@ -62,9 +62,8 @@ class Scripts:
 
     def kill(self, body):
         """``script-kill``."""
-        ranks = _ranks(body["ranks"]) if "ranks" in body else None
-        for (id, rank), process in list(self._running.items()):
-            if id == body["id"] and (ranks is None or rank in ranks):
+        for (id, _), process in list(self._running.items()):
+            if id == body["id"]:
                 process.kill(body["signum"])
 
     def abandon(self):
