@@ -119,7 +119,7 @@ def test_wait(inst):
         "errstr": "task(s) exited with exit code 1",
     }
     assert error(inst, "wait", {"id": ANY})[1] == "there are no more waitable jobs"
-    assert error(inst, "wait", {}) == (errno.EPROTO, "malformed wait request")
+    assert error(inst, "wait", {})[0] == errno.EPROTO
 
 
 def test_wait_for_any(inst):

@@ -118,7 +118,7 @@ class JobManager(Service):
         add("memo", actions.memo, guest=True, form=memo)
         update = Update(self, jobs, events, self.jobtap, self.execution)
         add("update", update.request, guest=True, form={"id": int, "updates": object})
-        add("wait", self.waits.wait, form=object)
+        add("wait", self.waits.wait, form={"id": int})
         add("drain", self.waits.drain)
         add("idle", self.waits.idle)
         plugin = {"load?": str, "conf?": object, "remove?": str, "query_only?": bool}
