@@ -192,8 +192,7 @@ def test_kvs_failure(inst):
 
 
 def test_feasibility_check(inst):
-    inst.unload("job-ingest")
-    inst.load_module("job-ingest", "validator-plugins=jobspec,feasibility")
+    inst.rpc("config.load", {"ingest": {"validator": {"plugins": ["jobspec", "feasibility"]}}})
     assert inst.submit()  # no scheduler: the check is skipped
     inst.load_sched()
     assert inst.submit(cores=3)

@@ -12,9 +12,8 @@ A job is checked (`flux.job.JobspecV1`), completed (defaults of ``policy.jobspec
 RFC 33), written to the KVS (``jobspec``, and ``J`` with the environment) with its ``submit`` event and then shown to the job manager, which may still
 refuse it: then it is removed again. Jobs that arrive together are committed together.
 
-Module arguments: ``disable-validator``; ``validator-plugins=LIST`` of jobspec and feasibility (default
-jobspec). Configuration: ``ingest.validator.disable``, ``ingest.validator.plugins``. The feasibility check
-asks ``feasibility.check`` and is skipped while there is no scheduler.
+Module argument: ``disable-validator``. Configuration: ``ingest.validator.disable``, ``ingest.validator.plugins`` (of
+jobspec, the default, and feasibility). The feasibility check asks ``feasibility.check`` and is skipped while there is no scheduler.
 
 Errors: EPROTO for unknown flags, EINVAL for the urgency and refusals of the job manager, EPERM for refusals of the validator and
 the queue rules; the scheduler's own errno for infeasible jobs.
@@ -40,7 +39,7 @@ from flux_engine.kernel.service import Service, request
 KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 FORM = {"jobspec": (dict, str), "urgency?": int, "flags?": int}
 VALIDATORS = ("jobspec", "feasibility")
-_CONFIG = {"validator?": {"disable?": bool, "plugins?": [str], "args?": [str]}}
+_CONFIG = {"validator?": {"disable?": bool, "plugins?": [str]}}
 
 _encode = jsontext.encoder(ensure_ascii=False)
 
@@ -100,7 +99,9 @@ class JobIngest(Service):
 
     def __init__(self, ctx, *args):
         super().__init__(ctx, *args)
-        self._arguments = self._parse_arguments(args)
+        for arg in args:
+            if arg != "disable-validator":
+                raise OSError(errno.EINVAL, f"{arg}: unknown argument of job-ingest")
         self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
         self._batch = []
         self._configure(ctx.config, at_start=True)
@@ -113,28 +114,13 @@ class JobIngest(Service):
             if exc.errno != errno.ENOSYS:
                 raise
 
-    @staticmethod
-    def _parse_arguments(args):
-        plugins = None
-        for arg in args:
-            key, _, value = arg.partition("=")
-            if arg == "disable-validator":
-                plugins = []
-            elif key == "validator-plugins":
-                plugins = value.split(",")
-            elif key not in ("validator-args", "batch-count", "buffer-size"):
-                raise OSError(errno.EINVAL, f"{arg}: unknown argument of job-ingest")
-        return plugins
-
     def _configure(self, config, at_start=False):
         policy.validate(config)
         ingest = form.check_table(config.get("ingest"), _CONFIG, "ingest")
         validator = ingest.get("validator", {})
-        plugins, disable = validator.get("plugins", ["jobspec"]), validator.get("disable", False)
-        if disable:
+        plugins = validator.get("plugins", ["jobspec"])
+        if self.args or validator.get("disable"):
             plugins = []
-        if self._arguments is not None:
-            plugins = self._arguments
         for name in plugins:
             if name not in VALIDATORS:
                 text = f"ingest.validator.plugins: {name!r}: expected one of {VALIDATORS}"
