@@ -11,15 +11,9 @@ def decode(text):
     Raises:
         ValueError: ``jobspec: invalid JSON: ...``
     """
-    body = text.lstrip()
-    if body[:1] not in ("{", "["):
-        near = f"near '{body.split()[0][:40]}'" if body else "near end of file"
-        raise ValueError(f"jobspec: invalid JSON: '[' or '{{' expected {near}")
     try:
-        jobspec = json.loads(body)
-    except RecursionError:
-        raise ValueError("jobspec: invalid JSON: nested too deeply") from None
-    except ValueError as exc:
+        jobspec = json.loads(text)
+    except (RecursionError, ValueError) as exc:
         raise ValueError(f"jobspec: invalid JSON: {exc}") from None
     if not isinstance(jobspec, dict):
         raise ValueError("jobspec: expected an object")
