@@ -32,7 +32,7 @@ def lookup(h, key, **more):
 
 
 def tree(h, **more):
-    entries = h.rpc("kvs.dir", {"recursive": True, "values": True, **more}).get()["entries"]
+    entries = h.rpc("kvs.dir", more).get()["entries"]
     return {name: text for name, kind, text in entries if kind != "dir"}
 
 
@@ -96,7 +96,7 @@ def test_a_commit_that_fails_changes_nothing(h, op, number):
 
 
 @pytest.mark.parametrize(
-    "payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {}, "namespace": 3}]
+    "payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {}}]
 )
 def test_malformed_commits(h, payload):
     with pytest.raises(OSError):

@@ -118,7 +118,7 @@ def test_rejection(inst, load, topic):
     assert caught.value.errno == 22
     assert plugin.log == ["job.destroy"]
     assert (
-        inst.rpc("kvs.dir", {"key": ".", "recursive": True})["entries"] == []
+        inst.rpc("kvs.dir", {"key": "."})["entries"] == []
         or not inst.jm.jobs.active
     )
     assert inst.rpc("job-list.list", ALL)["jobs"] == []
