@@ -96,7 +96,7 @@ def test_a_commit_that_fails_changes_nothing(h, op, number):
 
 
 @pytest.mark.parametrize(
-    "payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {}}]
+    "payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {"a": 1}}]
 )
 def test_malformed_commits(h, payload):
     with pytest.raises(OSError):
