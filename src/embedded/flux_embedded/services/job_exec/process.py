@@ -2,6 +2,8 @@
 """A child process watched by the reactor."""
 
 import os
+import selectors
+import signal
 import subprocess
 
 from flux_engine.kernel.watchers import POLLIN, FDWatcher
@@ -9,7 +11,33 @@ from flux_engine.kernel.watchers import POLLIN, FDWatcher
 CHUNK = 65536
 #: seconds that output may stay open after the process itself ended (held by a child of its own)
 LINGER = 1.0
-POLL_INTERVAL = 0.05
+
+
+def watch_exit(kernel, process, callback):
+    """Call ``callback()`` in the loop of `kernel` once `process` (a Popen) has ended; returns a function that ends the watch."""
+    try:
+        fd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # an old Linux: check at each SIGCHLD
+
+        def look(signum=None):
+            if watched and process.poll() is not None:
+                watched.pop()()
+                callback()
+
+        watched = [kernel.add_signal(signal.SIGCHLD, look)]
+        kernel.call_later(0, look)
+        return lambda: watched and watched.pop()()
+
+    def stop():
+        kernel.remove_fd(fd)
+        os.close(fd)
+
+    def ready(fd, events):
+        stop()
+        callback()
+
+    kernel.add_fd(fd, selectors.EVENT_READ, ready)
+    return stop
 
 
 class Process:
@@ -47,24 +75,12 @@ class Process:
             os.set_blocking(pipe.fileno(), False)
             self._watch(name, pipe)
         self._linger = None
-        self._watch_exit()
+        self._unwatch = watch_exit(service.kernel, self._popen, self._exited)
 
     def _watch(self, name, pipe):
-        watcher = self._when_ready(pipe.fileno(), lambda *args: self._read(name))
+        read = lambda *args: self._read(name)
+        watcher = FDWatcher(self.service.task, read, pipe.fileno(), POLLIN).start()
         self._streams[name] = (pipe, watcher)
-
-    def _when_ready(self, fd, callback):
-        return FDWatcher(self.service.task, callback, fd, POLLIN).start()
-
-    def _watch_exit(self):
-        try:
-            self._pidfd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):
-            # No pidfd here: poll.
-            self._pidfd = None
-            self._exit_watcher = self.service.timer(POLL_INTERVAL, self._reap, POLL_INTERVAL)
-        else:
-            self._exit_watcher = self._when_ready(self._pidfd, lambda *args: self._reap())
 
     # -- output and end ------------------------------------------------------------------------------
 
@@ -87,15 +103,15 @@ class Process:
         watcher.destroy()
         pipe.close()
 
+    def _exited(self):
+        self._unwatch = None
+        self.service.task.post(self._reap)
+
     def _reap(self):
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        if not pid:
-            return
-        self._exit_watcher.destroy()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-        self._popen.returncode = os.waitstatus_to_exitcode(status)
-        self.status = status
+        if self.status is not None:
+            return  # it was abandoned
+        code = self._popen.wait()
+        self.status = -code if code < 0 else code << 8
         if self._streams:
             self._linger = self.service.timer(LINGER, self._give_up)
         self._check_done()
@@ -130,9 +146,8 @@ class Process:
         for name in list(self._streams):
             self._close(name)
         if self.status is None:
-            self._exit_watcher.destroy()
+            if self._unwatch is not None:
+                self._unwatch()
             self.kill(9)
-            os.waitpid(self.pid, 0)
-            if self._pidfd is not None:
-                os.close(self._pidfd)
+            self._popen.wait()
             self.status = 9
