@@ -188,14 +188,6 @@ def test_update_watch_without_R(inst):
     assert stream.take() == [] and stream.errnum == errno.ENOENT
 
 
-@pytest.mark.parametrize("method", ["lookup", "update-watch", "eventlog-watch"])
-def test_unknown_flags(inst, method):
-    payload = {"id": inst.submit(), "keys": ["R"], "key": "R", "path": "eventlog", "flags": 64}
-    stream = Stream(inst, f"job-info.{method}", payload)
-    stream.take()
-    assert stream.errnum == errno.EPROTO
-
-
 # -- job-list ------------------------------------------------------------------------------------------------
 
 

@@ -28,10 +28,10 @@ from flux_embedded.services.job_info.watch import (
     may_see,
 )
 from flux_engine.formats import eventlog, jobid
-from flux_engine.kernel.service import Malformed, Service, request
+from flux_engine.kernel.service import Service, request
 
 JSON_DECODE, CURRENT = 1, 2
-WAITCREATE, SENTINEL = 1, 2
+WAITCREATE = 1
 
 
 class JobInfo(Service):
@@ -45,16 +45,9 @@ class JobInfo(Service):
 
     # -- lookup ------------------------------------------------------------------------------------
 
-    @request("lookup", guest=True, form={"id": int, "keys": list, "flags": int})
+    @request("lookup", guest=True, form={"id": int, "keys": [str], "flags": int})
     def lookup(self, msg):
-        body = msg.body
-        keys, flags = body["keys"], body["flags"]
-        if not all(isinstance(key, str) and key for key in keys):
-            raise Malformed("job-info.lookup: 'keys' must be an array of strings")
-        _check_flags(body, "lookup", JSON_DECODE | CURRENT)
-        self._fetch(msg, body["id"], keys, flags)
-
-    def _fetch(self, msg, id, keys, flags):
+        id, keys, flags = msg.body["id"], msg.body["keys"], msg.body["flags"]
         if not 0 <= id <= jobid.MAX_ID:
             raise OSError(errno.ENOENT, "invalid job id or key")
         where = jobid.kvs_dir(id)
@@ -94,26 +87,14 @@ class JobInfo(Service):
 
     # -- watching ------------------------------------------------------------------------------------
 
-    @request(
-        "eventlog-watch",
-        guest=True,
-        streaming="eventlog-watch request rejected without streaming RPC flag",
-        form={"id": int, "path": str, "flags": int},
-    )
+    @request("eventlog-watch", guest=True, streaming=True, form={"id": int, "path": str, "flags": int})
     def eventlog_watch(self, msg):
         body = msg.body
-        _check_flags(body, "eventlog-watch", WAITCREATE | SENTINEL)
         waitcreate = bool(body["flags"] & WAITCREATE)
         self._add(EventlogWatch(self, msg, body["id"], body["path"], waitcreate))
 
-    @request(
-        "update-watch",
-        guest=True,
-        streaming="update-watch request rejected without streaming RPC flag",
-        form={"id": int, "key": str, "flags": int},
-    )
+    @request("update-watch", guest=True, streaming=True, form={"id": int, "key": str})
     def update_watch(self, msg):
-        _check_flags(msg.body, "update-watch", 0)
         if msg.body["key"] not in UPDATE_EVENT:
             raise OSError(errno.EINVAL, "update-watch unsupported key specified")
         self._add(UpdateWatch(self, msg, msg.body["id"], msg.body["key"]))
@@ -135,9 +116,3 @@ class JobInfo(Service):
     def _disconnect(self, msg):
         for watch in [w for (sender, _), w in self._watches.items() if sender is msg.sender]:
             watch.drop()
-
-
-def _check_flags(body, method, known):
-    """Raise OSError EPROTO if a flag of a request is not one of `known`."""
-    if body["flags"] & ~known:
-        raise OSError(errno.EPROTO, f"{method} request rejected with invalid flag")
