@@ -95,9 +95,7 @@ def test_a_commit_that_fails_changes_nothing(h, op, number):
     assert commit(h) == seq + 1
 
 
-@pytest.mark.parametrize(
-    "payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {"a": 1}}]
-)
+@pytest.mark.parametrize("payload", [None, {}, {"ops": 3}, {"ops": None}, {"ops": {"a": 1}}])
 def test_malformed_commits(h, payload):
     with pytest.raises(OSError):
         h.rpc("kvs.commit", payload).get()

@@ -236,7 +236,10 @@ def test_nothing_is_left_when_an_instance_stops(tmp_path):
             {"access": {"private-mode": 3}},
             "job-list: configuration: access.private-mode must be true or false",
         ),
-        ({"access": {"roles": {"x": {}}}}, "job-list: configuration: access.roles: unknown key 'x'"),
+        (
+            {"access": {"roles": {"x": {}}}},
+            "job-list: configuration: access.roles: unknown key 'x'",
+        ),
     ],
 )
 def test_tables_that_are_refused(tmp_path, table, text):

@@ -98,7 +98,13 @@ def add_commands(parser):
         one.add_argument("-f", "--format", choices=("text", "json"), default="text")
         one.add_argument("-T", "--time-format", choices=TIME_FORMS, default="raw")
         one.flag("-H", "--human", text="times for people")
-        one.add_argument("-p", "--path", metavar="PATH", default="eventlog", help="another log: exec, or its whole name")
+        one.add_argument(
+            "-p",
+            "--path",
+            metavar="PATH",
+            default="eventlog",
+            help="another log: exec, or its whole name",
+        )
         one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("-t", "--timeout", metavar="FSD", help="wait no longer")
     one.add_argument("-m", "--match-context", metavar="KEY=VAL", help="with this in its context")

@@ -87,7 +87,9 @@ class JobInfo(Service):
 
     # -- watching ------------------------------------------------------------------------------------
 
-    @request("eventlog-watch", guest=True, streaming=True, form={"id": int, "path": str, "flags": int})
+    @request(
+        "eventlog-watch", guest=True, streaming=True, form={"id": int, "path": str, "flags": int}
+    )
     def eventlog_watch(self, msg):
         body = msg.body
         waitcreate = bool(body["flags"] & WAITCREATE)

@@ -51,7 +51,9 @@ def validate(jobspec):
         ValueError: the first error found
     """
     if jobspec.keys() != JobspecV1.top_level_keys:
-        raise ValueError(f"jobspec: expected the keys {', '.join(sorted(JobspecV1.top_level_keys))}")
+        raise ValueError(
+            f"jobspec: expected the keys {', '.join(sorted(JobspecV1.top_level_keys))}"
+        )
     try:
         JobspecV1(**jobspec)
     except (AttributeError, KeyError, OSError, RecursionError, TypeError) as exc:
