@@ -268,7 +268,7 @@ def test_python_module_left_behind_is_a_failure(flux, tmp_path):
     (tmp_path / "m.py").write_text(
         "from flux.brokermod import BrokerModule\nclass M(BrokerModule): pass\n"
     )
-    code, _, stderr = flux.start(MINIMAL, "flux module load ./m.py")
+    code, _, stderr = flux.start(MINIMAL, "-Sbroker.rc3_path=", "flux module load ./m.py")
     assert code == 1
     assert stderr.splitlines() == [
         "broker.err[0]: m: loader (module-python-exec) killed by Terminated",

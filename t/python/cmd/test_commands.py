@@ -118,7 +118,7 @@ LINES = [
     ),
     ("flux job wait", 2, "", "flux-job: ERROR: there are no more waitable jobs\n"),
     ("flux run --setattr=exec.test.run_duration=0.1s true", 0, "", ""),
-    ("flux run -vv true 2>&1 | grep -c 's: [a-z]*'", 0, "10\n", ""),
+    ("flux run -vv true 2>&1 | grep -c 's: [a-z]* '", 0, "10\n", ""),
     (
         "flux submit --quiet --urgency=hold true; flux cancel --states=pending -m bye",
         0,
