@@ -8,6 +8,7 @@
 import errno
 import os
 
+from flux_engine.kernel import message
 from flux_engine.kernel.task import DEBUG_FLAGS
 
 
@@ -19,7 +20,8 @@ def ping(task, msg):
         body = None
     if not isinstance(body, dict):
         raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
-    return {**body, "userid": msg.userid, "rolemask": msg.rolemask}
+    rank = 0 if msg.nodeid == message.NODEID_ANY else msg.nodeid
+    return {**body, "userid": msg.userid, "rolemask": msg.rolemask, "rank": rank}
 
 
 def debug(task, msg):

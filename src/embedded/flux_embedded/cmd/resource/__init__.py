@@ -2,9 +2,11 @@
 """``flux resource``: see and manage the instance's resources."""
 
 import argparse
+import json
 
 import flux
 from flux_embedded.cmd.resource import listing
+from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
 
@@ -26,6 +28,15 @@ def drain(args):
 
 def undrain(args):
     flux.Flux().rpc("resource.undrain", {"targets": args.targets}).get()
+
+
+def reload(args):
+    try:
+        with open(args.path, encoding="utf-8") as file:
+            R = json.load(file)
+    except ValueError as exc:
+        raise CommandError(f"{args.path}: {exc}") from None
+    flux.Flux().rpc("resource.reload", {"R": R, "force": args.force}).get()
 
 
 def change_property(args):
@@ -52,6 +63,9 @@ def main(argv):
         one.add_queues()
         if name == "list":
             one.add_table()
+    one = parser.command("reload", reload, "take another R")
+    one.flag("-f", "--force", text="even if it has ranks that are not there")
+    one.add_argument("path", metavar="FILE")
     one = parser.command(
         "property", change_property, "give ranks a property (embedded instance only)"
     )
