@@ -41,6 +41,3 @@ def test_formats_of_the_user(monkeypatch, tmp_path):
     formats = Formats("flux-x", {"default": ("the first", "{name}")}, "list")
     assert formats.layout("mine", {"name": "NAME"}).header() == "NAME|"
     assert formats.layout("default", {"name": "NAME"}).header() == "NAME"
-    file.write_text("[list]\nfoo = 1\n")
-    with pytest.raises(ValueError, match="invalid key list.foo"):
-        Formats("flux-x", {}, "list").load()
