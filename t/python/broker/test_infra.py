@@ -226,7 +226,10 @@ def test_nothing_is_left_when_an_instance_stops(tmp_path):
             "job-manager: configuration: job-manager.housekeeping.command is missing",
         ),
         ({"exec": 3}, "job-exec: configuration: exec must be an object"),
-        ({"exec": {"kill-timeout": "x"}}, "job-exec: invalid kill-timeout: x"),
+        (
+            {"exec": {"kill-timeout": "x"}},
+            "job-exec: configuration: exec.kill-timeout: invalid Flux standard duration",
+        ),
         (
             {"resource": {"exclude": 3}},
             "resource: configuration: resource.exclude must be a string",

@@ -6,9 +6,6 @@ import errno
 from flux_embedded.services.job_exec.process import Process
 from flux_engine.formats import idset, jobid
 from flux_engine.formats.levels import LOG_ERR, LOG_INFO
-from flux_engine.kernel.service import refusing
-
-MAX_RANKS = 1 << 20
 
 
 class Scripts:
@@ -21,7 +18,7 @@ class Scripts:
     def start(self, msg):
         """``script``: run a command for each rank."""
         body = msg.body
-        id, left = body["id"], _ranks(body["ranks"])
+        id, left = body["id"], set(idset.ids(body["ranks"]))
 
         def ended(rank, status):
             self._running.pop((id, rank), None)
@@ -70,12 +67,3 @@ class Scripts:
         for process in list(self._running.values()):
             process.abandon()
         self._running.clear()
-
-
-def _ranks(text):
-    """The ranks of a request (a set)."""
-    with refusing():
-        bounds = idset.decode(text)
-    if idset.count(bounds) > MAX_RANKS:
-        raise OSError(errno.EINVAL, f"ranks: more than {MAX_RANKS}")
-    return set(idset.members(bounds))

@@ -29,7 +29,7 @@ from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel.service import Service, request
 
-_CONFIG = {"kill-timeout?": str}
+_CONFIG = {"kill-timeout?": fsd.parse}
 
 
 class JobExec(Service):
@@ -67,10 +67,7 @@ class JobExec(Service):
 
     def _configure(self, config):
         table = form.check_table(config.get("exec"), _CONFIG, "exec")
-        try:
-            self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
-        except ValueError:
-            raise OSError(errno.EINVAL, f"invalid kill-timeout: {table['kill-timeout']}") from None
+        self.kill_timeout = fsd.parse(table.get("kill-timeout", "5s"))
 
     # -- requests ----------------------------------------------------------------------------------
 
