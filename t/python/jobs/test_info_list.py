@@ -168,26 +168,6 @@ def test_watch_cancel(inst):
     assert stream.errnum == ENODATA
 
 
-def test_update_watch(inst):
-    inst.load_sched()
-    id = inst.submit(run_duration=50)
-    inst.sched.allocate(id, make_R(starttime=inst.kernel.time))
-    inst.run()
-    stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R", "flags": 0})
-    assert stream.take()[0]["R"]["execution"]["expiration"] == 0.0
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 10}})
-    assert stream.take()[1]["R"]["execution"]["expiration"] == inst.kernel.time + 10
-    inst.advance(10)
-    stream.take()
-    assert stream.errnum == ENODATA
-
-
-def test_update_watch_without_R(inst):
-    id = inst.submit()
-    stream = Stream(inst, "job-info.update-watch", {"id": id, "key": "R", "flags": 0})
-    assert stream.take() == [] and stream.errnum == errno.ENOENT
-
-
 # -- job-list ------------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from flux_engine.formats import fsd
 from flux_engine.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_engine.kernel import RealClock, Task, VirtualClock, collector
 from flux_engine.kernel.future import Future
-from flux_engine.kernel.handle import RPC_NORESPONSE, Flux
+from flux_engine.kernel.handle import Flux
 from flux_engine.kernel.watchdog import LONGEST_TURN, Watchdog, place
 from flux_engine.modules.pymodule import print_traceback
 
@@ -95,10 +95,6 @@ class Session:
             self.server = SocketServer(self.ctx, os.path.join(self.rundir, "local-0"))
             self.conductor.on_exit = self._conducted
             self.conductor.start()
-            if self.options.parent is not None:
-                self.options.parent.watch_expiration(
-                    self.kernel, self._expires, lambda: self.stop(signal.SIGTERM)
-                )
             collector.settle()
             # Modules share one thread: code that sleeps, or runs a program that waits for the instance, stops everything.
             with Watchdog(
@@ -120,7 +116,7 @@ class Session:
         if self.server is not None:
             self.server.close()
         if self.options.parent is not None:
-            self.options.parent.close(self.kernel)
+            self.options.parent.close()
         self.instance.stop()
 
     def _make_rundir(self):
@@ -144,10 +140,6 @@ class Session:
                 return
             time.sleep(0.05)  # a process of a job just killed may have written a last file
         print(f"flux-start: {self.rundir} could not be removed", file=sys.stderr)
-
-    def _expires(self, when):
-        """The enclosing instance changed the time limit of the job that this instance is."""
-        self.h.rpc("resource.expiration-update", {"expiration": when}, flags=RPC_NORESPONSE)
 
     # -- ending early ----------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ lookup                   ``{id, keys, flags?}`` -> ``{id, KEY: value, ...}``; ke
 eventlog-watch (S)       ``{id, path, flags?}`` -> ``{event: line}`` for each event, past ones first. Flag 1:
                          wait for the log to appear. ENODATA after its last event, when the job is inactive,
                          or after eventlog-watch-cancel
-update-watch (S)         ``{id, key: "R" | "jobspec", flags?}`` -> ``{KEY: object}``, current; again after every update
 eventlog-watch-cancel    ``{matchtag}``, no response: that stream of the sender ends with ENODATA
 =======================  ===================================================================================
 
@@ -23,7 +22,6 @@ import json
 from flux_embedded.services.job_info.watch import (
     UPDATE_EVENT,
     EventlogWatch,
-    UpdateWatch,
     apply_updates,
     may_see,
 )
@@ -93,15 +91,7 @@ class JobInfo(Service):
     def eventlog_watch(self, msg):
         body = msg.body
         waitcreate = bool(body["flags"] & WAITCREATE)
-        self._add(EventlogWatch(self, msg, body["id"], body["path"], waitcreate))
-
-    @request("update-watch", guest=True, streaming=True, form={"id": int, "key": str})
-    def update_watch(self, msg):
-        if msg.body["key"] not in UPDATE_EVENT:
-            raise OSError(errno.EINVAL, "update-watch unsupported key specified")
-        self._add(UpdateWatch(self, msg, msg.body["id"], msg.body["key"]))
-
-    def _add(self, watch):
+        watch = EventlogWatch(self, msg, body["id"], body["path"], waitcreate)
         self._watches[watch.msg.sender, watch.msg.matchtag] = watch
         watch.begin()
 
