@@ -45,7 +45,7 @@ class Output:
         for stream in ("stdout", "stderr"):
             where = output.get(stream)
             if isinstance(where, dict) and where.get("type") == "file":
-                self._where[stream] = {"mode": output.get("mode"), **where}
+                self._where[stream] = where
         if "stdout" in self._where and "stderr" not in output:
             self._where["stderr"] = self._where["stdout"]
 
@@ -72,8 +72,7 @@ class Output:
         path = self._templates.render(str(where.get("path", "")), task)
         path = os.path.join(self._directory, path) if path else path
         if path not in self._handles:
-            mode = "ab" if where.get("mode") == "append" else "wb"
-            self._handles[path] = open(path, mode, buffering=0)  # noqa: SIM115  closed in `close`
+            self._handles[path] = open(path, "wb", buffering=0)  # noqa: SIM115  closed in `close`
         return self._handles[path]
 
     def write(self, task, stream, data):
@@ -97,9 +96,6 @@ class Output:
         if not data:
             return
         if stream in self._where:
-            if self._where[stream].get("label"):
-                label = f"{task}: ".encode()
-                data = b"".join(label + line for line in data.splitlines(keepends=True))
             self._file(stream, self._tasks[task]).write(data)
             return
         # One event for each line, like the shell of a real Flux.
