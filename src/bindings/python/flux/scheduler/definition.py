@@ -130,7 +130,7 @@ def decide(state: State, now: float, freed: bool = True) -> list[Job]:
             return starts
 
 
-def whom_to_end(state: State, job: Job, now: float) -> list[Job]:
+def victims_for(state: State, job: Job, now: float) -> list[Job]:
     """Return the victims of a preemption: running jobs of lower levels that have to end for a job
     to start; empty if that is impossible.
 
