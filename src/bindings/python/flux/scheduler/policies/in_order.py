@@ -307,9 +307,16 @@ class BackfillInOrder(Backfilling):
             self.backlog.again(job)
 
     def promised_after(self, job: PendingJob) -> list[PendingJob]:
-        """Return the promised jobs behind this one that could use the same ranks."""
+        """Return the promised jobs behind this one that could use the same ranks, or planned
+        licences."""
         share_ranks = self.policy.queue_order.share_ranks
-        return [other for other in self.promises.after(job) if share_ranks(job, other)]
+        tokens = getattr(job.resource_request, "tokens", None) or {}
+        return [
+            other
+            for other in self.promises.after(job)
+            if share_ranks(job, other)
+            or (tokens and not tokens.keys().isdisjoint(other.resource_request.tokens or {}))
+        ]
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
         """Return those of `promised_after` with open promises."""
